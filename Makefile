@@ -1,0 +1,81 @@
+# Everything runs in a virtual environment of its own, .venv, which these targets make and keep up to date.
+# PYTHON=python3.12 make test: build it from another interpreter (`make clean` first).
+
+PYTHON ?= python3
+JOBS ?= 2
+EXAMPLES ?= 2000
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP_INSTALL := -m pip install --quiet --constraint constraints.txt
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint format bench constraints clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make the virtual environment .venv (the targets below do so by themselves)
+
+define require_python
+	{ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "Millrace needs Python 3.11 or newer; '$(PYTHON)' is $$(command -v '$(PYTHON)' >/dev/null && $(PYTHON) --version 2>&1 || echo missing)." \
+	"Name another: PYTHON=/path/to/python make ..." >&2; exit 1; }; }
+endef
+
+# $(call step,EXPECTED EXIT CODE,NARRATION,COMMAND): tell, show and run; any other exit code fails. No commas inside.
+define step
+	@printf '\n== %s\n$$ %s\n' "$(2)" "$(3)"; \
+	status=0; $(BIN)/$(3) || status=$$?; \
+	if [ $$status -ne $(1) ]; then echo "make demo: expected exit code $(1), got $$status" >&2; exit 1; fi
+endef
+
+demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, then search for a schedule that breaks them
+	$(call step,1,Figure 12 without sequencers: the late commit of a zombie wipes out a timer (a violation is expected),millrace scenario run zombie-timer --without sequencers)
+	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,millrace scenario run zombie-timer)
+	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,millrace verify millrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES))
+
+test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
+
+lint: $(READY) ## check style, types and the directions of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY) ## format the code and apply ruff's safe fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+# Benchmarks are functions test_* in files bench_*.py, so that a test run does not collect them.
+bench: $(READY) ## run the wall-clock benchmarks, one at a time
+	$(BIN)/python -m pytest benchmarks --override-ini 'python_files=bench_*.py' --benchmark-enable --benchmark-only $(ARGS)
+
+# Without build isolation, so that the build backend is the pinned one too.
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (a minute or two the first time)"
+	@test -x $(BIN)/pip || { $(require_python) && $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python $(PIP_INSTALL) hatchling editables
+	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# Resolved afresh, with every extra, on the oldest Python supported: what it takes, newer ones take too.
+constraints: ## write constraints.txt anew: the newest releases that pyproject.toml allows
+	@$(require_python) && $(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 12))' \
+	|| { echo "constraints.txt is resolved on Python 3.11: PYTHON=python3.11 make constraints" >&2; exit 1; }
+	rm -rf $(VENV)-constraints
+	$(PYTHON) -m venv $(VENV)-constraints
+	$(VENV)-constraints/bin/python -m pip install --quiet hatchling editables
+	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev]'
+	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --exclude millrace; } > $(VENV)-constraints/new
+	mv $(VENV)-constraints/new constraints.txt
+	rm -rf $(VENV)-constraints
+
+clean: ## remove the virtual environment, caches and builds
+	rm -rf $(VENV) $(VENV)-constraints build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

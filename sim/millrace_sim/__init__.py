@@ -1,0 +1,28 @@
+"""The simulated cluster: `simulate` runs a pipeline over a feed under a fault schedule and returns its `History`."""
+
+from millrace_sim.cluster import Cluster
+from millrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
+from millrace_sim.faults import NO_FAULTS, FaultSchedule
+from millrace_sim.feed import Feed, FeedBuilder, FeedEntry
+from millrace_sim.options import ClusterOptions
+from millrace_sim.protocol import SOUND, Protocol
+from millrace_sim.simulate import simulate, start
+
+__all__ = [
+    "NO_FAULTS",
+    "SOUND",
+    "Cluster",
+    "ClusterOptions",
+    "Constant",
+    "Distribution",
+    "Exponential",
+    "FaultSchedule",
+    "Feed",
+    "FeedBuilder",
+    "FeedEntry",
+    "LogNormal",
+    "Protocol",
+    "Uniform",
+    "simulate",
+    "start",
+]

@@ -1,0 +1,12 @@
+"""Settings for all tests: the Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE."""
+
+import os
+
+from hypothesis import settings
+
+# No deadlines: a loaded machine is not a bug. `ci` draws the same examples each time, so that a change is judged and
+# not its luck; `nightly` is the one that searches.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile("nightly", deadline=None, max_examples=5_000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

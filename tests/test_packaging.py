@@ -1,0 +1,67 @@
+"""What a user of the package, and whoever builds it, relies on."""
+
+import re
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+PINS = [
+    line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")
+]
+CONTRACTS: dict[str, dict[str, Any]] = {
+    contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]
+}
+
+
+def canonical(requirement: str) -> str:
+    """Give the project's name in a requirement, as PEP 503 writes it."""
+    name = re.match(r"[\w.-]+", requirement)
+    assert name is not None, requirement
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def test_constraints_are_exact_pins_and_name_no_place() -> None:
+    pin = re.compile(r"[\w.-]+==[\w.!]+( ; .+)?")
+    assert [line for line in PINS if not pin.fullmatch(line)] == []
+
+
+def test_every_requirement_is_pinned() -> None:
+    project = PROJECT["project"]
+    requirements = [*PROJECT["build-system"]["requires"], *project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        requirements += extra
+    assert {canonical(r) for r in requirements} - {canonical(p) for p in PINS} == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_package_is_typed_and_sits_in_a_source_root(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+    assert (ROOT / package / "__init__.py").is_file()
+    source_root = str(Path(package).parent)
+    assert source_root in PROJECT["tool"]["hatch"]["build"]["dev-mode-dirs"]
+
+
+def test_linters_see_each_package() -> None:
+    names = [Path(package).name for package in PACKAGES]
+    assert PROJECT["tool"]["importlinter"]["root_packages"] == names
+    assert CONTRACTS["directions"]["layers"] == names[::-1]
+    assert PROJECT["tool"]["mypy"]["files"] == [*PACKAGES, "tests"]
+
+
+def test_purity_contract_bars_clocks_entropy_threads_and_frameworks() -> None:
+    purity = CONTRACTS["purity"]
+    assert purity["source_modules"] == ["millrace"]
+    barred = {"simpy", "pyspark", "time", "random", "os", "threading", "asyncio", "logging"}
+    assert barred <= set(purity["forbidden_modules"])
+    assert all(line.startswith("millrace.spark") for line in purity["ignore_imports"])
+
+
+def test_installing_gives_the_command() -> None:
+    (command,) = entry_points(group="console_scripts", name="millrace")
+    assert command.value == "millrace_cli.main:main"
