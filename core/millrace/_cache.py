@@ -1,0 +1,119 @@
+"""The framework-level row cache (MillWheel 8.3): a capacity in bytes, and who leaves first.
+
+The framework knows more than a storage system: a row that buffers data until the watermark passes a window boundary will be
+fetched then, so the most recently modified row is the one least likely to be fetched soon.
+"""
+
+from heapq import heappop, heappush
+from typing import Protocol
+
+from millrace._options import Eviction
+from millrace._time import MAX_TIME
+
+_OVERHEAD_BYTES = 64
+_ID_BYTES = 48
+
+
+class CachedRow:
+    """The part of a row that is worth keeping near: the state and the ids of seen records."""
+
+    __slots__ = ("seen", "state")
+
+    def __init__(self, state: bytes, seen: dict[str, int]) -> None:
+        self.state = state
+        self.seen = seen
+
+
+class Cacheable(Protocol):
+    """What the cache needs to know of the owner of a row."""
+
+    row: CachedRow | None
+    busy: bool
+    cached_bytes: int
+    cache_mark: int
+    cache_boundary: int
+
+    def next_boundary(self) -> int:
+        """When the row's next watermark timer is due, event time in microseconds; `MAX_TIME`: it waits for none."""
+        ...
+
+
+class RowCache:
+    """Keeps the rows of all intervals of a worker within its capacity.
+
+    Args:
+        capacity_bytes: of states and ids; 0 keeps nothing between steps.
+        eviction: who leaves first.
+    """
+
+    __slots__ = ("_boundaries", "_capacity_bytes", "_eviction", "_lru", "_mark", "evicted", "used_bytes")
+
+    def __init__(self, capacity_bytes: int, eviction: Eviction) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._eviction = eviction
+        self._lru: dict[int, Cacheable] = {}
+        self._boundaries: list[tuple[int, int, Cacheable]] = []
+        self._mark = 0
+        self.used_bytes = 0
+        self.evicted = 0
+
+    def keep(self, owner: Cacheable) -> None:
+        """The owner's row was just used (or loaded): account for it, and make room."""
+        row = owner.row
+        assert row is not None
+        size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)
+        self._lru.pop(owner.cache_mark, None)
+        self._mark += 1
+        owner.cache_mark = self._mark
+        self._lru[self._mark] = owner
+        self.used_bytes += size - owner.cached_bytes
+        owner.cached_bytes = size
+        if self._eviction is Eviction.BOUNDARY:
+            self._note_boundary(owner)
+        if self.used_bytes > self._capacity_bytes:
+            self._make_room()
+
+    def _note_boundary(self, owner: Cacheable) -> None:
+        boundary = owner.next_boundary()
+        if boundary != owner.cache_boundary:
+            owner.cache_boundary = boundary
+            if boundary != MAX_TIME:
+                heappush(self._boundaries, (-boundary, self._mark, owner))
+
+    def drop(self, owner: Cacheable) -> None:
+        """Forget the owner's row."""
+        self._lru.pop(owner.cache_mark, None)
+        self.used_bytes -= owner.cached_bytes
+        owner.cached_bytes = 0
+        owner.cache_mark = 0
+        owner.cache_boundary = MAX_TIME
+        owner.row = None
+
+    def _make_room(self) -> None:
+        busy: list[tuple[int, int, Cacheable]] = []
+        heap = self._boundaries
+        while heap and self.used_bytes > self._capacity_bytes:
+            entry = heappop(heap)
+            owner = entry[2]
+            if owner.row is None or owner.cache_boundary != -entry[0]:
+                continue
+            if owner.busy:
+                busy.append(entry)
+            else:
+                self._evict(owner)
+        for entry in busy:
+            heappush(heap, entry)
+        if self.used_bytes > self._capacity_bytes:
+            for owner in [one for one in self._lru.values() if not one.busy]:
+                self._evict(owner)
+                if self.used_bytes <= self._capacity_bytes:
+                    break
+
+    def _evict(self, owner: Cacheable) -> None:
+        self.evicted += 1
+        self.drop(owner)
+
+    def check_invariants(self) -> None:
+        """Assert that the accounts agree with the rows."""
+        assert self.used_bytes == sum(owner.cached_bytes for owner in self._lru.values())
+        assert all(owner.row is not None for owner in self._lru.values())

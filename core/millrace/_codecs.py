@@ -1,0 +1,170 @@
+"""Codecs (MillWheel 4.4): how values and states become the bytes that travel and rest.
+
+Each stream and each computation's state names one. User code only ever sees fresh copies.
+"""
+
+import pickle
+from typing import Any, Protocol
+
+import msgspec
+
+from millrace._errors import CodecError
+
+
+class Codec(Protocol):
+    """Turns values into bytes and back. Both may raise anything: the engine says where it happened."""
+
+    def encode(self, value: Any) -> bytes:
+        """Write the value; equal values give equal bytes."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """Read it back as a fresh object."""
+        ...
+
+
+class JsonCodec:
+    """JSON-like values: dict, list, str, int, float, bool, None. The default.
+
+    Tuples come back as lists, keys of a dict as ``str``, and its entries in the order of their keys.
+
+    >>> JsonCodec().decode(JsonCodec().encode({"query": "cat videos", "count": 3}))
+    {'count': 3, 'query': 'cat videos'}
+    """
+
+    __slots__ = ("decode",)
+
+    def __init__(self) -> None:
+        self.decode = msgspec.json.Decoder().decode
+
+    def encode(self, value: Any) -> bytes:
+        """Write it as JSON, with sorted keys."""
+        return _encode_json(value)
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Pickle as what it was built from."""
+        return JsonCodec, ()
+
+    def __repr__(self) -> str:
+        """Write it as in code."""
+        return "JsonCodec()"
+
+
+class TypedCodec:
+    """Values of one class (dataclass, ``msgspec.Struct``, NamedTuple, TypedDict, or ``list[int]`` ...), as JSON, checked when read.
+
+    Args:
+        type_: the class; a value that does not fit is refused with the field that is wrong.
+    """
+
+    __slots__ = ("_decoder", "_type")
+
+    def __init__(self, type_: Any) -> None:
+        self._type = type_
+        self._decoder = msgspec.json.Decoder(type_)
+
+    def encode(self, value: Any) -> bytes:
+        """Write the value; what would not be read back as the class is refused here already."""
+        data = _encode_json(value)
+        self._decoder.decode(data)
+        return data
+
+    def decode(self, data: bytes) -> Any:
+        """Read it back as the class."""
+        return self._decoder.decode(data)
+
+    def __reduce__(self) -> tuple[type, tuple[Any]]:
+        """Pickle as what it was built from."""
+        return TypedCodec, (self._type,)
+
+    def __repr__(self) -> str:
+        """Write it as in code."""
+        return f"TypedCodec({getattr(self._type, '__name__', self._type)})"
+
+
+_JSON = msgspec.json.Encoder(order="deterministic")
+
+
+def _encode_json(value: Any) -> bytes:
+    """Equal values give equal bytes, whatever the order in which their dicts and sets were filled."""
+    try:
+        return _JSON.encode(value)
+    except TypeError:  # keys of a dict that are not str take a longer way
+        return _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+
+
+class BytesCodec:
+    """Bytes as they are."""
+
+    def encode(self, value: Any) -> bytes:
+        """Take bytes only."""
+        if not isinstance(value, bytes):
+            raise TypeError(f"expected bytes, got {type(value).__name__}")
+        return value
+
+    def decode(self, data: bytes) -> bytes:
+        """Give them back."""
+        return data
+
+    def __repr__(self) -> str:
+        """Write it as in code."""
+        return "BytesCodec()"
+
+
+class PickleCodec:
+    """Anything that pickles. Only for streams whose every producer is trusted."""
+
+    def encode(self, value: Any) -> bytes:
+        """Pickle it."""
+        return pickle.dumps(value, protocol=5)
+
+    def decode(self, data: bytes) -> Any:
+        """Unpickle it."""
+        return pickle.loads(data)  # noqa: S301  the user chose pickle for this stream
+
+    def __repr__(self) -> str:
+        """Write it as in code."""
+        return "PickleCodec()"
+
+
+class ProtobufCodec:
+    """Protocol buffer messages of one class (Figure 7's natural wire format).
+
+    Args:
+        message: the generated class, with ``SerializeToString`` and ``FromString``.
+    """
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+
+    def encode(self, value: Any) -> bytes:
+        """Serialise deterministically."""
+        data: bytes = value.SerializeToString(deterministic=True)
+        return data
+
+    def decode(self, data: bytes) -> Any:
+        """Parse a message."""
+        return self._message.FromString(data)
+
+    def __repr__(self) -> str:
+        """Write it as in code."""
+        return f"ProtobufCodec({self._message.__name__})"
+
+
+def encode_at(where: str, codec: Codec, value: Any) -> bytes:
+    """Encode; whatever goes wrong becomes a `CodecError` that names the place."""
+    try:
+        data = codec.encode(value)
+    except Exception as error:
+        raise CodecError(where, repr(codec), "write", f"{type(error).__name__}: {error} (value {value!r:.80})") from error
+    if type(data) is not bytes:
+        raise CodecError(where, repr(codec), "write", f"encode returned {type(data).__name__}, not bytes")
+    return data
+
+
+def decode_at(where: str, codec: Codec, data: bytes) -> Any:
+    """Decode; whatever goes wrong becomes a `CodecError` that names the place."""
+    try:
+        return codec.decode(data)
+    except Exception as error:
+        raise CodecError(where, repr(codec), "read", f"{type(error).__name__}: {error} (bytes {data[:40]!r})") from error

@@ -1,0 +1,207 @@
+"""The user's side of the engine (MillWheel 5.1, Figure 7): a `Computation` and the `Context` that its hooks get.
+
+Rules of this file: user code sees copies only, and whatever it changes reaches the row as one delta or not at all;
+a production is never older than its cause (4.5); a timer with a tag that is set already moves (4.6).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from millrace._codecs import decode_at, encode_at
+from millrace._errors import KeyExtractorError, TimestampRegressionError, UndeclaredOutputError
+from millrace._records import Clock, Record, Timer
+from millrace._time import MAX_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from millrace._pipeline import ComputationSpec
+
+
+class Computation:
+    """Application logic for one node of the graph (MillWheel 4.1). Subclass it and override the hooks.
+
+    One instance serves all keys on all machines: keep nothing on ``self`` but configuration. Everything that must
+    last goes through the context, is scoped to one key, and is committed atomically when the hook returns.
+    """
+
+    def initial_state(self) -> Any:
+        """Return the state of a key that has none yet. A key that is back in this state takes no room. Default: ``{}``."""
+        return {}
+
+    def process_record(self, context: "Context", record: Record) -> None:
+        """Handle one record (``ProcessRecord``). Called once for each record, with exactly-once on; any order."""
+
+    def process_timer(self, context: "Context", timer: Timer) -> None:
+        """Handle one timer (``ProcessTimer``). Called once for each timer set, in increasing order for a key."""
+
+
+class Emission:
+    """One logical production, before it is named and addressed."""
+
+    __slots__ = ("key", "stream", "timestamp", "value")
+
+    def __init__(self, stream: str, key: str, value: bytes, timestamp: int) -> None:
+        self.stream, self.key, self.value, self.timestamp = stream, key, value, timestamp
+
+
+class TimerRequest:
+    """A timer that user code asked for; ``None`` in its place is a cancellation."""
+
+    __slots__ = ("clock", "hold", "tag", "timestamp")
+
+    def __init__(self, tag: str, timestamp: int, clock: Clock, hold: int | None) -> None:
+        self.tag, self.timestamp, self.clock, self.hold = tag, timestamp, clock, hold
+
+
+class Context:
+    """What a hook may do for its key: state, timers, productions, watermark (MillWheel 5.1, Figure 8).
+
+    Attributes:
+        key: the key that the hook runs for.
+        low_watermark: the input low watermark, event time in microseconds (4.5); `MIN_TIME` while unknown.
+        wall_time: this machine's clock, microseconds. Code that lets it into state or productions is not deterministic.
+    """
+
+    __slots__ = (
+        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "timers", "wall_time",
+    )  # fmt: skip
+
+    def __init__(
+        self, spec: "ComputationSpec", key: str, state: bytes, cause_us: int, low_watermark: int, wall_time: int
+    ) -> None:
+        self.key = key
+        self.low_watermark = low_watermark
+        self.wall_time = wall_time
+        self.emissions: list[Emission] | None = None
+        self.timers: dict[str, TimerRequest | None] | None = None
+        self._spec = spec
+        self._before = state
+        self._cause_us = cause_us
+        self._state: Any = None
+        self._touched = False
+        self._hold: int | None = None
+
+    @property
+    def state(self) -> Any:
+        """This key's persistent state: change it in place, or assign a new one (``MutablePersistentState``)."""
+        if not self._touched:
+            self._touched = True
+            spec = self._spec
+            if self._before:
+                self._state = decode_at(f"state of {spec.name!r}, key {self.key!r}", spec.state_codec, self._before)
+            else:
+                self._state = spec.computation.initial_state()
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._touched = True
+        self._state = value
+
+    def clear_state(self) -> None:
+        """Go back to the initial state, and drop the state's hold."""
+        self.state = self._spec.computation.initial_state()
+        self._hold = MAX_TIME
+
+    def hold_watermark(self, timestamp: int | None) -> None:
+        """Give the state a timestamp (5.2): the low watermark of this computation stays at or before it.
+
+        Args:
+            timestamp: event time, microseconds; ``None`` lets go.
+        """
+        self._hold = MAX_TIME if timestamp is None else timestamp
+
+    def set_timer(self, tag: str, at: int) -> None:
+        """Ask for `Computation.process_timer` once the low watermark has reached a time (4.6).
+
+        Args:
+            tag: a name; setting it again moves the timer.
+            at: event time, microseconds. At or before the watermark: fires at once, after those already due. When it fires, records
+                stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``.
+        """
+        self._set(TimerRequest(tag, at, Clock.WATERMARK, None))
+
+    def set_wall_timer(self, tag: str, at: int, hold: int | None = None) -> None:
+        """Ask for `Computation.process_timer` once this machine's clock has reached a time (4.6).
+
+        Args:
+            tag: a name; setting it again moves the timer.
+            at: wall time, microseconds.
+            hold: event time, microseconds, that the low watermark must not pass before it has fired; ``None``: it holds nothing.
+        """
+        self._set(TimerRequest(tag, at, Clock.WALL, hold))
+
+    def cancel_timer(self, tag: str) -> None:
+        """Forget the timer of this tag, if there is one."""
+        if self.timers is None:
+            self.timers = {}
+        self.timers[tag] = None
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: str | None = None) -> None:
+        """Send a record to every consumer of a stream (``ProduceRecord``).
+
+        Args:
+            stream: one of the computation's declared outputs.
+            value: what the stream's codec takes.
+            timestamp: event time, microseconds; default: that of the record or timer being handled, for a wall timer its hold,
+                or else the low watermark.
+            key: the record's own key, for consumers whose extractor keeps it; default: this key.
+
+        Raises:
+            UndeclaredOutputError: the stream is not among the outputs.
+            TimestampRegressionError: the timestamp is before that of its cause (4.5).
+            CodecError: the stream's codec refuses the value.
+        """
+        spec = self._spec
+        codec = spec.output_codecs.get(stream)
+        if codec is None:
+            raise UndeclaredOutputError(spec.name, stream, tuple(spec.output_codecs))
+        if timestamp is None:
+            timestamp = self._cause_us if self._cause_us != MIN_TIME else self.low_watermark
+        elif timestamp < self._cause_us:
+            raise TimestampRegressionError(spec.name, self.key, timestamp, self._cause_us)
+        data = encode_at(f"stream {stream!r}, produced by {spec.name!r} for key {self.key!r}", codec, value)
+        if self.emissions is None:
+            self.emissions = []
+        self.emissions.append(Emission(stream, self.key if key is None else key, data, timestamp))
+
+    def _set(self, request: TimerRequest) -> None:
+        if self.timers is None:
+            self.timers = {}
+        self.timers[request.tag] = request
+
+    # What the engine reads when the hook has returned.
+
+    @property
+    def untouched(self) -> bool:
+        """The hook used neither state nor timers: it acted as a stateless function."""
+        return not self._touched and self.timers is None and self._hold is None
+
+    @property
+    def new_hold(self) -> int | None:
+        """The hold that was asked for; ``None``: leave it."""
+        return self._hold
+
+    def new_state(self) -> bytes | None:
+        """Encode the state if it changed; ``None`` if not; ``b""`` if it is the initial one again."""
+        if not self._touched:
+            return None
+        spec = self._spec
+        after = encode_at(f"state of {spec.name!r}, key {self.key!r}", spec.state_codec, self._state)
+        if after == spec.initial_state:
+            after = b""
+        return None if after == self._before else after
+
+
+def extract_key(computation: str, stream: str, extractor: Callable[[Record], str], record: Record) -> str:
+    """Run the consumer's key extractor (MillWheel 4.2).
+
+    Raises:
+        KeyExtractorError: it failed, or did not give a ``str``.
+    """
+    try:
+        key = extractor(record)
+    except Exception as error:
+        raise KeyExtractorError(computation, stream, f"{type(error).__name__}: {error} (value {record.value!r:.80})") from error
+    if type(key) is not str:
+        raise KeyExtractorError(computation, stream, f"returned {key!r:.80} ({type(key).__name__})")
+    return key

@@ -1,0 +1,84 @@
+"""What a state machine is told besides messages, and what it asks of its driver (sans-IO)."""
+
+from millrace._errors import MillraceError
+from millrace._messages import Message
+from millrace._wire import Value
+
+
+class Start(Value, frozen=True, gc=False):
+    """The process has started, with an empty memory. ``incarnation`` counts its starts, from 1."""
+
+    incarnation: int
+
+
+class Wake(Value, frozen=True, gc=False):
+    """A time that the process asked for with `WakeAt` has come."""
+
+
+class SourceRecord(Value, frozen=True, gc=False):
+    """To an injector: the source has a record.
+
+    Attributes:
+        offset: its place in the source; counts up, the same whenever it is read again.
+        stream: the stream that it is for.
+        key: the record's own key.
+        value: encoded for the stream's codec.
+        timestamp: event time, microseconds.
+    """
+
+    offset: int
+    stream: str
+    key: str
+    value: bytes
+    timestamp: int
+
+
+class SourceWatermark(Value, frozen=True, gc=False):
+    """To an injector: the source promises no earlier timestamps from here on (an estimate; 4.5).
+
+    Attributes:
+        offset: its place in the source, like a record's.
+        low_watermark: event time, microseconds; `MAX_TIME`: the source has ended.
+    """
+
+    offset: int
+    low_watermark: int
+
+
+SourceEvent = SourceRecord | SourceWatermark
+
+
+class Send(Value, frozen=True, gc=False):
+    """Send a message to an address; it may be lost, late, doubled or out of order."""
+
+    to: str
+    message: Message
+
+
+class WakeAt(Value, frozen=True, gc=False):
+    """Send `Wake` at this time of the process's own clock, microseconds. A later request does not replace an earlier one."""
+
+    at_us: int
+
+
+class Replay(Value, frozen=True, gc=False):
+    """Of an injector: feed the source again from this offset (inclusive)."""
+
+    offset: int
+
+
+class Halt:
+    """Stop the run: user code or input has failed for good.
+
+    Attributes:
+        error: what to tell the user.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: MillraceError) -> None:
+        self.error = error
+
+
+Event = Start | Wake | SourceEvent | Message
+Effect = Send | WakeAt | Replay | Halt

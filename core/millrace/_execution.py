@@ -1,0 +1,156 @@
+"""Running user code for one record or timer (MillWheel 5.1, 6.1): pure, nothing it does counts before the step commits.
+
+Rules of this file: user code that fails leaves no trace in its step; ids of productions are given here (6.1.1): strong ones from
+the row's version, weak ones from their cause and ordinal, so that a re-run makes the same ids; each consumer gets its own production.
+"""
+
+import base64
+import traceback
+from collections.abc import Sequence
+
+from millrace._codecs import JsonCodec, decode_at
+from millrace._computation import Context, Emission, extract_key
+from millrace._errors import MillraceError, UserCodeError
+from millrace._messages import Table
+from millrace._pipeline import OUTSIDE, ComputationSpec, Pipeline, Productions, same_key
+from millrace._records import Clock, Record, Timer
+from millrace._rows import Production, StoredTimer, Version
+from millrace._time import MAX_TIME, MIN_TIME
+
+
+class Deployed:
+    """One computation as deployed: its spec, and the pipeline version that says where its streams lead (3)."""
+
+    __slots__ = ("pipeline", "present", "spec", "strong")
+
+    def __init__(self, spec: ComputationSpec, pipeline: Pipeline, present: frozenset[str]) -> None:
+        self.spec = spec
+        self.pipeline = pipeline
+        self.present = present
+        self.strong = spec.productions is Productions.STRONG
+
+
+def deployed(name: str, topologies: Sequence[Pipeline], table: Table) -> Deployed:
+    """Find a computation's spec: in the version in force, or, if it is retiring, in the last that had it."""
+    present = frozenset([OUTSIDE, *(a.computation for a in table.assignments)])
+    for pipeline in [topologies[table.topology], *reversed(topologies[: table.topology]), *topologies]:
+        spec = pipeline.computations.get(name)
+        if spec is not None:
+            return Deployed(spec, pipeline, present)
+    raise AssertionError(f"no deployed pipeline version has computation {name!r}")
+
+
+def run_record(
+    where: Deployed, key: str, state: bytes, production: Production, low_watermark: int, now: int
+) -> Context:
+    """Run ``process_record`` on a fresh copy of everything; raises what user code raises."""
+    spec = where.spec
+    stream = production.stream
+    value = decode_at(f"stream {stream!r}, consumed by {spec.name!r}, record {production.record_id}",
+                      where.pipeline.codec(stream), production.value)  # fmt: skip
+    timestamp = production.timestamp
+    context = Context(spec, key, state, timestamp, low_watermark, now)
+    record = Record(key, value, timestamp, stream, timestamp < low_watermark, production.record_id)
+    spec.computation.process_record(context, record)
+    return context
+
+
+def run_timer(where: Deployed, key: str, state: bytes, timer: StoredTimer, low_watermark: int, now: int) -> Context:
+    """Run ``process_timer`` on a fresh copy of everything; raises what user code raises."""
+    held = timer.held
+    context = Context(where.spec, key, state, MIN_TIME if held is None else held, low_watermark, now)
+    where.spec.computation.process_timer(context, Timer(timer.tag, timer.timestamp, timer.clock))
+    return context
+
+
+def timer_identity(computation: str, timer: StoredTimer) -> str:
+    """What names a timer as the cause of productions."""
+    return f"{computation}@{timer.set_by}!{timer.tag}"
+
+
+def productions_of(
+    where: Deployed, emissions: Sequence[Emission], first_id: str, first_ordinal: int, origin: int
+) -> list[Production]:
+    """Name and address what user code emitted: one production for each consumer of the stream (4.3).
+
+    Args:
+        where: the emitting computation.
+        emissions: what its context collected.
+        first_id: the ids' common beginning.
+        first_ordinal: the ordinal of the first one.
+        origin: of their cause, microseconds.
+
+    Raises:
+        KeyExtractorError: a consumer's extractor failed.
+    """
+    pipeline, present = where.pipeline, where.present
+    found = []
+    for ordinal, emission in enumerate(emissions, first_ordinal):
+        stream = emission.stream
+        record_id = f"{first_id}#{ordinal}"
+        for consumer, extractor in pipeline.consumers(stream):
+            if consumer not in present:
+                continue
+            if extractor is same_key:
+                key = emission.key
+            else:
+                value = pipeline.codec(stream).decode(emission.value)
+                key = extract_key(consumer, stream, extractor, Record(emission.key, value, emission.timestamp, stream))
+            found.append(Production(record_id, stream, consumer, key, emission.value, emission.timestamp, origin))
+    return found
+
+
+def id_prefix(where: Deployed, version: Version, cause: str) -> str:
+    """The common beginning of the ids of a cause's productions (see docs/protocol.md)."""
+    return f"{where.spec.name}@{version}" if where.strong else f"{cause}>{where.spec.name}"
+
+
+def stored_timers(
+    context: Context, *, handler_time: int, now: int, set_by: Version, origin: int
+) -> dict[str, StoredTimer | None]:
+    """What the timers that user code asked for come to in the row (4.6); ``None``: cancelled.
+
+    Args:
+        context: of the hook that ran.
+        handler_time: the input watermark, or, for a timer's hook, the time that it was due; event time, microseconds.
+        now: this machine's clock, microseconds.
+        set_by: the version of the write that will carry them.
+        origin: of their cause, microseconds.
+    """
+    found: dict[str, StoredTimer | None] = {}
+    for tag, request in (context.timers or {}).items():
+        if request is None:
+            found[tag] = None
+            continue
+        base = handler_time if request.clock is Clock.WATERMARK else now
+        overdue = request.timestamp <= base
+        due = base if overdue else request.timestamp
+        found[tag] = StoredTimer(tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin)
+    return found
+
+
+def final_error(where: Deployed, key: str, cause: str, attempts: int, error: Exception) -> MillraceError:
+    """What the user is told when a step has failed for good."""
+    if isinstance(error, MillraceError):
+        return error
+    text = "".join(traceback.format_exception(error))
+    return UserCodeError(where.spec.name, key, cause, attempts, text)
+
+
+_JSON = JsonCodec()
+
+
+def dead_letter(
+    where: Deployed, stream: str, key: str, cause: str, production: Production | None, timestamp: int, error: Exception
+) -> Emission:
+    """The dead letter of a record, or of a timer (``production`` is ``None``): JSON, with the record's bytes in base64."""
+    letter = {
+        "computation": where.spec.name,
+        "key": key,
+        "cause": cause,
+        "stream": production.stream if production else None,
+        "value_base64": base64.b64encode(production.value).decode() if production else None,
+        "timestamp": timestamp,
+        "error": f"{type(error).__name__}: {error}",
+    }
+    return Emission(stream, key, _JSON.encode(letter), min(timestamp, MAX_TIME))

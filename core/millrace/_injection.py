@@ -1,0 +1,102 @@
+"""From a record of the source to its productions (MillWheel 5.2): decode it, and let each consumer extract its key (4.2).
+
+Rules of this file: a record that can not be read or keyed is refused with its place in the source, by a `MalformedRecordError`;
+each consumer's key extractor gets a copy of its own; what goes to the dead letters is the record as it came, as JSON.
+"""
+
+import base64
+
+from millrace._codecs import decode_at, encode_at
+from millrace._computation import extract_key
+from millrace._effects import SourceRecord
+from millrace._errors import CodecError, KeyExtractorError, MalformedRecordError
+from millrace._pipeline import Pipeline
+from millrace._records import Record
+from millrace._rows import Production
+from millrace._time import MAX_TIME, MIN_TIME
+
+
+def productions_of(
+    pipeline: Pipeline, injector: str, outputs: tuple[str, ...], record: SourceRecord, origin: int
+) -> tuple[Production, ...]:
+    """Make one production for each consumer of a record's stream.
+
+    Args:
+        pipeline: the topology in force.
+        injector: address of the process.
+        outputs: the streams that it may inject into.
+        record: as the source gave it.
+        origin: its stamp, microseconds.
+
+    Raises:
+        MalformedRecordError: its stream, types, bytes or keys are wrong.
+    """
+    problem = _problem(record, outputs)
+    if problem:
+        raise MalformedRecordError(injector, record.stream, record.offset, problem)
+    stream, data, timestamp = record.stream, record.value, record.timestamp
+    record_id = f"{injector}:{record.offset}"
+    codec = pipeline.codec(stream)
+    productions = []
+    try:
+        for consumer, extractor in pipeline.consumers(stream):
+            value = decode_at(f"stream {stream!r}", codec, data)
+            seen = Record(record.key, value, timestamp, stream, record_id=record_id)
+            key = extract_key(consumer, stream, extractor, seen)
+            productions.append(Production(record_id, stream, consumer, key, data, timestamp, origin))
+    except (CodecError, KeyExtractorError) as error:
+        raise MalformedRecordError(injector, stream, record.offset, str(error)) from error
+    return tuple(productions)
+
+
+def dead_letter(
+    pipeline: Pipeline,
+    injector: str,
+    stream: str,
+    record: SourceRecord,
+    timestamp: int,
+    error: MalformedRecordError,
+) -> SourceRecord:
+    """Wrap a malformed record for the dead letters' stream, at the same offset.
+
+    Args:
+        pipeline: the topology in force.
+        injector: address of the process.
+        stream: of the dead letters.
+        record: the malformed one.
+        timestamp: its timestamp, or what stands for it if that is what is wrong.
+        error: why it is malformed.
+
+    Raises:
+        CodecError: that stream has a codec that does not take JSON-like values.
+    """
+    letter = {
+        "injector": injector,
+        "stream": str(record.stream),
+        "offset": record.offset,
+        "key": str(record.key),
+        "value": base64.b64encode(record.value).decode()
+        if type(record.value) is bytes
+        else repr(record.value),
+        "timestamp": record.timestamp if is_timestamp(record.timestamp) else repr(record.timestamp),
+        "error": str(error),
+    }
+    data = encode_at(f"stream {stream!r}, dead letters of {injector!r}", pipeline.codec(stream), letter)
+    return SourceRecord(record.offset, stream, str(record.key), data, timestamp)
+
+
+def is_timestamp(timestamp: object) -> bool:
+    """Tell whether this can be a record's event time: the two ends of time are for watermarks only."""
+    return type(timestamp) is int and MIN_TIME < timestamp < MAX_TIME
+
+
+def _problem(record: SourceRecord, outputs: tuple[str, ...]) -> str:
+    if record.stream not in outputs:
+        return f"the stream is not among its outputs ({', '.join(map(repr, outputs))})"
+    if not is_timestamp(record.timestamp):
+        return f"timestamp {record.timestamp!r} is not an int of microseconds"
+    if type(record.key) is not str:
+        return f"key {record.key!r:.80} is not a str"
+    if type(record.value) is not bytes:
+        return f"value {record.value!r:.80} is not bytes; write it with the stream's codec"
+    return ""

@@ -1,0 +1,46 @@
+"""Heuristic watermarks (MillWheel 7.2): the progress of p per cent of the timestamps, for those who would rather be early.
+
+Rules of this file:
+
+* Of all pending records of a computation and of everything upstream, at most (100 - p) per cent are before its p % watermark.
+* It never goes back, never falls behind the low watermark, and never runs ahead of what the sources promise: what they
+  have not read yet is not pending, and could not be stripped away as an outlier.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+
+def percentile_watermark(
+    percent: float, previous: int, low_watermark: int, frontier: int, pending: Iterable[tuple[int, int]]
+) -> int:
+    """Return the watermark that this per cent of the pending records have reached.
+
+    >>> percentile_watermark(90, previous=0, low_watermark=10, frontier=60, pending=[(10, 1), (40, 9), (50, 1)])
+    40
+
+    Args:
+        percent: more than 0 and at most 100.
+        previous: what it was before, event time in microseconds.
+        low_watermark: of the same computation, event time in microseconds.
+        frontier: the sources' own watermark, event time in microseconds.
+        pending: (event time, count) of pending records, in any order; times may repeat.
+
+    Returns:
+        Event time in microseconds.
+    """
+    counts: dict[int, int] = {}
+    for time_us, count in pending:
+        counts[time_us] = counts.get(time_us, 0) + count
+    left_behind = _share(100 - Fraction(str(percent)), sum(counts.values()))
+    for time_us in sorted(counts):
+        left_behind -= counts[time_us]
+        if left_behind < 0:
+            frontier = min(frontier, time_us)
+            break
+    return max(previous, low_watermark, frontier)
+
+
+def _share(percent: Fraction, total: int) -> int:
+    """Round down: 0.1 % of 999 records are none. Fractions, since 100 - 99.9 is not 0.1 in binary."""
+    return int(percent * total / 100)

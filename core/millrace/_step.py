@@ -1,0 +1,193 @@
+"""A step (MillWheel 6.1.1): some records and timers of one key, run one after the other and committed together.
+
+Rules of this file:
+
+* What a step changes is one row delta, or nothing at all.
+* The step's life is the table `STEP`. Strong: run, commit. Weak (6.1.3): run, wait for the ACKs of what it sent, commit; a straggler is
+  checkpointed by that commit instead of being waited for.
+* Nothing is ACKed before the step is done.
+"""
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING
+
+from millrace._cache import CachedRow
+from millrace._rows import Production, RowDelta, StoredTimer
+from millrace._time import MAX_TIME
+
+if TYPE_CHECKING:
+    from millrace._interval import OwnedInterval
+
+
+class StepState(enum.IntEnum):
+    """Where a step is."""
+
+    RUNNING = 0
+    """User code runs."""
+    AWAITING_ACKS = 1
+    """Weak: its productions were sent and are not all ACKed."""
+    COMMITTABLE = 2
+    """It waits for a write to share."""
+    COMMITTING = 3
+    """Its write is under way."""
+    DONE = 4
+    """It is durable, or needed no write."""
+
+
+class StepInput(enum.IntEnum):
+    """What moves a step on."""
+
+    SENT = 0
+    """Weak productions are on their way."""
+    COMPLETE = 1
+    """Nothing is left to wait for before the commit."""
+    STRAGGLING = 2
+    """Some production was not ACKed in time; it will be checkpointed (Figure 11)."""
+    WRITE = 3
+    """Its write was sent."""
+    WRITTEN = 4
+    """Its write is durable."""
+    SKIP_WRITE = 5
+    """It changed nothing that would have to be durable."""
+
+
+STEP: dict[tuple[StepState, StepInput], StepState] = {
+    (StepState.RUNNING, StepInput.SENT): StepState.AWAITING_ACKS,  # 6.1.3: optimistically, prior to persisting
+    (StepState.RUNNING, StepInput.COMPLETE): StepState.COMMITTABLE,  # 6.1.1: pending changes are committed
+    (StepState.AWAITING_ACKS, StepInput.COMPLETE): StepState.COMMITTABLE,
+    (StepState.AWAITING_ACKS, StepInput.STRAGGLING): StepState.COMMITTABLE,  # 6.1.3: checkpoint a small percentage
+    (StepState.COMMITTABLE, StepInput.WRITE): StepState.COMMITTING,
+    (StepState.COMMITTABLE, StepInput.SKIP_WRITE): StepState.DONE,  # 6.1.3: a stateless filter
+    (StepState.COMMITTING, StepInput.WRITTEN): StepState.DONE,
+}
+
+
+class Arrival:
+    """A delivery that waits for its turn, or is being processed. ``sender``: whom to ACK, the latest who sent it."""
+
+    __slots__ = ("maybe_seen", "print", "production", "sender")
+
+    def __init__(self, production: Production, sender: str, print_: int, maybe_seen: bool) -> None:  # noqa: FBT001  a field
+        self.production = production
+        self.sender = sender
+        self.print = print_
+        self.maybe_seen = maybe_seen
+
+
+class LiveTimer:
+    """A durable pending timer in its owner's memory, and whether it holds watermark and horizon back."""
+
+    __slots__ = ("holds_horizon", "holds_watermark", "timer")
+
+    def __init__(self, timer: StoredTimer, holds_watermark: bool, holds_horizon: bool) -> None:  # noqa: FBT001  fields
+        self.timer = timer
+        self.holds_watermark = holds_watermark
+        self.holds_horizon = holds_horizon
+
+
+class KeySlot:
+    """The soft state of one key (6.2): its timers, always; its row, if cached; what waits for it.
+
+    Attributes:
+        busy: locked by a read, a step, or a pause after failed user code; the key is serial (4.1).
+        stored: the store has a row for it, so that a missing ``row`` must be read.
+        due: a timer of it may be due.
+        owed: delivered checkpoints that the row still has.
+        hold: event time at which its state holds the watermark; `MAX_TIME`: none.
+    """
+
+    __slots__ = (
+        "busy", "cache_boundary", "cache_mark", "cached_bytes", "due", "hold", "holds_watermark", "key", "owed", "queue", "row",
+        "stored", "timers",
+    )  # fmt: skip
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.row: CachedRow | None = None
+        self.busy = False
+        self.stored = False
+        self.due = False
+        self.queue: deque[Arrival] | None = None
+        self.timers: dict[str, LiveTimer] | None = None
+        self.owed: list[tuple[str, str]] | None = None
+        self.hold = MAX_TIME
+        self.holds_watermark = False
+        self.cached_bytes = 0
+        self.cache_mark = 0
+        self.cache_boundary = MAX_TIME
+
+    def next_boundary(self) -> int:
+        """When its next timer is due; `MAX_TIME`: it has none."""
+        return min((live.timer.due for live in self.timers.values()), default=MAX_TIME) if self.timers else MAX_TIME
+
+
+class Step:
+    """One step of one key: what it consumed, and what it changes."""
+
+    __slots__ = (
+        "arrivals", "changes", "checkpoints", "emitted", "fired", "hold", "holders", "number", "productions", "slot", "state",
+        "state_after", "touched", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, slot: KeySlot, number: int) -> None:
+        self.slot = slot
+        self.number = number
+        self.state = StepState.RUNNING
+        self.arrivals: list[Arrival] = []
+        self.fired: list[StoredTimer] = []
+        self.changes: dict[str, StoredTimer | None] = {}
+        self.productions: list[Production] = []
+        self.checkpoints: tuple[Production, ...] = ()
+        self.state_after: bytes | None = None
+        self.hold: int | None = None
+        self.touched = False
+        self.emitted = 0
+        self.waiting = 0
+        self.holders: list[Holder] = []
+
+    def advance(self, input_: StepInput) -> None:
+        """Move on by the table; any other move is our bug."""
+        try:
+            self.state = STEP[self.state, input_]
+        except KeyError:
+            raise AssertionError(f"a step can not take {input_.name} in {self.state.name}") from None
+
+    def delta(self, delivered: tuple[tuple[str, str], ...], *, remember: bool) -> RowDelta:
+        """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
+        changes = self.changes
+        return RowDelta(
+            key=self.slot.key,
+            number=self.number,
+            state=self.state_after,
+            hold=self.hold,
+            set_timers=tuple([timer for timer in changes.values() if timer is not None]) if changes else (),
+            cancelled=tuple([tag for tag, timer in changes.items() if timer is None]) if changes else (),
+            fired=tuple(self.fired),
+            seen=tuple([(a.production.record_id, a.production.origin) for a in self.arrivals]) if remember else (),
+            productions=self.checkpoints,
+            delivered=delivered,
+        )
+
+
+class Holder:
+    """Why a pending production is pending: for the accounts of its interval.
+
+    Attributes:
+        interval: the owned interval that sends it.
+        slot: the key that made it.
+        step: of a weak production, the step that waits for it.
+        durable: the row has it as a checkpoint, to be deleted once it is ACKed.
+        holds_watermark: it is counted in the interval's oldest work.
+        holds_horizon: likewise for origins.
+    """
+
+    __slots__ = ("durable", "holds_horizon", "holds_watermark", "interval", "slot", "step")
+
+    def __init__(self, interval: "OwnedInterval", slot: KeySlot, step: Step | None, *, durable: bool) -> None:
+        self.interval = interval
+        self.slot = slot
+        self.step = step
+        self.durable = durable
+        self.holds_watermark = False
+        self.holds_horizon = False

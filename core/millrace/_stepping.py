@@ -1,0 +1,249 @@
+"""Running a step (MillWheel 4.1, 4.6, 6.1.1): which records and timers of a key run, in which order, and what comes of failures.
+
+Rules of this file:
+
+* Due timers first, in order; then records in the order of arrival. A timer that a handler sets fires in a later step, once the
+  write that sets it is durable; if it is due already, the step ends there, so that nothing overtakes it.
+* User code that fails is run again after a pause, as any failed step; when it keeps failing, the computation's policy applies.
+  Our own errors in user code's calls (a missing output, a value that does not fit) would fail again, and are final at once.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from millrace._computation import Context
+from millrace._effects import Halt
+from millrace._errors import MillraceError
+from millrace._execution import (
+    dead_letter,
+    final_error,
+    id_prefix,
+    productions_of,
+    run_record,
+    run_timer,
+    stored_timers,
+    timer_identity,
+)
+from millrace._pipeline import DeadLetter
+from millrace._records import Clock
+from millrace._rows import Production, StoredTimer, Version
+from millrace._step import Arrival, KeySlot, Step
+from millrace._time import MIN_TIME
+from millrace._timer_queue import due_timers
+from millrace.history import DeadLettered, Executed, UserCodeFailed
+
+if TYPE_CHECKING:
+    from millrace._interval import OwnedInterval, Shared
+
+
+class _Cause:
+    """What user code runs for: a record or a timer."""
+
+    __slots__ = ("handler_time", "identity", "late", "origin", "production", "timer", "timestamp")
+
+    def __init__(  # noqa: PLR0913  the fields of a record type
+        self, identity: str, timestamp: int, origin: int, handler_time: int, *,
+        late: bool = False, production: Production | None = None, timer: StoredTimer | None = None,
+    ) -> None:  # fmt: skip
+        self.identity = identity
+        self.timestamp = timestamp
+        self.origin = origin
+        self.handler_time = handler_time
+        self.late = late
+        self.production = production
+        self.timer = timer
+
+
+class StepRunner:
+    """Runs the steps of one owned interval.
+
+    Args:
+        interval: whose steps.
+        shared: of the worker.
+    """
+
+    __slots__ = ("_failures", "_interval", "_next_number", "_resting", "_shared")
+
+    def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
+        self._interval = interval
+        self._shared = shared
+        self._next_number = 1
+        self._failures: dict[str, int] = {}
+        self._resting: deque[tuple[int, KeySlot]] = deque()
+
+    def empty_step(self, slot: KeySlot) -> Step:
+        """A step with the next number and nothing in it."""
+        step = Step(slot, self._next_number)
+        self._next_number += 1
+        return step
+
+    def run(self, now: int, slot: KeySlot) -> Step | None:
+        """Run the due timers and the waiting records of a key, as many as may share a write.
+
+        ``None``: user code failed at the first of them, and the key rests.
+        """
+        step = self.empty_step(slot)
+        budget = self._shared.options.commit_batch
+        if slot.due and not self._run_timers(now, step, budget):
+            return self._unless_failed(step)
+        queue = slot.queue
+        interval = self._interval
+        while queue and len(step.arrivals) + len(step.fired) < budget:
+            arrival = queue.popleft()
+            row = slot.row
+            assert row is not None
+            if arrival.maybe_seen and arrival.production.record_id in row.seen:
+                interval.drop_seen(arrival)
+                continue
+            if not self._run_record(now, step, arrival):
+                queue.appendleft(arrival)
+                return self._unless_failed(step)
+        return step
+
+    def _unless_failed(self, step: Step) -> Step | None:
+        """What succeeded before the failure is committed; then the key runs again at once."""
+        return step if step.arrivals or step.fired else None
+
+    def end_rests(self, now: int) -> None:
+        """Let the keys run again whose pause after a failure is over."""
+        while self._resting and self._resting[0][0] <= now:
+            self._interval.rested(self._resting.popleft()[1])
+
+    def _run_timers(self, now: int, step: Step, budget: int) -> bool:
+        """Fire what is due; tell whether records may run in this step, too."""
+        slot, interval = step.slot, self._interval
+        due = due_timers(slot, interval.timer_watermark, now)
+        for index, timer in enumerate(due):
+            if timer.tag in step.changes:
+                continue
+            if len(step.fired) >= budget or not self._run_timer(now, step, timer):
+                slot.due = True
+                return False
+            if self._sets_due_timer(now, step):
+                slot.due = index + 1 < len(due)
+                return False
+        slot.due = False
+        return True
+
+    def _sets_due_timer(self, now: int, step: Step) -> bool:
+        limit = self._interval.timer_watermark
+        return any(
+            timer is not None and timer.due <= (limit if timer.clock is Clock.WATERMARK else now)
+            for timer in step.changes.values()
+        )
+
+    def _run_record(self, now: int, step: Step, arrival: Arrival) -> bool:
+        interval, production = self._interval, arrival.production
+        watermark = interval.timer_watermark
+        cause = _Cause(
+            production.record_id, production.timestamp, production.origin, watermark,
+            late=production.timestamp < watermark, production=production,
+        )  # fmt: skip
+        where, key = interval.where, step.slot.key
+        if self._attempt(now, step, cause, lambda state: run_record(where, key, state, production, watermark, now)):
+            step.arrivals.append(arrival)
+            return True
+        return False
+
+    def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
+        interval = self._interval
+        where, key, watermark = interval.where, step.slot.key, interval.timer_watermark
+        origin = max(timer.origin, interval.horizon) if where.strong else timer.origin
+        handler_time = timer.due if timer.clock is Clock.WATERMARK else watermark
+        cause = _Cause(
+            timer_identity(where.spec.name, timer), timer.timestamp, origin, handler_time, timer=timer
+        )  # fmt: skip
+        if self._attempt(now, step, cause, lambda state: run_timer(where, key, state, timer, watermark, now)):
+            step.fired.append(timer)
+            return True
+        return False
+
+    def _attempt(self, now: int, step: Step, cause: _Cause, run: Callable[[bytes], Context]) -> bool:
+        """Run user code once and take what it did into the step; on failure leave no trace and tell ``False``."""
+        slot, interval = step.slot, self._interval
+        where = interval.where
+        row = slot.row
+        assert row is not None
+        before = row.state if step.state_after is None else step.state_after
+        version = Version(interval.sequencer, step.number)
+        self._shared.runs += 1
+        try:
+            context = run(before)
+            after = context.new_state()
+            productions: list[Production] = []
+            emitted = 0
+            if context.emissions is not None:
+                first = step.emitted if where.strong else 0
+                productions = productions_of(
+                    where, context.emissions, id_prefix(where, version, cause.identity), first, cause.origin
+                )
+                emitted = len(context.emissions)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            return self._failed(now, step, cause, error)
+        timers: Mapping[str, StoredTimer | None] = {}
+        if context.timers is not None:
+            timers = stored_timers(
+                context, handler_time=cause.handler_time, now=now, set_by=version, origin=cause.origin
+            )
+        if after is not None:
+            step.state_after = after
+        if context.new_hold is not None:
+            step.hold = context.new_hold
+        if not context.untouched:
+            step.touched = True
+        step.changes.update(timers)
+        self._take(step, cause, productions, emitted, version)
+        return True
+
+    def _take(self, step: Step, cause: _Cause, productions: list[Production], emitted: int, version: Version) -> None:
+        step.emitted += emitted
+        step.productions.extend(productions)
+        history, interval = self._shared.history, self._interval
+        if self._failures:
+            self._failures.pop(cause.identity, None)
+        history.record(
+            Executed(
+                history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,
+                cause.late, cause.timer, interval.timer_watermark, version, tuple(productions),
+            )  # fmt: skip
+        )
+
+    # Failures
+
+    def _failed(self, now: int, step: Step, cause: _Cause, error: Exception) -> bool:
+        attempt = self._failures.get(cause.identity, 0) + 1
+        self._failures[cause.identity] = attempt
+        history, interval, options = self._shared.history, self._interval, self._shared.options
+        text = f"{type(error).__name__}: {error}"
+        history.record(
+            UserCodeFailed(
+                history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, attempt, text
+            )
+        )
+        if attempt < options.user_code_attempts and not isinstance(error, MillraceError):
+            if not step.arrivals and not step.fired:
+                self._resting.append((now + options.user_code_retry_us, step.slot))
+            return False
+        return self._give_up(step, cause, attempt, error)
+
+    def _give_up(self, step: Step, cause: _Cause, attempts: int, error: Exception) -> bool:
+        interval = self._interval
+        where, key = interval.where, step.slot.key
+        policy = where.spec.on_failure
+        if not isinstance(policy, DeadLetter):
+            self._shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
+            return False
+        timestamp = cause.timestamp if cause.production is not None else max(cause.handler_time, MIN_TIME)
+        letter = dead_letter(where, policy.stream, key, cause.identity, cause.production, timestamp, error)
+        version = Version(interval.sequencer, step.number)
+        first = step.emitted if where.strong else 0
+        productions = productions_of(
+            where, [letter], id_prefix(where, version, cause.identity), first, cause.origin
+        )
+        history = self._shared.history
+        history.record(
+            DeadLettered(history.at_us, self._shared.address, interval.computation, cause.identity, policy.stream)
+        )
+        self._take(step, cause, productions, 1, version)
+        return True
