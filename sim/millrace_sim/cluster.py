@@ -1,0 +1,436 @@
+"""The simulated cluster: hosts the engine's processes, moves their messages, and makes things go wrong.
+
+Nothing of the protocol is here: a process gets an event and its clock, and what it returns is carried out. Lean by construction: a
+message is one event on the heap, a request to the store two (there, and back), and nothing is a process or a queue of its own.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from millrace import MAX_TIME, MillraceError, Pipeline
+from millrace._effects import Effect, Event, Halt, Replay, Send, Start, Wake, WakeAt
+from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
+from millrace._routing import OUTSIDE_ADDRESS
+from millrace.history import FaultStruck, Healed, History, RunEnded
+from millrace_sim.feed import Feed, FeedEntry
+from millrace_sim.kernel import Kernel
+from millrace_sim.network import Network
+from millrace_sim.node import Node, NodeState
+from millrace_sim.options import ClusterOptions
+from millrace_sim.protocol import SOUND, Protocol
+from millrace_sim.sources import Outside, Source
+from millrace_sim.store import StoreHost
+
+
+class Cluster:
+    """A cluster that runs one pipeline over one feed. See `millrace_sim.simulate` for whole runs.
+
+    Args:
+        pipelines: the deployed versions of the topology; the first is in force from the start.
+        feed: the input.
+        options: of the cluster.
+        seed: root of all draws; each concern has its own stream.
+        protocol: the state machines to host.
+
+    Attributes:
+        history: what has happened so far.
+        kernel: simulated time.
+    """
+
+    def __init__(
+        self,
+        pipelines: Sequence[Pipeline],
+        feed: Feed,
+        options: ClusterOptions,
+        seed: int,
+        protocol: Protocol = SOUND,
+    ) -> None:
+        for pipeline in pipelines:
+            pipeline.validate()
+        self.history = History()
+        self.kernel = Kernel()
+        self._options = options
+        self._pipelines = tuple(pipelines)
+        self._seed = seed
+        self._error: MillraceError | None = None
+        self._published: dict[str, int] = {}
+        self._table = Table()
+        self._link = options.link.sampler(self._stream("link"))
+        self._store_link = options.store_link.sampler(self._stream("store link"))
+        self._message_cpu = options.message_cpu.sampler(self._stream("message cpu"))
+        self._user_cpu = options.user_code_cpu.sampler(self._stream("user code cpu"))
+        self._timer_lag = options.timer_lag.sampler(self._stream("timer lag"))
+        self.network = Network(self.history, self._stream("network faults"))
+        mediator = protocol.mediator(self.history, options.engine.scan_page_rows)
+        self.store = StoreHost(mediator, options, self.history, self._stream("store"), self._stream("store faults"))
+        self._outside = Outside(OUTSIDE_ADDRESS, self.history)
+        self.sources = self._sources(feed)
+        self.nodes = self._nodes(protocol)
+        for node in self.nodes.values():
+            self._start(node)
+
+    # Running
+
+    def run_until(self, at_us: int) -> None:
+        """Let true time pass until then.
+
+        Raises:
+            MillraceError: user code or input failed for good, and the policy is to stop.
+        """
+        if self._error is None:
+            self.kernel.run_until(at_us)
+        if self._error is not None:
+            raise self._error
+
+    def advance(self, by_us: int) -> None:
+        """Let so much true time pass."""
+        self.run_until(self.kernel.now + by_us)
+
+    def run_to_the_end(self) -> None:
+        """Run until everything is done, or until the options' grace has passed; then write the last event."""
+        end_us = max([self.kernel.now, *(source.end_us for source in self.sources.values())])
+        deadline_us = end_us + self._options.grace_us
+        while self.kernel.now < deadline_us and not self.quiescent:
+            self.advance(min(self._options.check_period_us, deadline_us - self.kernel.now))
+        self._mark(STORE)
+        self.history.record(RunEnded(self.kernel.now, "", "quiescent" if self.quiescent else "deadline"))
+
+    @property
+    def quiescent(self) -> bool:
+        """Everything that was accepted is processed, and every watermark has come to its end."""
+        if not all(source.exhausted for source in self.sources.values()):
+            return False
+        names = {one.computation for one in self._table.assignments}
+        names |= set(self._pipelines[self._table.topology].injectors)
+        if not self._table.assignments or self._table.retiring:
+            return False
+        if any(self._published.get(name) != MAX_TIME for name in names):
+            return False
+        return all(getattr(node.process, "unacked", 0) == 0 for node in self.nodes.values())
+
+    @property
+    def table(self) -> Table:
+        """The newest assignment table that a master has sent."""
+        return self._table
+
+    # Faults, by hand
+
+    def crash(self, address: str) -> bool:
+        """Kill a process; its memory is lost. Tells whether there was anything to kill."""
+        node = self.nodes[address]
+        if node.state is NodeState.DOWN:
+            return False
+        node.state = NodeState.DOWN
+        node.halted_at_us = self.kernel.now
+        node.inbox.clear()
+        node.waiting.clear()
+        if address in self.sources:
+            self.sources[address].stop_reading()
+        self.struck("crash", address, f"incarnation {node.incarnation}")
+        return True
+
+    def restart(self, address: str) -> bool:
+        """Start a crashed process, with an empty memory."""
+        node = self.nodes[address]
+        if node.state is not NodeState.DOWN:
+            return False
+        self.struck("restart", address, "")
+        self._start(node)
+        return True
+
+    def pause(self, address: str) -> bool:
+        """Stop a process, memory intact."""
+        node = self.nodes[address]
+        if node.state is not NodeState.UP:
+            return False
+        node.state = NodeState.PAUSED
+        node.halted_at_us = self.kernel.now
+        self.struck("pause", address, "")
+        return True
+
+    def revive(self, address: str) -> bool:
+        """Let a paused process go on where it was: a zombie, if it was replaced meanwhile."""
+        node = self.nodes[address]
+        if node.state is not NodeState.PAUSED:
+            return False
+        node.state = NodeState.UP
+        node.busy_until_us = self.kernel.now
+        self.struck("revive", address, "zombie" if self._is_zombie(node) else "still the owner")
+        waiting, inbox = node.waiting, node.inbox
+        node.waiting, node.inbox = [], []
+        for send in waiting:
+            send()
+        for event in inbox:
+            self._give(node, event)
+        self._pump_source(address)
+        return True
+
+    def skew(self, address: str, by_us: int) -> None:
+        """Let a machine's clock jump."""
+        self.nodes[address].clock_us += by_us
+        self.struck("skew_clock", address, f"by {by_us} us")
+
+    def slow(self, address: str, factor: int) -> None:
+        """Let a machine take so many times as long; 1: as usual."""
+        self.nodes[address].slow_factor = factor
+        if factor != 1:
+            self.struck("slow", address, f"{factor} times")
+
+    def operate(self, verb: Verb) -> None:
+        """Ask the masters for a change, as an operator does."""
+        self.struck("operate", "", type(verb).__name__)
+        for address in self._options.engine.master_addresses():
+            self._arrive((self.nodes[address], verb, None, 0, 0))
+
+    def release(self, handle: int) -> None:
+        """End a network fault; what it held is sent on its way."""
+        for source, target, message in self.network.end(handle):
+            self._transmit(source, target, message, self.nodes.get(source), 0)
+
+    def heal(self, lasting: Sequence[str] = ()) -> None:
+        """End every fault that is in the nodes or in the store, except on these addresses; liveness is due from here on."""
+        self.store.heal()
+        for address, node in self.nodes.items():
+            if address in lasting:
+                continue
+            node.slow_factor = 1
+            self.revive(address)
+            self.restart(address)
+        self._mark("")
+        self.history.record(Healed(self.kernel.now, "", tuple(lasting)))
+
+    def struck(self, kind: str, address: str, detail: str) -> None:
+        """Write that a fault has really happened."""
+        self._mark(address)
+        self.history.record(FaultStruck(self.kernel.now, address, kind, detail))
+
+    # Building
+
+    def _stream(self, concern: str) -> random.Random:
+        return random.Random(f"{self._seed}/{concern}")
+
+    def _sources(self, feed: Feed) -> dict[str, Source]:
+        entries: dict[str, list[FeedEntry]] = {
+            address: [] for spec in self._pipelines[0].injectors.values() for address in spec.addresses()
+        }
+        for entry in feed.entries:
+            entries[entry.address].append(entry)
+        return {address: Source(found) for address, found in entries.items()}
+
+    def _nodes(self, protocol: Protocol) -> dict[str, Node]:
+        engine, history, pipelines = self._options.engine, self.history, self._pipelines
+        skew = self._options.clock_skew.sampler(self._stream("clock skew"))
+        builders: dict[str, Any] = {}
+        for address in engine.master_addresses():
+            builders[address] = lambda a=address: protocol.master(a, pipelines, engine, history)
+        for shard in range(engine.authority_shards):
+            for address in engine.authority_addresses(shard):
+                builders[address] = lambda a=address, s=shard: protocol.authority(a, s, pipelines, engine, history)
+        for number in range(self._options.workers):
+            address = f"worker-{number}"
+            builders[address] = lambda a=address: protocol.worker(a, pipelines, engine, history)
+        for spec in pipelines[0].injectors.values():
+            for number, address in enumerate(spec.addresses()):
+                builders[address] = lambda s=spec, n=number: protocol.injector(s, n, pipelines, engine, history)
+        return {address: Node(address, build, skew()) for address, build in builders.items()}
+
+    def _start(self, node: Node) -> None:
+        node.start()
+        node.busy_until_us = self.kernel.now
+        self.kernel.call_later(0, self._arrive, (node, Start(node.incarnation), None, 0, 0))
+
+    def _is_zombie(self, node: Node) -> bool:
+        sequencers = {interval.sequencer for interval in getattr(node.process, "intervals", ())}
+        live = {one.sequencer for one in self._table.assignments if one.owner == node.address}
+        return bool(sequencers - live)
+
+    # Moving messages
+
+    def _arrive(self, arrival: tuple[Node, Event, Node | None, int, int]) -> None:
+        """A message reaches its machine. (target, message, source, the source's incarnation, when the source's CPU sent it.)"""
+        node, event, source, incarnation, sent_us = arrival
+        if source is not None and source.halted_at_us >= 0 and self._never_sent(arrival, source, incarnation, sent_us):
+            return
+        if node.state is NodeState.UP:
+            self._give(node, event)
+        elif node.state is NodeState.PAUSED:
+            node.inbox.append(event)
+
+    def _never_sent(self, arrival: Any, source: Node, incarnation: int, sent_us: int) -> bool:
+        """The source was stopped before its CPU came to send it."""
+        if source.halted_at_us > sent_us:
+            return False
+        if source.state is NodeState.DOWN or source.incarnation != incarnation:
+            return True
+        if source.state is NodeState.PAUSED:
+            source.waiting.append(lambda: self._arrive((*arrival[:4], self.kernel.now)))
+            return True
+        return False
+
+    def _give(self, node: Node, event: Event) -> None:
+        """Let a process handle an event, and carry out its effects."""
+        if node.state is not NodeState.UP:
+            if node.state is NodeState.PAUSED:
+                node.inbox.append(event)
+            return
+        now = self.kernel.now
+        history = self.history
+        history.at_us = now
+        history.process = node.address
+        process = node.process
+        effects = process.handle(now + node.clock_us, event)
+        if self._options.check_invariants:
+            process.check_invariants()
+        if effects:
+            self._carry_out(node, effects, self._cpu(node, now) - now)
+
+    def _cpu(self, node: Node, now: int) -> int:
+        """When the machine's CPU is done with what it just did."""
+        cost = self._message_cpu()
+        runs = getattr(node.process, "user_code_runs", 0)
+        for _ in range(runs - node.runs):
+            cost += self._user_cpu()
+        node.runs = runs
+        node.busy_until_us = max(node.busy_until_us, now) + cost * node.slow_factor
+        return node.busy_until_us
+
+    def _carry_out(self, node: Node, effects: list[Effect], delay_us: int) -> None:
+        source = node.address
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._transmit(source, effect.to, effect.message, node, delay_us)  # type: ignore[union-attr]
+            elif kind is WakeAt:
+                self._wake_at(node, effect.at_us)  # type: ignore[union-attr]
+            elif kind is Replay:
+                self.sources[source].read_from(effect.offset)  # type: ignore[union-attr]
+                self.kernel.call_later(0, self._pump_source, source)
+            else:
+                assert isinstance(effect, Halt)
+                self._error = effect.error
+                self.kernel.stop()
+
+    def _transmit(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
+        """Put a message on the wire."""
+        copies = 1
+        if not self.network.calm:
+            self._mark(source)
+            fate = self.network.fate(source, target, message)
+            copies, extra_us = fate.copies, fate.delay_us
+            if not copies:
+                return
+            if copies > 1:
+                self._wire(source, target, message, node, delay_us)
+            delay_us += extra_us
+        self._wire(source, target, message, node, delay_us)
+
+    def _wire(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
+        call_later = self.kernel.call_later
+        incarnation = node.incarnation if node is not None else 0
+        sent_us = self.kernel.now + delay_us
+        if target == STORE:
+            self._to_store(source, message, node, delay_us)
+        elif target == OUTSIDE_ADDRESS:
+            call_later(delay_us + self._link(), self._at_the_outside, (message, node, incarnation, sent_us))
+        else:
+            kind = type(message)
+            if kind is Watermarks or kind is Table:
+                self._notice(message)
+            receiver = self.nodes.get(target)
+            if receiver is not None:
+                call_later(delay_us + self._link(), self._arrive, (receiver, message, node, incarnation, sent_us))
+
+    def _notice(self, message: Message) -> None:
+        """What the host must know to see when a run is over."""
+        if isinstance(message, Watermarks):
+            for name, progress in message.values:
+                if progress.low_watermark > self._published.get(name, -MAX_TIME):
+                    self._published[name] = progress.low_watermark
+        elif isinstance(message, Table) and message.version > self._table.version:
+            self._table = message
+
+    def _at_the_outside(self, arrival: tuple[Deliver, Node, int, int]) -> None:
+        message, node, incarnation, sent_us = arrival
+        if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
+            return
+        self._mark(OUTSIDE_ADDRESS)
+        ack: Ack = self._outside.receive(message)
+        self._transmit(OUTSIDE_ADDRESS, message.sender, ack, None, 0)
+
+    @staticmethod
+    def _never_left(node: Node, incarnation: int, sent_us: int) -> bool:
+        return node.halted_at_us <= sent_us and (node.incarnation != incarnation or node.state is NodeState.DOWN)
+
+    # The store
+
+    def _to_store(self, source: str, request: Any, node: Node | None, delay_us: int) -> None:
+        self._mark(source)
+        fault = self.store.commit_fault(source, request)
+        kind = fault.kind if fault is not None else ""
+        if kind == "lose_commit":
+            return
+        delay_us += self._store_link()
+        incarnation = node.incarnation if node is not None else 0
+        arrival = (source, request, node, incarnation, self.kernel.now + delay_us, kind == "lose_reply")
+        if kind in ("delay_commit", "duplicate_commit"):
+            assert fault is not None
+            self.kernel.call_later(delay_us + getattr(fault, "by_us", 0), self._at_the_store, arrival)
+        if kind != "delay_commit":
+            self.kernel.call_later(delay_us, self._at_the_store, arrival)
+
+    def _at_the_store(self, arrival: tuple[str, Any, Node, int, int, bool]) -> None:
+        source, request, node, incarnation, sent_us, mute = arrival
+        if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
+            return
+        self._mark(STORE)
+        reply = self.store.serve(source, request)
+        if reply is None or mute:
+            return
+        if not self.network.calm and not self.network.fate(STORE, source, reply).copies:
+            return
+        delay_us = self.store.service_us(request) + self._store_link()
+        self.kernel.call_later(delay_us, self._answered, (node, reply, incarnation))
+
+    def _answered(self, arrival: tuple[Node, Any, int]) -> None:
+        """A reply reaches the process that asked; one that has restarted meanwhile never hears it."""
+        node, reply, incarnation = arrival
+        if node.incarnation == incarnation:
+            self._arrive((node, reply, None, 0, 0))
+
+    # Time and sources
+
+    def _wake_at(self, node: Node, at_us: int) -> None:
+        delay_us = max(at_us - node.clock_us - self.kernel.now, 0) + self._timer_lag()
+        self.kernel.call_later(delay_us, self._wake, (node, node.incarnation, at_us))
+
+    def _wake(self, wake: tuple[Node, int, int]) -> None:
+        node, incarnation, at_us = wake
+        if node.incarnation != incarnation or node.state is NodeState.DOWN:
+            return
+        if self.kernel.now + node.clock_us < at_us:  # its clock was set back meanwhile
+            self._wake_at(node, at_us)
+        else:
+            self._arrive((node, Wake(), None, 0, 0))
+
+    def _pump_source(self, address: str) -> None:
+        """Give an injector what its source has for it, and come back when there is more."""
+        source = self.sources.get(address)
+        node = self.nodes[address]
+        if source is None or node.state is not NodeState.UP:
+            return
+        for event in source.take(self.kernel.now):
+            self._give(node, event)
+        next_us = source.next_at()
+        if next_us is not None:
+            self.kernel.call_at(next_us, self._source_ready, (address, source.readings))
+
+    def _source_ready(self, wanted: tuple[str, int]) -> None:
+        address, readings = wanted
+        if self.sources[address].readings == readings:
+            self._pump_source(address)
+
+    def _mark(self, process: str) -> None:
+        self.history.at_us = self.kernel.now
+        self.history.process = process
+

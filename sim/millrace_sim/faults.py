@@ -1,0 +1,262 @@
+"""Fault schedules: what goes wrong, where and when, as a value (serialisable, comparable, readable).
+
+Names of processes are addresses: ``worker-0``, ``master-0``, ``authority-0.0``, ``queries/1`` (process 1 of injector
+``queries``), ``store``. All times are true time in microseconds since the run began. Verbs are those of turmoil and TigerBeetle.
+"""
+
+import msgspec
+
+from millrace import MAX_TIME, HistoryFormatError, format_time
+from millrace._messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+
+
+class Fault(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """What all faults have: when they begin. ``at_us``: true time, microseconds."""
+
+    at_us: int
+
+    @property
+    def kind(self) -> str:
+        """The fault's verb, as reports count it."""
+        return KINDS[type(self)]
+
+    @property
+    def end_us(self) -> int:
+        """When it is over, at the latest."""
+        return self.at_us + getattr(self, "for_us", 0)
+
+
+class Crash(Fault, frozen=True, kw_only=True):
+    """A process loses its memory, and starts again after a while; ``None``: when all is healed."""
+
+    process: str
+    restart_after_us: int | None = None
+
+
+class Pause(Fault, frozen=True, kw_only=True):
+    """A process stops, memory intact; when it is revived it goes on where it was: a zombie, if it was replaced meanwhile."""
+
+    process: str
+    for_us: int
+
+
+class Partition(Fault, frozen=True, kw_only=True):
+    """No message from ``side`` reaches ``other`` (empty: everybody else), nor the other way round.
+
+    ``one_way``: only from ``side`` to ``other``.
+    """
+
+    side: tuple[str, ...]
+    other: tuple[str, ...] = ()
+    for_us: int
+    one_way: bool = False
+
+
+class Noise(Fault, frozen=True, kw_only=True):
+    """A bad network: each message is dropped, doubled or delayed with these probabilities. Delays reorder.
+
+    ``kinds``: names of message classes, such as ``Ack``; empty: all. ``process``: only to or from it; ``""``: everywhere.
+    """
+
+    for_us: int
+    drop: float = 0.0
+    duplicate: float = 0.0
+    delay: float = 0.0
+    delay_us: int = 0
+    kinds: tuple[str, ...] = ()
+    process: str = ""
+
+
+class Hold(Fault, frozen=True, kw_only=True):
+    """The next messages of a kind from a process are held back, and released together later.
+
+    ``source`` or ``target`` ``""``: any.
+    """
+
+    message: str
+    source: str = ""
+    target: str = ""
+    count: int = 1
+    for_us: int
+
+
+class DropMessages(Fault, frozen=True, kw_only=True):
+    """The next messages of a kind are lost. ``source`` or ``target`` ``""``: any."""
+
+    message: str
+    source: str = ""
+    target: str = ""
+    count: int = 1
+
+
+class DelayCommit(Fault, frozen=True, kw_only=True):
+    """The next writes of a process are delayed on the wire, before the store's check (6.2, Figure 12)."""
+
+    process: str
+    count: int = 1
+    by_us: int
+
+
+class LoseCommit(Fault, frozen=True, kw_only=True):
+    """The next writes of a process never reach the store."""
+
+    process: str
+    count: int = 1
+
+
+class LoseReply(Fault, frozen=True, kw_only=True):
+    """The next writes of a process are applied, but it does not hear of it."""
+
+    process: str
+    count: int = 1
+
+
+class DuplicateCommit(Fault, frozen=True, kw_only=True):
+    """The next writes of a process arrive twice, the second time later: a network remnant."""
+
+    process: str
+    count: int = 1
+    by_us: int
+
+
+class StoreUnavailable(Fault, frozen=True, kw_only=True):
+    """The store answers nobody: it says so, or is silent. ``process``: only for this one; ``""``: for all."""
+
+    for_us: int
+    silent: bool = False
+    process: str = ""
+
+
+class StoreErrors(Fault, frozen=True, kw_only=True):
+    """Reads and scans fail with this probability."""
+
+    for_us: int
+    rate: float
+
+
+class Slow(Fault, frozen=True, kw_only=True):
+    """A machine takes this many times as long for everything."""
+
+    process: str
+    for_us: int
+    factor: int
+
+
+class SkewClock(Fault, frozen=True, kw_only=True):
+    """A machine's clock jumps by so much, and back after a while."""
+
+    process: str
+    by_us: int
+    for_us: int
+
+
+class LateRecords(Fault, frozen=True, kw_only=True):
+    """The next records of an injector's process reach it later, while its source's watermark estimate goes on."""
+
+    process: str
+    count: int
+    by_us: int
+
+
+class StallSource(Fault, frozen=True, kw_only=True):
+    """A source gives its injector's process nothing for a while."""
+
+    process: str
+    for_us: int
+
+
+class Operate(Fault, frozen=True, kw_only=True):
+    """An operator asks for a move, split or merge of an interval, or for another topology."""
+
+    verb: MoveInterval | SplitInterval | MergeIntervals | ChangeTopology
+
+
+KINDS: dict[type[Fault], str] = {
+    Crash: "crash",
+    Pause: "pause",
+    Partition: "partition",
+    Noise: "noise",
+    Hold: "hold",
+    DropMessages: "drop",
+    DelayCommit: "delay_commit",
+    LoseCommit: "lose_commit",
+    LoseReply: "lose_reply",
+    DuplicateCommit: "duplicate_commit",
+    StoreUnavailable: "store_unavailable",
+    StoreErrors: "store_errors",
+    Slow: "slow",
+    SkewClock: "skew_clock",
+    LateRecords: "late_records",
+    StallSource: "stall_source",
+    Operate: "operate",
+}
+
+AnyFault = (
+    Crash | Pause | Partition | Noise | Hold | DropMessages | DelayCommit | LoseCommit | LoseReply | DuplicateCommit
+    | StoreUnavailable | StoreErrors | Slow | SkewClock | LateRecords | StallSource | Operate
+)  # fmt: skip
+
+
+class FaultSchedule(msgspec.Struct, frozen=True):
+    """Everything that goes wrong in a run.
+
+    Attributes:
+        faults: in any order.
+        heal_at_us: then every fault ends: partitions heal, the paused revive, the crashed restart; ``None``: after the last.
+        lasting: addresses that stay as they are when all else heals (a permanently bad minority).
+    """
+
+    faults: tuple[AnyFault, ...] = ()
+    heal_at_us: int | None = None
+    lasting: tuple[str, ...] = ()
+
+    @property
+    def heals_at_us(self) -> int:
+        """When everything heals, microseconds."""
+        if self.heal_at_us is not None:
+            return self.heal_at_us
+        return max((fault.end_us for fault in self.faults), default=0)
+
+    def describe(self) -> str:
+        """Write it for people, one fault a line, in order of time."""
+        lines = [describe(fault) for fault in sorted(self.faults, key=lambda fault: fault.at_us)]
+        return "\n".join(lines) or "no faults"
+
+    def to_json(self) -> bytes:
+        """Write it for a file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = "<bytes>") -> "FaultSchedule":
+        """Read what `to_json` wrote.
+
+        Raises:
+            HistoryFormatError: it is not one; the message names the field that is wrong.
+        """
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as error:
+            raise HistoryFormatError("fault schedule", path, str(error)) from error
+
+
+NO_FAULTS = FaultSchedule()
+
+
+def describe(fault: AnyFault) -> str:
+    """Write one fault for people.
+
+    >>> describe(Pause(at_us=1_500_000, process="worker-1", for_us=2_000_000))
+    '1.500000s pause process=worker-1 for=2.000000s'
+    """
+    words = []
+    for name in fault.__struct_fields__:
+        value = getattr(fault, name)
+        if name == "at_us" or value in ("", (), None, 0.0):
+            continue
+        if name.endswith("_us"):
+            words.append(f"{name.removesuffix('_us')}={format_time(min(value, MAX_TIME))}")
+        elif name == "verb":
+            words.append(f"{type(value).__name__}({', '.join(str(getattr(value, f)) for f in value.__struct_fields__)})")
+        else:
+            words.append(f"{name}={','.join(value) if isinstance(value, tuple) else value}")
+    return " ".join([format_time(fault.at_us), fault.kind, *words])

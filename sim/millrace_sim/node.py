@@ -1,0 +1,74 @@
+"""A machine with one process on it: its clock, its CPU, and whether it runs, stands still, or is down."""
+
+import enum
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from millrace._effects import Effect, Event
+
+
+class StateMachine(Protocol):
+    """What every process of the engine is."""
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take an event, return effects."""
+        ...
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events."""
+        ...
+
+
+class NodeState(enum.Enum):
+    """Whether a process runs."""
+
+    UP = "up"
+    PAUSED = "paused"
+    DOWN = "down"
+
+
+class Node:
+    """One machine.
+
+    Args:
+        address: of its process.
+        build: makes the process anew, with an empty memory.
+        clock_us: how far its clock is ahead of true time.
+
+    Attributes:
+        process: the state machine; `None` before it first starts.
+        incarnation: counts its starts.
+        inbox: what arrived while it was paused, in order.
+        busy_until_us: true time until which its CPU has work.
+        slow_factor: it takes so many times as long.
+        halted_at_us: when it was last crashed or paused, true time.
+        waiting: effects that a paused process's CPU had not got to yet.
+    """
+
+    __slots__ = (
+        "address", "build", "busy_until_us", "clock_us", "halted_at_us", "inbox", "incarnation", "process", "runs", "slow_factor",
+        "state", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, address: str, build: Callable[[], StateMachine], clock_us: int) -> None:
+        self.address = address
+        self.build = build
+        self.clock_us = clock_us
+        self.process: Any = None
+        self.state = NodeState.DOWN
+        self.incarnation = 0
+        self.inbox: list[Event] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.busy_until_us = 0
+        self.slow_factor = 1
+        self.halted_at_us = -1
+        self.runs = 0
+
+    def start(self) -> None:
+        """Begin with an empty memory."""
+        self.process = self.build()
+        self.incarnation += 1
+        self.state = NodeState.UP
+        self.inbox.clear()
+        self.waiting.clear()
+        self.runs = 0
