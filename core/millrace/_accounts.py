@@ -76,6 +76,17 @@ class Accounts:
         if live.holds_horizon:
             self._origins.remove(live.timer.origin)
 
+    def hold_origin(self, origin: int) -> bool:
+        """A step that fired a timer is under way, with an origin of its own; tells whether it was counted."""
+        if origin < self.horizon:
+            return False
+        self._origins.add(origin)
+        return True
+
+    def release_origin(self, origin: int) -> None:
+        """Its productions are pending, and hold the origin themselves."""
+        self._origins.remove(origin)
+
     def set_hold(self, slot: KeySlot, hold: int) -> None:
         """A key's state has another hold; `MAX_TIME`: none."""
         if slot.holds_watermark:

@@ -41,7 +41,7 @@ from millrace._options import EngineOptions
 from millrace._percentile import percentile_watermark
 from millrace._pipeline import Pipeline
 from millrace._time import MIN_TIME
-from millrace.history import History, Published
+from millrace.history import History, ProcessStarted, Published
 
 _AGAIN = 4
 """Periods without a change after which everything is broadcast again."""
@@ -150,7 +150,7 @@ class WatermarkAuthority:
             case InjectorReport():
                 return self._take_injector_report(event)
             case Start():
-                return [*self._election.start(now, event.incarnation), self._next_wake(now)]
+                return self._start(now, event.incarnation)
             case Wake():
                 return [*self._tick(now), self._next_wake(now)]
             case Journaled() | Refused() | Unavailable() if self._is_mine(event):
@@ -186,6 +186,11 @@ class WatermarkAuthority:
         return []
 
     # Being the active one
+
+    def _start(self, now: int, incarnation: int) -> list[Effect]:
+        history = self._history
+        history.record(ProcessStarted(history.at_us, self.address, incarnation))
+        return [*self._election.start(now, incarnation), self._next_wake(now)]
 
     def _elect(self, now: int, answer: Peeked | Claimed | Renewed | Refused | Unavailable) -> list[Effect]:
         before = self._election.epoch
@@ -326,9 +331,7 @@ class WatermarkAuthority:
         return self._tell(sorted(self._listeners))
 
     def _tell(self, listeners: Sequence[str]) -> list[Effect]:
-        """Broadcast all values that the store has accepted (7.2)."""
-        if not self.is_active:
-            return []
+        """Broadcast all values that the store has accepted (7.2); a standby knows of none."""
         nothing = Progress()
         values = [
             (known.name, known.published) for known in self._known.values() if known.published != nothing

@@ -2,6 +2,7 @@
 
 from millrace._errors import MillraceError
 from millrace._messages import Message
+from millrace._time import MIN_TIME
 from millrace._wire import Value
 
 
@@ -24,6 +25,8 @@ class SourceRecord(Value, frozen=True, gc=False):
         key: the record's own key.
         value: encoded for the stream's codec.
         timestamp: event time, microseconds.
+        arrived_us: when the source got it, by the source's own clock; the same whenever it is read again. It becomes the record's
+            origin (see docs/protocol.md), and should not decrease from offset to offset.
     """
 
     offset: int
@@ -31,6 +34,7 @@ class SourceRecord(Value, frozen=True, gc=False):
     key: str
     value: bytes
     timestamp: int
+    arrived_us: int = MIN_TIME
 
 
 class SourceWatermark(Value, frozen=True, gc=False):
@@ -39,10 +43,12 @@ class SourceWatermark(Value, frozen=True, gc=False):
     Attributes:
         offset: its place in the source, like a record's.
         low_watermark: event time, microseconds; `MAX_TIME`: the source has ended.
+        arrived_us: like a record's. A source that is idle for long should go on sending these: watermark and horizon wait for it.
     """
 
     offset: int
     low_watermark: int
+    arrived_us: int = MIN_TIME
 
 
 SourceEvent = SourceRecord | SourceWatermark

@@ -93,8 +93,8 @@ class Election:
     """
 
     __slots__ = (
-        "_address", "_asked_us", "_lease_us", "_now", "_open", "_pause_us", "_rank", "_requests", "_role", "_seen", "_seen_at_us",
-        "_turn_us", "due_us", "epoch", "state",
+        "_address", "_asked_us", "_holder", "_lease_us", "_now", "_open", "_pause_us", "_rank", "_requests", "_role", "_seen",
+        "_seen_at_us", "_turn_us", "due_us", "epoch", "state",
     )  # fmt: skip
 
     def __init__(self, role: str, address: str, options: EngineOptions) -> None:
@@ -104,6 +104,7 @@ class Election:
         self._turn_us = max(1, options.lease_us // 4)
         self._pause_us = min(options.store_timeout_us, self._turn_us)
         self._rank = _rank(address)
+        self._holder = address
         self._requests = 0
         self._open: Peek | Claim | Renew | None = None
         self._seen: tuple[int, int] | None = None
@@ -117,6 +118,7 @@ class Election:
     def start(self, now: int, incarnation: int) -> list[Effect]:
         """Begin. Replicas take turns by their number, so that fresh ones do not duel (it would be harmless)."""
         self._requests = incarnation * _REQUESTS_AN_INCARNATION
+        self._holder = f"{self._address}#{incarnation}"
         self._now = now
         self.due_us = now + self._rank * self._turn_us
         return self.tick(now)
@@ -182,7 +184,7 @@ class Election:
                 self._open = None
                 self.due_us = self._asked_us + self._turn_us
             case Input.REFUSED:
-                self._open = self._seen = None
+                self._open = None
                 self.epoch = 0
                 self.due_us = now + self._turn_us
             case Input.UNAVAILABLE:
@@ -202,7 +204,7 @@ class Election:
         if self.state is State.PEEKING:
             return Peek(request, self._role)
         if self.state is State.CLAIMING:
-            return Claim(request, self._role, self._seen[0] if self._seen else 0, self._address)
+            return Claim(request, self._role, self._seen[0] if self._seen else 0, self._holder)
         return Renew(request, self._role, self.epoch)
 
     def check_invariants(self) -> None:

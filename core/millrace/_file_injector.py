@@ -1,7 +1,8 @@
 """A file injector (MillWheel 5.2, Figure 10): its low watermark is the creation time of the oldest unfinished file.
 
 Rules of this file: on every file event the watermark becomes the smallest creation time of the unfinished files; without any
-it stays (the figure's ``kint64max``); it never goes back, so the records of a file that turns up too late are late.
+it stays (the figure's ``kint64max``); it never goes back, so the records of a file that turns up too late are late. What the source
+gets is stamped with the creation time of the newest file so far.
 """
 
 from millrace._effects import SourceEvent, SourceRecord, SourceWatermark
@@ -15,14 +16,15 @@ class FileInjectorSource:
 
     >>> source = FileInjectorSource()
     >>> source.receive("monday.log", created_us=100), source.receive("tuesday.log", created_us=200)
-    ([SourceWatermark(offset=0, low_watermark=100)], [])
+    ([SourceWatermark(offset=0, low_watermark=100, arrived_us=100)], [])
     >>> source.finish("monday.log")
-    [SourceWatermark(offset=1, low_watermark=200)]
+    [SourceWatermark(offset=1, low_watermark=200, arrived_us=200)]
     """
 
     def __init__(self) -> None:
         self._unfinished: dict[str, int] = {}
         self._low_watermark = MIN_TIME
+        self._newest_us = MIN_TIME
         self._offset = 0
 
     def receive(self, file: str, created_us: int) -> list[SourceEvent]:
@@ -34,12 +36,13 @@ class FileInjectorSource:
         """
         assert file not in self._unfinished, f"{file} is there already"
         self._unfinished[file] = created_us
+        self._newest_us = max(self._newest_us, created_us)
         return self._on_file_event()
 
     def record(self, file: str, stream: str, key: str, value: bytes, timestamp: int) -> list[SourceEvent]:
         """A record was read from a file; the arguments are those of `SourceRecord`."""
         assert file in self._unfinished, f"a record comes from {file}, which is not being read"
-        return [SourceRecord(self._next_offset(), stream, key, value, timestamp)]
+        return [SourceRecord(self._next_offset(), stream, key, value, timestamp, self._newest_us)]
 
     def finish(self, file: str) -> list[SourceEvent]:
         """A file has been read to its end."""
@@ -60,7 +63,7 @@ class FileInjectorSource:
         if watermark <= self._low_watermark:
             return []
         self._low_watermark = watermark
-        return [SourceWatermark(self._next_offset(), watermark)]
+        return [SourceWatermark(self._next_offset(), watermark, self._newest_us)]
 
     def _next_offset(self) -> int:
         self._offset += 1

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
+from millrace import _messages as m
 from millrace._effects import (
     Effect,
     Event,
@@ -33,24 +34,6 @@ from millrace._effects import (
 from millrace._errors import MalformedRecordError, MillraceError
 from millrace._injection import dead_letter, is_timestamp, productions_of
 from millrace._intake import Entry, Intake
-from millrace._messages import (
-    STORE,
-    Ack,
-    Claim,
-    Claimed,
-    Deliver,
-    Heartbeat,
-    InjectorReport,
-    Journaled,
-    JournalPosition,
-    Peek,
-    Peeked,
-    Progress,
-    Refused,
-    Table,
-    Unavailable,
-    Watermarks,
-)
 from millrace._options import EngineOptions
 from millrace._outbox import Outbox, Pending
 from millrace._pipeline import OUTSIDE, DeadLetter, InjectorSpec, Pipeline
@@ -59,7 +42,7 @@ from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace.history import Acked, DeadLettered, History, Injected, InjectorReported, ProcessStarted, Resent
 
-_Asked = Peek | Claim | JournalPosition
+_Asked = m.Peek | m.Claim | m.JournalPosition
 _QUIET_PERIODS = 4
 """What has not changed is reported again after so many periods: a report may have been lost."""
 
@@ -106,13 +89,14 @@ class Injector:
         self._options, self._history = options, history
         self._effects: list[Effect] = []
         self._wakes: list[int] = []
+        self._now = MIN_TIME
         self._incarnation = 0
         # The store: at most one request is under way.
         self._requests = 0
         self._asked: _Asked | None = None
         self._ask_again_us = MAX_TIME
         self._epoch = 0
-        self._intake = Intake(0, Progress())
+        self._intake = Intake(0, m.Progress())
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
         self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
@@ -121,8 +105,8 @@ class Injector:
         self._watermarks: dict[str, int] = {}
         self._adopt_topology(0)
         # What it tells.
-        self._journaled: Progress | None = None
-        self._reported: Progress | None = None
+        self._journaled: m.Progress | None = None
+        self._reported: m.Progress | None = None
         self._reported_us = self._journal_us = self._heartbeat_us = MAX_TIME
 
     def handle(self, now: int, event: Event) -> list[Effect]:
@@ -135,6 +119,9 @@ class Injector:
         transition = TRANSITIONS.get((self.phase, type(event)))
         assert transition is not None, f"{self.address} is {self.phase.value} and got {event}"
         effects = self._effects = []
+        if now < self._now:
+            self._set_clock_back(now)
+        self._now = now
         transition.handler(self, now, event)
         assert self.phase in transition.leads_to, f"{event} led to {self.phase}"
         if self.phase not in _SILENT:
@@ -152,26 +139,24 @@ class Injector:
 
     def _peek(self, now: int) -> None:
         self.phase = Phase.PEEKING
-        self._ask(now, Peek(self._new_request(), self.address))
+        self._ask(now, m.Peek(self._new_request(), self.address))
 
-    def _on_peeked(self, now: int, reply: Peeked) -> None:
+    def _on_peeked(self, now: int, reply: m.Peeked) -> None:
         if self._is_answer(reply.request):
             self.phase = Phase.CLAIMING
             holder = f"{self.address}#{self._incarnation}"
-            self._ask(now, Claim(self._new_request(), self.address, reply.epoch, holder))
+            self._ask(now, m.Claim(self._new_request(), self.address, reply.epoch, holder))
 
-    def _on_claim_refused(self, now: int, reply: Refused) -> None:
+    def _on_claim_refused(self, now: int, reply: m.Refused) -> None:
         if self._is_answer(reply.request):  # Somebody else claimed it in between.
             self._peek(now)
 
-    def _on_claimed(self, now: int, reply: Claimed) -> None:
+    def _on_claimed(self, now: int, reply: m.Claimed) -> None:
         if not self._is_answer(reply.request):
             return
         self.phase, self._epoch = Phase.RUNNING, reply.epoch
         self._journaled = dict(reply.contents).get(self.address)
-        # Only a first holder can be sure that nobody has sent what it will read.
-        settled_us = now + self._options.id_slack_us if reply.epoch > 1 else MIN_TIME
-        self._intake = Intake(reply.position, self._journaled or Progress(), settled_us)
+        self._intake = Intake(reply.position, self._journaled or m.Progress())
         self._effects.append(Replay(reply.position))
         self._on_table(now, reply.table)
         self._heartbeat_us = now
@@ -189,7 +174,7 @@ class Injector:
         if not is_timestamp(timestamp):
             # It is refused when it is injected; until then, and as a dead letter, it stands at the watermark.
             timestamp = min(max(intake.promised.low_watermark, 0), MAX_TIME - 1)
-        entry = intake.read(now, record.offset, timestamp)
+        entry = intake.read(record.arrived_us, record.offset, timestamp)
         if entry.late or self._may_enter(timestamp):
             self._inject(now, entry, record)
         else:
@@ -197,7 +182,7 @@ class Injector:
 
     def _on_source_watermark(self, now: int, event: SourceWatermark) -> None:
         intake = self._intake
-        if intake.is_next(event.offset) and intake.read_watermark(now, event.offset, event.low_watermark):
+        if intake.is_next(event.offset) and intake.read_watermark(event.arrived_us, event.offset, event.low_watermark):
             self._release(now)
 
     # Injecting
@@ -258,7 +243,7 @@ class Injector:
         owner = self._routing.owner(production.consumer, production.key)
         if owner is None:
             return False
-        self._effects.append(Send(owner, Deliver(production, self.address)))
+        self._effects.append(Send(owner, m.Deliver(production, self.address)))
         return True
 
     def _send_again(self, pending: Pending[Entry]) -> None:
@@ -268,7 +253,7 @@ class Injector:
 
     # What it is told
 
-    def _on_ack(self, now: int, ack: Ack) -> None:
+    def _on_ack(self, now: int, ack: m.Ack) -> None:
         history = self._history
         for record_id in ack.record_ids:
             pending = self._outbox.acked(ack.consumer, record_id)
@@ -283,7 +268,7 @@ class Injector:
         if not entry.left:
             self._intake.finish(entry)
 
-    def _on_table(self, now: int, table: Table) -> None:
+    def _on_table(self, now: int, table: m.Table) -> None:
         before = self._routing
         if table.version <= before.table.version:
             return
@@ -298,7 +283,7 @@ class Injector:
         self._drop_removed(table)
         self._release(now)
 
-    def _drop_removed(self, table: Table) -> None:
+    def _drop_removed(self, table: m.Table) -> None:
         """What was on its way to a computation that has left the topology has nowhere to go (3)."""
         present = {OUTSIDE, *table.retiring, *self._pipeline.computations}
         for pending in [one for one in self._outbox if one.production.consumer not in present]:
@@ -312,7 +297,7 @@ class Injector:
             for name, spec in pipeline.computations.items()
         )
 
-    def _on_watermarks(self, now: int, broadcast: Watermarks) -> None:
+    def _on_watermarks(self, now: int, broadcast: m.Watermarks) -> None:
         if self._spec.skew_limit_us is None:
             return
         for name, progress in broadcast.values:
@@ -322,7 +307,7 @@ class Injector:
     # What it tells: progress (7.2), and that it lives (7.1)
 
     def _on_wake(self, now: int, _event: Wake) -> None:
-        while self._wakes and self._wakes[0] <= now:
+        if self._wakes:  # One for each that was asked for, also when a pause or a clock that jumps has made it late or early.
             heappop(self._wakes)
         self._tick(now)
 
@@ -345,24 +330,24 @@ class Injector:
         self._heartbeat_us = now + self._options.heartbeat_period_us
         table = self._routing.table
         owing = self._outbox.owing(table.retiring)
-        beat = Heartbeat(self.address, self._incarnation, table.version, owing=owing, is_worker=False)
+        beat = m.Heartbeat(self.address, self._incarnation, table.version, owing=owing, is_worker=False)
         self._effects.extend(Send(master, beat) for master in self._options.master_addresses())
 
     def _journal(self, now: int) -> None:
         intake = self._intake
-        if self._asked is None and intake.promise(now):
+        if self._asked is None and intake.promise():
             request = self._new_request()
             self._ask(
-                now, JournalPosition(request, self.address, self._epoch, intake.position, intake.promised)
+                now, m.JournalPosition(request, self.address, self._epoch, intake.position, intake.promised)
             )
 
-    def _on_journaled(self, now: int, reply: Journaled) -> None:
+    def _on_journaled(self, now: int, reply: m.Journaled) -> None:
         if self._is_answer(reply.request):
             self._journaled = self._intake.promised
             if now >= self._report_due():
                 self._report(now)
 
-    def _on_journal_refused(self, _now: int, reply: Refused) -> None:
+    def _on_journal_refused(self, _now: int, reply: m.Refused) -> None:
         if self._is_answer(reply.request):
             self.phase = Phase.FENCED
 
@@ -382,7 +367,7 @@ class Injector:
         if self._percentiles_wanted:
             frontier, buckets = self._intake.source_us, self._intake.buckets(options.percentile_bucket_us)
         name, low_us, horizon_us = self._spec.name, progress.low_watermark, progress.horizon
-        report = InjectorReport(name, self._process, self._epoch, low_us, horizon_us, frontier, buckets)
+        report = m.InjectorReport(name, self._process, self._epoch, low_us, horizon_us, frontier, buckets)
         replicas = options.authority_addresses(options.shard_of(name))
         self._effects.extend(Send(replica, report) for replica in replicas)
         history.record(InjectorReported(history.at_us, self.address, name, low_us, horizon_us))
@@ -396,7 +381,7 @@ class Injector:
     def _ask(self, now: int, request: _Asked) -> None:
         """Ask, until there is an answer: every request may be sent twice."""
         self._asked, self._ask_again_us = request, now + self._options.store_timeout_us
-        self._effects.append(Send(STORE, request))
+        self._effects.append(Send(m.STORE, request))
 
     def _is_answer(self, request: int) -> bool:
         if self._asked is None or self._asked.request != request:
@@ -416,6 +401,20 @@ class Injector:
         if not self._wakes or needed_us < self._wakes[0]:
             heappush(self._wakes, needed_us)
             self._effects.append(WakeAt(needed_us))
+
+    def _set_clock_back(self, now: int) -> None:
+        """This process's clock was put back: nothing waits for longer than it would have."""
+        options = self._options
+        self._ask_again_us = min(self._ask_again_us, now + options.store_timeout_us)
+        self._heartbeat_us = min(self._heartbeat_us, now + options.heartbeat_period_us)
+        self._journal_us = min(self._journal_us, now + options.injector_journal_us)
+        self._reported_us = min(self._reported_us, now)
+        self._outbox.set_clock_back(now)
+
+    @property
+    def unacked(self) -> int:
+        """How many productions it has sent, or holds back (8.4), and has not got ACKed."""
+        return len(self._outbox) + len(self._waiting)
 
     def check_invariants(self) -> None:
         """What is unfinished waits or is pending, and a process without its role has nothing to say."""
@@ -457,33 +456,33 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
         (new, Start): Transition(own._start, (peeking,)),
         # Fenced journals: look, then claim what was seen.
         (peeking, Wake): Transition(own._on_wake, (peeking,)),
-        (peeking, Peeked): Transition(own._on_peeked, (peeking, claiming)),
+        (peeking, m.Peeked): Transition(own._on_peeked, (peeking, claiming)),
         (claiming, Wake): Transition(own._on_wake, (claiming,)),
-        (claiming, Claimed): Transition(own._on_claimed, (claiming, running)),
-        (claiming, Refused): Transition(own._on_claim_refused, (claiming, peeking)),
+        (claiming, m.Claimed): Transition(own._on_claimed, (claiming, running)),
+        (claiming, m.Refused): Transition(own._on_claim_refused, (claiming, peeking)),
         # 5.2, 6.1.1, 7.2, 8.4
         (running, Wake): Transition(own._on_wake, (running,)),
         (running, SourceRecord): Transition(own._on_record, (running, halted)),
         (running, SourceWatermark): Transition(own._on_source_watermark, (running, halted)),
-        (running, Ack): Transition(own._on_ack, (running, halted)),
-        (running, Table): Transition(own._on_table, (running, halted)),
-        (running, Watermarks): Transition(own._on_watermarks, (running, halted)),
-        (running, Journaled): Transition(own._on_journaled, (running,)),
-        (running, Refused): Transition(own._on_journal_refused, (running, fenced)),
+        (running, m.Ack): Transition(own._on_ack, (running, halted)),
+        (running, m.Table): Transition(own._on_table, (running, halted)),
+        (running, m.Watermarks): Transition(own._on_watermarks, (running, halted)),
+        (running, m.Journaled): Transition(own._on_journaled, (running,)),
+        (running, m.Refused): Transition(own._on_journal_refused, (running, fenced)),
     }
     for phase, inputs in _IGNORED.items():
         table.update({(phase, kind): Transition(own._ignore, (phase,)) for kind in inputs})
     return table
 
 
-_REPLIES = (Peeked, Claimed, Journaled, Refused, Unavailable)
-_TOLD = (SourceRecord, SourceWatermark, Ack, Table, Watermarks)
+_REPLIES = (m.Peeked, m.Claimed, m.Journaled, m.Refused, m.Unavailable)
+_TOLD = (SourceRecord, SourceWatermark, m.Ack, m.Table, m.Watermarks)
 _IGNORED: dict[Phase, tuple[type, ...]] = {
     # `Replay` brings again what the source has, and `Claimed` a table; broadcasts are repeated; nothing is there to be ACKed.
     # Replies belong to another incarnation, or were doubled; what is unavailable is asked for again when its time is out.
-    Phase.PEEKING: (*_TOLD, Claimed, Journaled, Refused, Unavailable),
-    Phase.CLAIMING: (*_TOLD, Peeked, Journaled, Unavailable),
-    Phase.RUNNING: (Peeked, Claimed, Unavailable),
+    Phase.PEEKING: (*_TOLD, m.Claimed, m.Journaled, m.Refused, m.Unavailable),
+    Phase.CLAIMING: (*_TOLD, m.Peeked, m.Journaled, m.Unavailable),
+    Phase.RUNNING: (m.Peeked, m.Claimed, m.Unavailable),
     # Silent for ever.
     Phase.FENCED: (Wake, *_TOLD, *_REPLIES),
     Phase.HALTED: (Wake, *_TOLD, *_REPLIES),

@@ -7,18 +7,17 @@ Rules of this file:
 * The **low watermark** is the smallest of the source's own and of all unfinished records that are not late. It is *promised*
   when it is given to the journal: from then on it may be published, by this process or a successor. A record that is read behind
   the promise is late, and holds nothing back; the promise never goes back.
-* **Origins** never decrease with the offset, so the **horizon** is the origin at the position; with nothing unfinished, the stamp
-  of now, which nothing that is read later will be before. Choice: a record is stamped when it is read and not when it is sent,
-  since it may have to wait in between (8.4).
-* Choice: what is read before ``settled_us`` may have been sent by a predecessor, under an older origin. It gets the journaled
-  horizon, and so holds it: else its id could be collected while it is under way once more (6.1.1).
+* **Origins** are the source's own stamps, made never to decrease with the offset, and not this process's clock: a record that is
+  read again by a successor has the same origin, else its id could be collected while it is under way once more (6.1.1). The
+  **horizon** is the origin at the position; with nothing unfinished, the latest stamp, which nothing that is read later will be
+  before; when the source has ended, the end of time.
 """
 
 from collections import deque
 
 from millrace._messages import Progress
 from millrace._oldest_work import OldestWork
-from millrace._time import MIN_TIME
+from millrace._time import MAX_TIME
 
 
 class Entry:
@@ -52,17 +51,16 @@ class Intake:
     """
 
     __slots__ = (
-        "_entries", "_on_time", "_settled_us", "_source_offset", "_source_origin", "_stamp_us", "next_offset", "position",
+        "_entries", "_on_time", "_source_offset", "_source_origin", "_stamp_us", "next_offset", "position",
         "promised", "source_us",
     )  # fmt: skip
 
-    def __init__(self, position: int, journaled: Progress, settled_us: int = MIN_TIME) -> None:
+    def __init__(self, position: int, journaled: Progress) -> None:
         self.next_offset = self.position = position
         self.promised = journaled
         self.source_us = journaled.low_watermark
         self._source_offset, self._source_origin = position, journaled.horizon
         self._stamp_us = journaled.horizon
-        self._settled_us = settled_us
         self._entries: deque[Entry] = deque()
         self._on_time = OldestWork()
 
@@ -74,17 +72,17 @@ class Intake:
         self.next_offset += 1
         return True
 
-    def read(self, now: int, offset: int, timestamp: int) -> Entry:
+    def read(self, arrived_us: int, offset: int, timestamp: int) -> Entry:
         """Take in a record."""
-        entry = Entry(offset, timestamp, self._stamp(now), late=timestamp < self.promised.low_watermark)
+        entry = Entry(offset, timestamp, self._stamp(arrived_us), late=timestamp < self.promised.low_watermark)
         self._entries.append(entry)
         if not entry.late:
             self._on_time.add(timestamp)
         return entry
 
-    def read_watermark(self, now: int, offset: int, low_watermark: int) -> bool:
+    def read_watermark(self, arrived_us: int, offset: int, low_watermark: int) -> bool:
         """Take in what the source says of its watermark; ``False``: it said as much before."""
-        stamp = self._stamp(now)
+        stamp = self._stamp(arrived_us)
         if low_watermark <= self.source_us:
             return False
         self.source_us, self._source_offset, self._source_origin = low_watermark, offset, stamp
@@ -108,15 +106,15 @@ class Intake:
         """What is unfinished and not late, counted by timestamp (7.2)."""
         return self._on_time.buckets(width_us)
 
-    def promise(self, now: int) -> bool:
+    def promise(self) -> bool:
         """Take position and progress as they are now, to be journaled; ``False``: they have not changed."""
-        position, progress = self._measure(now)
+        position, progress = self._measure()
         if position == self.position and progress == self.promised:
             return False
         self.position, self.promised = position, progress
         return True
 
-    def _measure(self, now: int) -> tuple[int, Progress]:
+    def _measure(self) -> tuple[int, Progress]:
         entries = self._entries
         while entries and entries[0].finished:
             entries.popleft()
@@ -124,20 +122,21 @@ class Intake:
         if entries:
             position, horizon = entries[0].offset, entries[0].origin
         else:
-            position, horizon = self.next_offset, self._stamp(now)
+            position, horizon = self.next_offset, MAX_TIME if low_us == MAX_TIME else self._stamp_us
         if low_us < self.source_us and self._source_offset < position:
             position, horizon = self._source_offset, self._source_origin
         return position, Progress(low_us, horizon)
 
-    def _stamp(self, now: int) -> int:
-        if now >= self._settled_us:
-            self._stamp_us = max(now, self._stamp_us)
+    def _stamp(self, arrived_us: int) -> int:
+        self._stamp_us = max(arrived_us, self._stamp_us)
         return self._stamp_us
 
     def check_invariants(self) -> None:
         """What was promised holds, and origins are in the order of offsets."""
         assert self.promised.low_watermark <= self.low_watermark(), "the low watermark went back"
-        assert self.promised.horizon <= self._stamp_us, "a later record would be before the horizon"
+        assert self.promised.horizon in (MAX_TIME, min(self.promised.horizon, self._stamp_us)), (
+            "a later record would be before the horizon"
+        )
         assert self.position <= self.next_offset, "the position is before what was read"
         unfinished = [entry for entry in self._entries if not entry.finished]
         assert all(entry.offset >= self.position for entry in unfinished), (

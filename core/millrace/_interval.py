@@ -290,11 +290,11 @@ class OwnedInterval:
             )
         )
 
-    def drop_seen(self, arrival: Arrival) -> None:
-        """The row, once read, has the id: the filter's hit was a duplicate after all."""
+    def drop_seen(self, arrival: Arrival, by: str) -> None:
+        """The filter's hit was a duplicate, as is known now that the row is at hand. ``by``: see `DuplicateDropped`."""
         production = arrival.production
         del self._in_progress[production.record_id]
-        self._drop_duplicate(m.Deliver(production, arrival.sender), "id")
+        self._drop_duplicate(m.Deliver(production, arrival.sender), by)
 
     def _ack(self, sender: str, record_ids: list[str]) -> None:
         shared, history = self._shared, self._shared.history
@@ -490,6 +490,8 @@ class OwnedInterval:
                     self._send(now, production, Holder(self, step.slot, None, durable=True))
             elif step.holders:
                 self._settle_holders(now, step)
+            for origin in step.held_origins:
+                self.accounts.release_origin(origin)
             self._release(step.slot)
 
     def _settle_holders(self, now: int, step: Step) -> None:

@@ -276,10 +276,9 @@ class IntervalMap:
     def confirm(self, journaled: Unconfirmed) -> None:
         """The store took a journal entry that rests on these."""
         for entry, low_watermark, horizon in journaled:
-            if entry.in_map:
-                entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
-                if (entry.low_watermark, entry.horizon) == (low_watermark, horizon):
-                    self._unconfirmed.pop(entry.number, None)
+            entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
+            if (entry.low_watermark, entry.horizon) == (low_watermark, horizon):
+                self._unconfirmed.pop(entry.number, None)
 
     def disown(self, sequencer: int, keys: KeyInterval = ALL_KEYS) -> None:
         """The store says that the owner of these keys had been replaced: forget what it reported since the last confirmation.

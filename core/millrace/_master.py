@@ -36,7 +36,6 @@ from millrace._messages import (
     ChangeTopology,
     Claimed,
     Heartbeat,
-    IntervalLoad,
     MergeIntervals,
     Mint,
     MintChange,
@@ -53,7 +52,7 @@ from millrace._messages import (
 from millrace._options import EngineOptions
 from millrace._pipeline import Pipeline
 from millrace._routing import routing_of
-from millrace.history import History
+from millrace.history import History, ProcessStarted
 
 _GRACE = 4
 """An interval that its live owner does not list for so many heartbeat time-outs is minted anew: a scan takes its time."""
@@ -120,8 +119,7 @@ class Master:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
         match event:
             case Start():
-                self._ticked_us = now
-                return [*self._election.start(now, event.incarnation), self._next_wake(now)]
+                return self._start(now, event.incarnation)
             case Wake():
                 return [*self._tick(now), self._next_wake(now)]
             case Heartbeat():
@@ -141,6 +139,12 @@ class Master:
                 raise AssertionError(f"{self.address} can not take {event}")
 
     # Being the active one
+
+    def _start(self, now: int, incarnation: int) -> list[Effect]:
+        history = self._history
+        history.record(ProcessStarted(history.at_us, self.address, incarnation))
+        self._ticked_us = now
+        return [*self._election.start(now, incarnation), self._next_wake(now)]
 
     def _elect(self, now: int, answer: Peeked | Claimed | Renewed | Refused | Unavailable) -> list[Effect]:
         before = self._election.epoch
@@ -194,8 +198,7 @@ class Master:
             return []
         if beat.table_version < self.table.version:
             return [Send(beat.sender, self.table)]
-        if beat.table_version == self.table.version:
-            self._note_unlisted(now, beat)
+        self._note_unlisted(now, beat)
         return []
 
     def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
@@ -222,13 +225,7 @@ class Master:
 
     def _cluster(self, now: int) -> Cluster:
         beats = [beat for beat in self._live(now) if beat.is_worker]
-        current = {one.sequencer: one for one in self.table.assignments}
-        loads: dict[int, IntervalLoad] = {}
-        for beat in beats:
-            for load in beat.loads:
-                one = current.get(load.sequencer)
-                if one is not None and (one.owner, one.incarnation) == (beat.sender, beat.incarnation):
-                    loads[load.sequencer] = load
+        loads = {load.sequencer: load for beat in beats for load in beat.loads}
         return Cluster(self.table, [Candidate(beat.sender, beat.incarnation) for beat in beats], loads)
 
     # What to change

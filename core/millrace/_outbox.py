@@ -4,8 +4,8 @@ Rules of this file:
 
 * A pending production is known by ``(record id, consumer)``; an ACK, or giving up the interval that made it, ends it.
 * Pauses double from ``retry_us`` to ``retry_max_us``. All that wait for the same pause stand in one queue, in the order in
-  which they were sent, which is the order in which they are due: no heap is needed. (Where a clock was put back, none
-  is due before the one ahead of it.)
+  which they were sent, which is the order in which they are due: no heap is needed. Whoever sees that its clock was put back
+  says so (`set_clock_back`); until then none is due before the one ahead of it.
 * What is done stays in its queue until it comes to the head, and is skipped there.
 * When the table says that a key's interval has a new sequencer, what its former owner had in memory is gone: such records are
   sent again at once, and their pauses begin anew.
@@ -147,6 +147,12 @@ class Outbox(Generic[HolderT]):
             pending.due_us = due_us
         self._queues[0].extend(changed)
         return changed
+
+    def set_clock_back(self, now: int) -> None:
+        """The sender's clock was put back: nothing waits for longer than its pause, counted from now."""
+        for pause_us, queue in zip(self._pauses_us, self._queues, strict=True):
+            for pending in queue:
+                pending.due_us = min(pending.due_us, now + pause_us)
 
     def owing(self, consumers: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """Count what is pending for each of these consumers, as a `Heartbeat` says it; those with nothing are left out."""

@@ -126,7 +126,7 @@ class Step:
     """One step of one key: what it consumed, and what it changes."""
 
     __slots__ = (
-        "arrivals", "changes", "checkpoints", "emitted", "fired", "hold", "holders", "number", "productions", "slot", "state",
+        "arrivals", "changes", "checkpoints", "emitted", "fired", "held_origins", "hold", "holders", "number", "productions", "slot", "state",
         "state_after", "touched", "waiting",
     )  # fmt: skip
 
@@ -145,6 +145,7 @@ class Step:
         self.emitted = 0
         self.waiting = 0
         self.holders: list[Holder] = []
+        self.held_origins: list[int] = []
 
     def advance(self, input_: StepInput) -> None:
         """Move on by the table; any other move is our bug."""

@@ -93,13 +93,21 @@ class StepRunner:
             arrival = queue.popleft()
             row = slot.row
             assert row is not None
-            if arrival.maybe_seen and arrival.production.record_id in row.seen:
-                interval.drop_seen(arrival)
+            if arrival.maybe_seen and self._was_seen(arrival, row.seen):
                 continue
             if not self._run_record(now, step, arrival):
                 queue.appendleft(arrival)
                 return self._unless_failed(step)
         return step
+
+    def _was_seen(self, arrival: Arrival, seen: Mapping[str, int]) -> bool:
+        """The filter's hit was no false one: the row has the id, or had it until it was collected while the row was read."""
+        production, interval = arrival.production, self._interval
+        by_id = production.record_id in seen
+        if not by_id and production.origin >= interval.horizon:
+            return False
+        interval.drop_seen(arrival, "id" if by_id else "horizon")
+        return True
 
     def _unless_failed(self, step: Step) -> Step | None:
         """What succeeded before the failure is committed; then the key runs again at once."""
@@ -156,6 +164,8 @@ class StepRunner:
         )  # fmt: skip
         if self._attempt(now, step, cause, lambda state: run_timer(where, key, state, timer, watermark, now)):
             step.fired.append(timer)
+            if where.strong and interval.accounts.hold_origin(origin):
+                step.held_origins.append(origin)
             return True
         return False
 

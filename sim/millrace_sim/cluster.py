@@ -408,7 +408,9 @@ class Cluster:
         node, incarnation, at_us = wake
         if node.incarnation != incarnation or node.state is NodeState.DOWN:
             return
-        if self.kernel.now + node.clock_us < at_us:  # its clock was set back meanwhile
+        if node.state is NodeState.PAUSED:
+            node.waiting.append(lambda: self._wake(wake))
+        elif self.kernel.now + node.clock_us < at_us:  # its clock was set back meanwhile
             self._wake_at(node, at_us)
         else:
             self._arrive((node, Wake(), None, 0, 0))

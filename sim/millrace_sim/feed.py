@@ -127,4 +127,4 @@ def _number(arrivals: Iterable[tuple[int, str, SourceEvent]]) -> Iterable[FeedEn
     for at_us, address, event in arrivals:
         offset = offsets.get(address, 0)
         offsets[address] = offset + 1
-        yield FeedEntry(at_us, address, msgspec.structs.replace(event, offset=offset))
+        yield FeedEntry(at_us, address, msgspec.structs.replace(event, offset=offset, arrived_us=at_us))

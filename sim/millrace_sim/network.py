@@ -65,6 +65,10 @@ class Network:
         rule = self._rules.pop(handle, None)
         return rule.held if rule is not None else []
 
+    def clear(self) -> None:
+        """End every fault; what was held is lost."""
+        self._rules.clear()
+
     def fate(self, source: str, target: str, message: Message) -> Fate:
         """Decide on one message."""
         fate = _NORMAL

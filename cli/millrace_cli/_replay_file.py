@@ -1,0 +1,96 @@
+"""Failures as files: written by ``millrace verify``, read by ``millrace replay``."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from millrace import HistoryFormatError
+from millrace_cli._exit import UnwritableFileError
+from millrace_cli._targets import DEFAULT_FEED, Target
+from millrace_properties.mutants import protocol_named
+from millrace_properties.verification import Failure, ReplayFile, to_replay
+from millrace_sim import Protocol
+
+_FORMAT = 1
+_DIGITS = 8
+
+
+class _Format(msgspec.Struct):
+    """The one field that every format has."""
+
+    format: int
+
+
+class _Origin(msgspec.Struct):
+    """What the command adds to a `ReplayFile`: the function that made the input."""
+
+    feed: str = DEFAULT_FEED
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What a file holds.
+
+    Attributes:
+        file: the failing run.
+        feed_name: the function that makes its input.
+        protocol: the state machines that it ran on.
+    """
+
+    file: ReplayFile
+    feed_name: str
+    protocol: Protocol
+
+
+def check_writable(path: Path | None) -> None:
+    """Find out before a long search, not after it, that its result could not be saved.
+
+    Raises:
+        UnwritableFileError: there is no such directory, or the path is one.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise UnwritableFileError(str(path), "it is a directory")
+    if not path.parent.is_dir():
+        raise UnwritableFileError(str(path), f"there is no directory {path.parent}")
+
+
+def save_failure(failure: Failure, target: Target, protocol: Protocol, path: Path | None) -> Path:
+    """Write a failure to a file; by default into the current directory, named by the digest of its History.
+
+    Raises:
+        UnwritableFileError: the file can not be written.
+    """
+    written = msgspec.json.decode(to_replay(failure, target.name, protocol.name))
+    data = msgspec.json.format(msgspec.json.encode({**written, "feed": target.feed_name}), indent=2)
+    digest = failure.digest or hashlib.sha256(data).hexdigest()
+    path = path or Path(f"millrace-failure-{digest[:_DIGITS]}.json")
+    try:
+        path.write_bytes(data + b"\n")
+    except OSError as error:
+        raise UnwritableFileError(str(path), error.strerror or str(error)) from error
+    return path
+
+
+def load_failure(path: Path) -> Recorded:
+    """Read what `save_failure` wrote.
+
+    Raises:
+        HistoryFormatError: it can not be read, or is something else, or of another version.
+    """
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Format).format
+        if version != _FORMAT:
+            reason = f"it has format {version}, and this version of Millrace reads format {_FORMAT}"
+            raise HistoryFormatError("replay file", str(path), reason)
+        file = msgspec.json.decode(data, type=ReplayFile)
+        feed_name = msgspec.json.decode(data, type=_Origin).feed
+        return Recorded(file, feed_name, protocol_named(file.protocol))
+    except KeyError as error:
+        raise HistoryFormatError("replay file", str(path), f"there is no protocol {error}") from error
+    except OSError as error:
+        raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HistoryFormatError("replay file", str(path), str(error)) from error

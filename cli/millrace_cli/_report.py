@@ -1,0 +1,164 @@
+"""What ``millrace verify`` has to say of a search, for people and as JSON."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from millrace_cli._documents import failure_document, invariants_document
+from millrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
+from millrace_cli._render import (
+    counted,
+    print_counts,
+    print_error,
+    print_heading,
+    print_lines,
+    print_plan,
+    print_text,
+    print_verdicts,
+    print_violations,
+)
+from millrace_cli._targets import Target
+from millrace_properties.checkers import CASES
+from millrace_properties.verdict import Unknown
+from millrace_properties.verification import Verification
+from millrace_sim import Protocol
+from millrace_sim.faults import KINDS
+
+_STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
+
+
+@dataclass(slots=True)
+class Report:
+    """A search and its result.
+
+    Attributes:
+        target: what was verified.
+        protocol: the state machines that it ran on.
+        seed: of the search.
+        verification: what was found.
+        elapsed_s: wall time, seconds.
+        runs_per_second: wall-clock rate, with the runs that shrank a failure.
+        interrupted: by Ctrl-C, before it was done.
+        shrinking: it was making a failure smaller then.
+        saved_as: the replay file, if there is one.
+    """
+
+    target: Target
+    protocol: Protocol
+    seed: int
+    verification: Verification
+    elapsed_s: float
+    runs_per_second: float
+    interrupted: bool = False
+    shrinking: bool = False
+    saved_as: Path | None = None
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        return ExitCode.INTERRUPTED if self.interrupted else exit_code_of_search(self.verification)
+
+    @property
+    def headline(self) -> str:
+        """The result in a line."""
+        found = self.verification
+        if self.interrupted:
+            when = ", while a failure was being shrunk" if self.shrinking else ""
+            return f"INTERRUPTED after {counted(found.runs, 'run')}{when}"
+        if found.failure is not None:
+            return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
+        if found.ok is None:
+            unknown = [name for name, verdict in found.verdicts.items() if isinstance(verdict, Unknown)]
+            return f"UNKNOWN: nothing is violated, but the case of {', '.join(unknown)} never came up"
+        return f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
+
+    def print(self, console: Console) -> None:
+        """Print it for people."""
+        found = self.verification
+        print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
+        print_text(console, f"{self.target.name}, seed {self.seed}, protocol: {self.protocol.name}")
+        if found.events:
+            print_text(
+                console,
+                f"{counted(found.runs, 'run')} in which a fault struck, {found.idle:,} in which none did; "
+                f"{counted(found.events, 'event')} judged; {self.runs_per_second:.1f} runs a second",
+            )
+        if self.shrinking:
+            print_text(console, "The same command with the same --seed finds the failure again.")
+        if found.verdicts:
+            print_heading(console, "Invariants")
+            print_verdicts(console, found.verdicts)
+        _print_counts(console, "Faults that struck", found.struck, _kinds_that_never_struck(found))
+        _print_counts(
+            console, "Interesting cases", found.reached, [case for case in CASES if not found.reached[case]]
+        )
+        self._print_failure(console)
+
+    def _print_failure(self, console: Console) -> None:
+        print_violations(console, self.verification.verdicts)
+        failure = self.verification.failure
+        if failure is None:
+            return
+        if failure.error:
+            print_error(console, failure.error, sound=self.protocol.name == Protocol().name)
+        print_heading(console, "The smallest fault schedule found that does this")
+        print_plan(console, failure.plan)
+        if self.saved_as is not None:
+            print_heading(console, "Run it again")
+            print_lines(console, self.replay_command, indent=2)
+
+    @property
+    def replay_command(self) -> str:
+        """What runs the failure again."""
+        return f"millrace replay {shlex.quote(str(self.saved_as))}"
+
+    def document(self) -> dict[str, Any]:
+        """Tell it as JSON."""
+        found = self.verification
+        return {
+            "pipeline": self.target.name,
+            "feed": self.target.feed_name,
+            "seed": self.seed,
+            "protocol": self.protocol.name,
+            "result": RESULT_WORDS[self.code],
+            "runs": found.runs,
+            "idle_runs": found.idle,
+            "events": found.events,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "runs_per_second": round(self.runs_per_second, 3),
+            "invariants": invariants_document(found.verdicts),
+            "faults_struck": dict(sorted(found.struck.items())),
+            "interesting_cases": {case: found.reached[case] for case in CASES},
+            "failure": self._failure_document(),
+        }
+
+    def _failure_document(self) -> dict[str, Any] | None:
+        failure = self.verification.failure
+        if failure is None:
+            return None
+        document = failure_document(failure)
+        if self.saved_as is not None:
+            document |= {"saved_as": str(self.saved_as), "replay_command": self.replay_command}
+        return document
+
+
+def _print_counts(console: Console, heading: str, counts: dict[str, int], missing: list[str]) -> None:
+    if not any(counts.values()):
+        return
+    print_heading(console, heading)
+    print_counts(console, {name: count for name, count in counts.items() if count})
+    if missing:
+        print_text(console, f"never: {', '.join(missing)}", indent=2)
+
+
+def _kinds_that_never_struck(found: Verification) -> list[str]:
+    """A kind may strike in several ways: ``noise`` as ``noise_drop``, ``noise_delay``."""
+    struck = found.struck
+    return [
+        kind
+        for kind in KINDS.values()
+        if not any(one == kind or one.startswith(f"{kind}_") for one in struck)
+    ]

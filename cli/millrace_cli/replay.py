@@ -1,0 +1,139 @@
+"""``millrace replay``: run a saved failure again, byte for byte."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from millrace import MillraceError
+from millrace_cli._consoles import output_console
+from millrace_cli._documents import invariants_document, print_document, stdout_reserved
+from millrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
+from millrace_cli._render import print_error, print_heading, print_plan, print_text, print_violations
+from millrace_cli._replay_file import Recorded, load_failure
+from millrace_cli._targets import load_target
+from millrace_properties.verdict import Verdict
+from millrace_properties.verification import run_plan, violations
+from millrace_sim import SOUND
+
+REPLAY_EXAMPLES = """[bold]Example[/]
+
+  millrace replay millrace-failure-1f3a90c2.json
+
+[bold]Exit codes[/]
+
+  0 nothing is violated any more, 1 it is violated again, 2 wrong use"""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A failure that has been run again.
+
+    Attributes:
+        recorded: the file.
+        verdicts: of this run; none if it stopped with an error.
+        digest: of its History; ``""`` if it stopped.
+        error: what it stopped with, if it did.
+    """
+
+    recorded: Recorded
+    verdicts: Mapping[str, Verdict]
+    digest: str
+    error: str
+
+    @property
+    def identical(self) -> bool:
+        """It is the run that was recorded, byte for byte. A run that stopped has no digest: then the errors are compared."""
+        file = self.recorded.file
+        return self.digest == file.digest and _essence(self.error) == _essence(
+            file.violations.get("error", "")
+        )
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        return ExitCode.VIOLATED if self.error or violations(dict(self.verdicts)) else ExitCode.HOLDS
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]millrace verify[/] saved.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a saved failure again, byte for byte, and show what it breaks and which events prove it.
+
+    Run it where you ran verify: the pipeline is imported by its name.
+    """
+    with tidy_errors():
+        with stdout_reserved(as_json):
+            replayed = _run(load_failure(file))
+        if as_json:
+            print_document(_document(replayed))
+        else:
+            _print(output_console(), replayed)
+        raise typer.Exit(replayed.code)
+
+
+def _run(recorded: Recorded) -> Replayed:
+    file = recorded.file
+    target = load_target(file.pipeline, recorded.feed_name)
+    feed = target.feed(file.feed_seed)
+    try:
+        history, verdicts, _ = run_plan(target.pipeline, feed, file.plan, recorded.protocol)
+    except (MillraceError, AssertionError) as error:
+        return Replayed(recorded, {}, "", f"{type(error).__name__}: {error}")
+    return Replayed(recorded, verdicts, history.digest(), "")
+
+
+def _print(console: Console, replayed: Replayed) -> None:
+    file = replayed.recorded.file
+    if replayed.code is ExitCode.HOLDS:
+        print_text(console, "HOLDS: this run violates nothing any more", style="bold green")
+    else:
+        broken = ", ".join(violations(dict(replayed.verdicts))) or "the run stopped with an error"
+        print_text(console, f"VIOLATED again: {broken}", style="bold red")
+    print_text(console, _sameness(replayed))
+    print_heading(
+        console,
+        f"{file.pipeline}, input {replayed.recorded.feed_name}({file.feed_seed}), protocol: {file.protocol}",
+    )
+    print_plan(console, file.plan)
+    print_violations(console, replayed.verdicts, witnesses=True)
+    if replayed.error:
+        print_error(console, replayed.error, sound=file.protocol == SOUND.name)
+
+
+def _sameness(replayed: Replayed) -> str:
+    if replayed.identical and replayed.error:
+        return "The run stopped with the recorded error."
+    if replayed.identical:
+        return f"The run is the recorded one, byte for byte (History digest {replayed.digest[:16]})."
+    return (
+        "The run is not the recorded one: the pipeline, its input or Millrace has changed since. "
+        f"Recorded was a violation of {', '.join(replayed.recorded.file.violations)}."
+    )
+
+
+def _essence(error: str) -> list[str]:
+    """An error's first and last line: between them is a traceback, whose paths are another machine's."""
+    lines = error.splitlines()
+    return [*lines[:1], *lines[-1:]]
+
+
+def _document(replayed: Replayed) -> dict[str, Any]:
+    file = replayed.recorded.file
+    return {
+        "pipeline": file.pipeline,
+        "feed": replayed.recorded.feed_name,
+        "feed_seed": file.feed_seed,
+        "protocol": file.protocol,
+        "result": RESULT_WORDS[replayed.code],
+        "identical": replayed.identical,
+        "digest": replayed.digest,
+        "recorded_digest": file.digest,
+        "error": replayed.error,
+        "fault_schedule": file.plan.faults.describe().splitlines(),
+        "invariants": invariants_document(replayed.verdicts),
+    }

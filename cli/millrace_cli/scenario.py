@@ -1,0 +1,132 @@
+"""``millrace scenario``: the papers' figures as stories, told by running them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from millrace import UserCodeError
+from millrace_cli._consoles import output_console
+from millrace_cli._documents import invariants_document, print_document
+from millrace_cli._exit import (
+    RESULT_WORDS,
+    ExitCode,
+    UnknownScenarioError,
+    exit_code_of_run,
+    print_stop,
+    tidy_errors,
+)
+from millrace_cli._protocols import WITHOUT_HELP, protocol_without
+from millrace_cli._render import (
+    plain_table,
+    print_heading,
+    print_lines,
+    print_table,
+    print_text,
+    print_verdicts,
+    print_violations,
+)
+from millrace_scenarios.catalogue import SCENARIOS
+from millrace_scenarios.scenario import Outcome, Scenario
+
+app = typer.Typer(no_args_is_help=True, help="Tell a story of the papers by running it.")
+
+_LIST_EXAMPLES = "[bold]Example[/]\n\n  millrace scenario list"
+
+_RUN_EXAMPLES = """[bold]Examples[/]
+
+  millrace scenario run zombie-timer
+
+  millrace scenario run zombie-timer --without sequencers
+
+[bold]Exit codes[/]
+
+  0 nothing is violated, 1 an invariant is, 2 wrong use, 3 nothing could be judged"""
+
+
+@app.command("list", epilog=_LIST_EXAMPLES)
+def list_scenarios(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Show the scenarios that there are."""
+    if as_json:
+        print_document([_summary(one) for one in SCENARIOS.values()])
+        return
+    table = plain_table("name", "what happens", "in the papers")
+    for one in SCENARIOS.values():
+        table.add_row(one.name, one.title, one.source)
+    print_table(output_console(), table)
+
+
+@app.command("run", epilog=_RUN_EXAMPLES)
+def run_scenario(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A scenario: see [bold]millrace scenario list[/].")
+    ],
+    without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Tell a scenario: its story, the timeline of the run, and what the invariants say of it."""
+    with tidy_errors():
+        scenario = _find(name)
+        protocol_without(without)
+        outcome = _tell(scenario, without or "")
+        code = exit_code_of_run(outcome.verdicts)
+        if as_json:
+            print_document(_document(outcome, code))
+        else:
+            _print(outcome)
+        raise typer.Exit(code)
+
+
+def _find(name: str) -> Scenario:
+    if name not in SCENARIOS:
+        raise UnknownScenarioError(name, tuple(SCENARIOS))
+    return SCENARIOS[name]
+
+
+def _tell(scenario: Scenario, without: str) -> Outcome:
+    """Run it. A protocol that lacks something may break the scenario's own code: that is what the run found."""
+    try:
+        return scenario.run(without)
+    except UserCodeError as error:
+        print_stop(error)
+        raise typer.Exit(ExitCode.VIOLATED) from error
+
+
+def _print(outcome: Outcome) -> None:
+    console = output_console()
+    scenario = outcome.scenario
+    print_text(console, scenario.title, style="bold")
+    print_text(console, f"{scenario.source}; protocol: {outcome.protocol}", style="dim")
+    console.print()
+    for paragraph in scenario.story.split("\n\n"):
+        print_text(console, " ".join(paragraph.split()))
+    console.print()
+    print_lines(console, outcome.timeline)
+    print_heading(console, "What happened")
+    for sentence in outcome.conclusion:
+        print_text(console, sentence, indent=2)
+    print_heading(console, "Invariants")
+    print_verdicts(console, outcome.verdicts)
+    print_violations(console, outcome.verdicts)
+
+
+def _summary(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "source": scenario.source,
+        "story": scenario.story,
+    }
+
+
+def _document(outcome: Outcome, code: ExitCode) -> dict[str, Any]:
+    return {
+        **_summary(outcome.scenario),
+        "protocol": outcome.protocol,
+        "result": RESULT_WORDS[code],
+        "digest": outcome.history.digest(),
+        "conclusion": list(outcome.conclusion),
+        "invariants": invariants_document(outcome.verdicts),
+        "timeline": outcome.timeline.splitlines(),
+    }

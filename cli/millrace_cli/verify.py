@@ -1,0 +1,108 @@
+"""``millrace verify``: search for a fault schedule that breaks a pipeline, and make it small."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millrace_cli._consoles import output_console
+from millrace_cli._documents import print_document, stdout_reserved
+from millrace_cli._exit import UnwritableFileError, print_stop, tidy_errors
+from millrace_cli._progress import SearchProgress
+from millrace_cli._protocols import WITHOUT_HELP, protocol_without
+from millrace_cli._replay_file import check_writable, save_failure
+from millrace_cli._report import Report
+from millrace_cli._targets import DEFAULT_FEED, Target, load_target
+from millrace_properties.verification import Verification
+from millrace_properties.verification import verify as search
+from millrace_sim import Protocol
+
+VERIFY_EXAMPLES = """[bold]Examples[/]
+
+  millrace verify millrace_scenarios.zeitgeist:pipeline
+
+  millrace verify my_job:pipeline --examples 10000 --seed 7
+
+  millrace verify my_job:pipeline --json > report.json
+
+[bold]Exit codes[/]
+
+  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up"""
+
+
+def verify(
+    pipeline: Annotated[
+        str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
+    ],
+    examples: Annotated[
+        int, typer.Option(min=1, help="Runs in which at least one fault really struck.")
+    ] = 200,
+    seed: Annotated[
+        int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
+    ] = 0,
+    feed: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
+    ] = DEFAULT_FEED,
+    without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to save a failure. Default: millrace-failure-DIGEST.json."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
+
+    If an invariant breaks, the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
+    """
+    with tidy_errors():
+        check_writable(save)
+        protocol = protocol_without(without)
+        with stdout_reserved(as_json):
+            report = _search(load_target(pipeline, feed), protocol, examples, seed)
+        _save(report, save)
+        if as_json:
+            print_document(report.document())
+        else:
+            report.print(output_console())
+        raise typer.Exit(report.code)
+
+
+def _search(target: Target, protocol: Protocol, examples: int, seed: int) -> Report:
+    """Search, until it is done or somebody presses Ctrl-C."""
+    feed = target.feed(seed)
+    interrupted = False
+    verification: Verification | None = None
+    with SearchProgress(examples) as progress:
+        try:
+            verification = search(
+                target.pipeline,
+                lambda _: feed,
+                examples=examples,
+                seed=seed,
+                protocol=protocol,
+                on_run=progress.on_run,
+            )
+        except KeyboardInterrupt:
+            interrupted = True
+    return Report(
+        target=target,
+        protocol=protocol,
+        seed=seed,
+        verification=verification or progress.latest or Verification(),
+        elapsed_s=progress.elapsed_s,
+        runs_per_second=progress.runs_per_second,
+        interrupted=interrupted,
+        shrinking=interrupted and progress.shrinking,
+    )
+
+
+def _save(report: Report, path: Path | None) -> None:
+    """Save the failure, if there is one. That it can not be saved must not hide what was found."""
+    failure = report.verification.failure
+    if failure is None:
+        return
+    try:
+        report.saved_as = save_failure(failure, report.target, report.protocol, path)
+    except UnwritableFileError as error:
+        print_stop(error)

@@ -1,0 +1,194 @@
+"""A Hypothesis state machine whose rules are the fault verbs: the cluster, worked by hand.
+
+Bulk search for broken protocols goes through `millrace_properties.verification`; this machine is for the verbs themselves, and for
+stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness in the end.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from millrace import MILLISECOND, SECOND, Pipeline
+from millrace._messages import MergeIntervals, MoveInterval, SplitInterval
+from millrace_properties.checkers import Judge
+from millrace_properties.plans import Ground, ground_of
+from millrace_properties.verdict import Violated
+from millrace_sim import SOUND, Cluster, ClusterOptions, Feed, Protocol, start
+from millrace_sim.faults import (
+    DelayCommit,
+    DropMessages,
+    DuplicateCommit,
+    Hold,
+    LoseCommit,
+    LoseReply,
+    Noise,
+    Partition,
+    StoreUnavailable,
+)
+
+_MESSAGES = ("Deliver", "Ack", "Report", "Table", "Watermarks", "Heartbeat", "InjectorReport")
+_places = st.integers(0, 30)
+_pauses = st.sampled_from([5, 50, 400, 1_500]).map(lambda ms: ms * MILLISECOND)
+
+
+def fault_machine(
+    pipeline: Pipeline,
+    feed_of: Callable[[int], Feed],
+    options: ClusterOptions | None = None,
+    protocol: Protocol = SOUND,
+) -> type[RuleBasedStateMachine]:
+    """Make the machine for a pipeline; run it with ``run_state_machine_as_test``, or as ``machine.TestCase``.
+
+    Args:
+        pipeline: what runs in the cluster.
+        feed_of: makes an input from a seed.
+        options: of the cluster.
+        protocol: the state machines to host.
+    """
+    base = options or ClusterOptions()
+
+    class FaultMachine(_FaultMachine):
+        """The machine for one pipeline."""
+
+        def build(self, seed: int) -> tuple[Cluster, Ground, Judge]:
+            """Start the cluster of a run."""
+            feed = feed_of(seed)
+            cluster = start(pipeline, feed, options=base, seed=seed, protocol=protocol)
+            return cluster, ground_of(pipeline, feed, base), Judge([pipeline])
+
+    return FaultMachine
+
+
+class _FaultMachine(RuleBasedStateMachine):
+    """At most a dozen coarse rules; names by number, so that they shrink to the first."""
+
+    down = Bundle("down")
+    paused = Bundle("paused")
+    active = Bundle("active")
+
+    cluster: Cluster
+    ground: Ground
+    judge: Judge
+    judged: int
+
+    def build(self, seed: int) -> tuple[Cluster, Ground, Judge]:
+        """Start the cluster of a run; given by `fault_machine`."""
+        raise NotImplementedError
+
+    @initialize(seed=st.integers(0, 3))
+    def begin(self, seed: int) -> None:
+        """A fresh cluster, and the time it takes to assign all keys."""
+        self.cluster, self.ground, self.judge = self.build(seed)
+        self.judged = 0
+        self.cluster.advance(SECOND)
+
+    @rule(dt=_pauses)
+    def advance(self, dt: int) -> None:
+        """Let time pass."""
+        self.cluster.advance(dt)
+
+    @rule(target=down, place=_places)
+    def crash(self, place: int) -> str:
+        """Kill a process."""
+        address = self._process(place)
+        self.cluster.crash(address)
+        return address
+
+    @rule(address=consumes(down))
+    def restart(self, address: str) -> None:
+        """Start it again."""
+        self.cluster.restart(address)
+
+    @rule(target=paused, place=_places)
+    def pause(self, place: int) -> str:
+        """Stop a process, memory intact."""
+        address = self._process(place)
+        self.cluster.pause(address)
+        return address
+
+    @rule(address=consumes(paused))
+    def revive(self, address: str) -> None:
+        """Let it go on: a zombie, if it was replaced."""
+        self.cluster.revive(address)
+
+    @rule(target=active, place=_places, one_way=st.booleans(), masters=st.booleans())
+    def partition(self, place: int, one_way: bool, masters: bool) -> int:  # noqa: FBT001  drawn by Hypothesis
+        """Cut a process off, from the masters or from everybody."""
+        address = self._process(place)
+        other = tuple(name for name in self.ground.leaders if masters and name != address)
+        return self.cluster.network.begin(Partition(at_us=0, side=(address,), other=other, for_us=0, one_way=one_way))
+
+    @rule(target=active, message=st.sampled_from(_MESSAGES), count=st.integers(1, 4))
+    def hold(self, message: str, count: int) -> int:
+        """Hold the next messages of a kind back."""
+        return self.cluster.network.begin(Hold(at_us=0, message=message, count=count, for_us=0))
+
+    @rule(target=active, message=st.sampled_from(_MESSAGES), count=st.integers(1, 4))
+    def drop(self, message: str, count: int) -> int:
+        """Lose the next messages of a kind."""
+        return self.cluster.network.begin(DropMessages(at_us=0, message=message, count=count))
+
+    @rule(target=active)
+    def duplicate(self) -> int:
+        """Double, delay and so reorder messages."""
+        noise = Noise(at_us=0, for_us=0, drop=0.1, duplicate=0.3, delay=0.3, delay_us=500 * MILLISECOND)
+        return self.cluster.network.begin(noise)
+
+    @rule(handle=consumes(active))
+    def release(self, handle: int) -> None:
+        """Heal a partition, release what is held, or end the noise."""
+        self.cluster.release(handle)
+
+    @rule(place=_places, kind=st.sampled_from([DelayCommit, DuplicateCommit, LoseCommit, LoseReply]), by=_pauses)
+    def disturb_commit(self, place: int, kind: Any, by: int) -> None:
+        """Delay, double or lose a worker's next write, or its answer."""
+        worker = self.ground.workers[place % len(self.ground.workers)]
+        late = {"by_us": by} if kind in (DelayCommit, DuplicateCommit) else {}
+        self.cluster.store.expect(kind(at_us=0, process=worker, **late))
+
+    @rule(silent=st.booleans(), dt=_pauses)
+    def store_unavailable(self, silent: bool, dt: int) -> None:  # noqa: FBT001  drawn by Hypothesis
+        """The store answers nobody for a while."""
+        handle = self.cluster.store.begin(StoreUnavailable(at_us=0, for_us=0, silent=silent))
+        self.cluster.advance(dt)
+        self.cluster.store.end(handle)
+
+    @rule(place=_places, key=_places, verb=st.sampled_from([MoveInterval, SplitInterval, MergeIntervals]))
+    def operate(self, place: int, key: int, verb: Any) -> None:
+        """Move, split or merge an interval."""
+        computations, keys = self.ground.computations, self.ground.keys
+        self.cluster.operate(verb(computations[place % len(computations)], keys[key % len(keys)]))
+
+    @invariant()
+    def nothing_is_violated(self) -> None:
+        """Safety holds after every step."""
+        if not hasattr(self, "cluster"):
+            return
+        events = self.cluster.history.events
+        self.judge.take(islice(events, self.judged, None))
+        self.judged = len(events)
+        self._assert_holds()
+
+    def teardown(self) -> None:
+        """Heal; then everything that was accepted must be done in bounded time."""
+        if not hasattr(self, "cluster"):
+            return
+        self.cluster.network.clear()
+        self.cluster.heal()
+        self.cluster.run_to_the_end()
+        self.judge.take(islice(self.cluster.history.events, self.judged, None))
+        self._assert_holds()
+
+    def _assert_holds(self) -> None:
+        broken = [
+            f"{name}: {verdict.message}"
+            for name, verdict in self.judge.verdicts().items()
+            if isinstance(verdict, Violated) and not name.endswith("-weak")
+        ]
+        assert not broken, "\n".join(broken)
+
+    def _process(self, place: int) -> str:
+        return self.ground.processes[place % len(self.ground.processes)]

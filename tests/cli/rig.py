@@ -1,0 +1,139 @@
+"""What the tests of the command share: pipelines to verify, a failure to replay, and the command in its own process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from typer.testing import Result
+
+from millrace import SECOND
+from millrace_cli._replay_file import save_failure
+from millrace_cli._targets import load_target
+from millrace_properties.mutants import MUTANTS
+from millrace_properties.plans import Plan
+from millrace_properties.verification import Failure, run_plan, violations
+from millrace_sim import ClusterOptions
+from millrace_sim.faults import FaultSchedule, Pause
+
+Run = Callable[..., Result]
+
+VIEWS = '''
+"""A pipeline whose every invariant has its case: records, timers, productions."""
+
+from millrace import SECOND, Computation, Pipeline
+from millrace_sim import FeedBuilder
+
+
+class CountViews(Computation):
+    def process_record(self, context, record):
+        if record.late:
+            return
+        end = record.timestamp - record.timestamp % SECOND + SECOND
+        context.state[str(end)] = context.state.get(str(end), 0) + 1
+        context.set_timer(str(end), at=end)
+
+    def process_timer(self, context, timer):
+        context.produce("counts", context.state.pop(timer.tag))
+
+
+def build(computation, name="views"):
+    built = Pipeline(name)
+    built.injector("views")
+    built.add(computation, name="counter", inputs=["views"], outputs=["counts"])
+    return built
+
+
+pipeline = build(CountViews())
+
+
+def feed(seed, seconds=4):
+    builder = FeedBuilder(pipeline)
+    for at_us in range(SECOND, seconds * SECOND, SECOND // 5):
+        builder.record(at_us=at_us, value=seed, timestamp=at_us - SECOND // 4, key="ab"[at_us % 400_000 > 0])
+        builder.watermark(at_us=at_us, low_watermark=at_us - SECOND)
+    return builder.build()
+
+
+def short_feed(seed):
+    return feed(seed, seconds=2)
+'''
+
+STATELESS = '''
+"""A pipeline without timers: what the invariants say of timers stays unknown."""
+
+import views
+from millrace import Computation
+
+
+class Forward(Computation):
+    def process_record(self, context, record):
+        context.produce("counts", record.value)
+
+
+pipeline = views.build(Forward())
+feed = views.feed
+'''
+
+FAILING = '''
+"""A pipeline whose code raises, and prints."""
+
+import views
+
+
+class Failing(views.CountViews):
+    def process_timer(self, context, timer):
+        print("printed by user code")
+        raise ValueError("this window is cursed")
+
+
+pipeline = views.build(Failing(), "failing")
+feed = views.feed
+'''
+
+MODULES = {"views": VIEWS, "stateless": STATELESS, "failing": FAILING}
+
+
+def write_modules(folder: Path) -> None:
+    """Put the pipelines there."""
+    for name, source in MODULES.items():
+        (folder / f"{name}.py").write_text(source)
+
+
+ZOMBIE = Plan(
+    faults=FaultSchedule(
+        (Pause(at_us=768_750, process="worker-0", for_us=1_220_000),), heal_at_us=5 * SECOND
+    ),
+    options=ClusterOptions(),
+    seed=0,
+)
+"""Breaks ``views:pipeline`` without sequencers: worker-0 is replaced, wakes up, and writes."""
+
+
+def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
+    """Save the failure that `ZOMBIE` is, as ``millrace verify`` would."""
+    target = load_target("views:pipeline", feed_name)
+    protocol = MUTANTS["without sequencers"]
+    history, verdicts, _ = run_plan(target.pipeline, target.feed(0), ZOMBIE, protocol)
+    broken = violations(verdicts)
+    assert broken, "the zombie did no harm"
+    return save_failure(
+        Failure(ZOMBIE, 0, broken, history.digest()), target, protocol, folder / "zombie.json"
+    )
+
+
+def run_process(
+    *arguments: str, cwd: Path, stderr: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    """The command, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "millrace_cli", *arguments],
+        cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=stderr, text=True, check=False,
+    )  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with its search path made absolute."""
+    path = os.pathsep.join(str(Path(one).absolute()) for one in sys.path if one)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,0 +1,63 @@
+"""The command as a whole: what a user meets first."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.rig import Run, run_process
+
+COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",)]
+
+
+def plain(text: str) -> str:
+    """Undo what a narrow window does to a text."""
+    return re.sub(r"\s+", " ", re.sub(r"[│╭╮╰╯─]", " ", text))
+
+
+def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Run) -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    text = plain(result.stdout)
+    for name in ("scenario", "verify", "replay"):
+        assert f" {name} " in text
+    assert "millrace verify millrace_scenarios.zeitgeist:pipeline" in text
+    assert "0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_each_command_shows_an_example_of_it(run: Run, command: tuple[str, ...]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    _, examples = plain(result.stdout).split(" Example", 1)
+    assert f"millrace {' '.join(command)}" in examples
+
+
+def test_without_arguments_it_shows_help_and_exits_2(run: Run) -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert "Usage: millrace" in plain(result.stdout + result.stderr)
+
+
+def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
+    assert run("veryfi").exit_code == 2
+    assert run("verify", "views:pipeline", "--exmaples", "3").exit_code == 2
+
+
+def test_version_is_printed(run: Run) -> None:
+    result = run("--version")
+    assert result.exit_code == 0
+    assert re.fullmatch(r"millrace(,)? (\d+\.\d+\.\d+\S*|not installed)\n", result.stdout)
+
+
+def test_as_a_process_it_runs_a_scenario_and_gives_the_shell_its_exit_code(tmp_path: Path) -> None:
+    done = run_process("scenario", "run", "straggler-checkpoint", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "searches/0:0>A#0>B#0" in done.stdout
+    assert run_process("scenario", "run", "nope", cwd=tmp_path).returncode == 2
+
+
+def test_output_into_a_pipe_has_no_colours_and_no_trailing_blanks(tmp_path: Path) -> None:
+    done = run_process("scenario", "run", "straggler-checkpoint", cwd=tmp_path)
+    assert "\x1b" not in done.stdout
+    assert [line for line in done.stdout.splitlines() if line != line.rstrip()] == []

@@ -1,0 +1,110 @@
+"""``millrace scenario``: stories with a verdict."""
+
+import dataclasses
+import json
+
+import pytest
+
+from millrace import UserCodeError
+from millrace_cli._exit import ExitCode, exit_code_of_run
+from millrace_properties.verdict import Holds, Unknown, Violated
+from millrace_scenarios.catalogue import SCENARIOS
+from millrace_scenarios.scenario import Story
+from millrace_sim import Protocol
+from tests.cli.rig import Run
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_list_shows_each_scenario_with_its_place_in_the_papers(run: Run) -> None:
+    result = run("scenario", "list")
+    assert result.exit_code == 0
+    for scenario in SCENARIOS.values():
+        assert scenario.name in result.stdout
+        assert scenario.source in result.stdout
+
+
+def test_list_as_json_is_one_document_in_the_same_order(run: Run) -> None:
+    document = json.loads(run("scenario", "list", "--json").stdout)
+    assert [one["name"] for one in document] == list(SCENARIOS)
+    assert set(document[0]) == {"name", "title", "source", "story"}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_on_the_sound_protocol_each_scenario_exits_0_and_is_told_whole(run: Run, name: str) -> None:
+    result = run("scenario", "run", name)
+    scenario, outcome = SCENARIOS[name], SCENARIOS[name].run()
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(scenario.title)
+    assert scenario.source in result.stdout
+    assert words(scenario.story) in words(result.stdout)
+    assert outcome.timeline in result.stdout, "the timeline must not be wrapped"
+    for sentence in outcome.conclusion:
+        assert words(sentence) in words(result.stdout)
+    for invariant in outcome.verdicts:
+        assert f"\n  {invariant} " in result.stdout
+    assert "VIOLATED" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["zombie-timer", "zombie-production"])
+def test_without_sequencers_both_forms_of_figure_12_exit_1_and_say_what_is_violated(
+    run: Run, name: str
+) -> None:
+    result = run("scenario", "run", name, "--without", "sequencers")
+    assert result.exit_code == 1
+    assert "protocol: without sequencers" in result.stdout
+    assert "S6, only the latest owner writes: VIOLATED\n" in result.stdout
+
+
+def test_as_json_it_is_one_document_with_timeline_and_verdicts(run: Run) -> None:
+    result = run("scenario", "run", "zombie-production", "--without", "sequencers", "--json")
+    outcome = SCENARIOS["zombie-production"].run("sequencers")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["result"] == "violated"
+    assert document["protocol"] == "without sequencers"
+    assert document["digest"] == outcome.history.digest()
+    assert document["timeline"] == outcome.timeline.splitlines()
+    assert document["conclusion"] == list(outcome.conclusion)
+    assert set(document["invariants"]) == set(outcome.verdicts)
+    broken = document["invariants"]["S6"]
+    assert broken["verdict"] == "violated"
+    assert broken["message"]
+    assert broken["witness"][-1]["type"] == "Applied"
+
+
+def test_unknown_scenario_exits_2_and_says_which_there_are(run: Run) -> None:
+    result = run("scenario", "run", "zombie")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"Error: there is no scenario 'zombie'. There are: {', '.join(SCENARIOS)}\n"
+
+
+def test_unknown_without_exits_2_and_says_what_can_be_left_out(run: Run) -> None:
+    result = run("scenario", "run", "zombie-timer", "--without", "luck")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: --without luck: the protocol can be run without sequencers")
+
+
+def test_user_code_that_a_broken_protocol_makes_fail_is_a_violation_and_not_wrong_use(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(_: Protocol) -> Story:
+        raise UserCodeError("B", "cat videos", "B@2.2!window 1", 3, "KeyError: '1'")
+
+    broken = dataclasses.replace(SCENARIOS["zombie-timer"], tell=tell)
+    monkeypatch.setitem(SCENARIOS, "zombie-timer", broken)
+    result = run("scenario", "run", "zombie-timer", "--without", "sequencers")
+    assert result.exit_code == 1
+    assert "user code failed 3 times on B@2.2!window 1" in result.stderr
+
+
+def test_a_run_is_unknown_only_if_nothing_at_all_could_be_judged() -> None:
+    assert exit_code_of_run({"S1": Unknown("no record"), "S8": Unknown("no timer")}) is ExitCode.UNKNOWN
+    assert exit_code_of_run({"S1": Holds(1), "S8": Unknown("no timer")}) is ExitCode.HOLDS
+    assert exit_code_of_run({"S1": Violated("lost", ()), "S8": Holds(1)}) is ExitCode.VIOLATED
+
+
+def test_a_finding_about_weak_user_code_changes_no_exit_code() -> None:
+    assert exit_code_of_run({"S1": Holds(1), "S5-weak": Violated("two values", ())}) is ExitCode.HOLDS

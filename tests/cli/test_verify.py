@@ -1,0 +1,295 @@
+"""``millrace verify``: a verdict for a pipeline, and a clear word for everything that is no pipeline."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace_properties import verification
+from millrace_properties.verification import Verification
+from tests.cli.rig import Run, environment, run_process
+
+
+def searched(run: Run, *arguments: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(run("verify", *arguments, "--json").stdout)
+    return document
+
+
+def test_a_pipeline_that_holds_exits_0_and_the_report_says_what_was_tried(folder: Path, run: Run) -> None:
+    result = run("verify", "views:pipeline", "--examples", "10", "--seed", "3")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("HOLDS: every invariant, in 10 runs with faults\n")
+    assert "views:pipeline, seed 3, protocol: sound\n" in result.stdout
+    assert "10 runs in which a fault struck, " in result.stdout
+    assert " runs a second\n" in result.stdout
+    assert "\n  S1           no record is lost " in result.stdout
+    assert "\nFaults that struck\n" in result.stdout
+    assert "\nInteresting cases\n" in result.stdout
+    assert "  a timer fired\n" in result.stdout
+    assert result.stderr == ""
+    assert list(folder.glob("*.json")) == []
+
+
+def test_json_has_the_same_facts_and_nothing_else_is_on_stdout(folder: Path, run: Run) -> None:
+    document = searched(run, "views:pipeline", "--examples", "10")
+    assert document["result"] == "holds"
+    assert (document["pipeline"], document["feed"], document["protocol"]) == (
+        "views:pipeline",
+        "feed",
+        "sound",
+    )
+    assert document["runs"] >= 10
+    assert document["runs_per_second"] > 0
+    assert document["invariants"]["S1"]["verdict"] == "holds"
+    assert document["invariants"]["S1"]["reached"] > 0
+    assert sum(document["faults_struck"].values()) >= 10
+    assert document["interesting_cases"]["a timer fired"] > 0
+    assert document["interesting_cases"]["a zombie's write was applied"] == 0
+    assert document["failure"] is None
+
+
+def test_the_same_seed_makes_the_same_search(folder: Path, run: Run) -> None:
+    first, again, other = (
+        searched(run, "views:pipeline", "--examples", "5", "--seed", seed) for seed in ("1", "1", "2")
+    )
+    for document in (first, again, other):
+        del document["elapsed_s"], document["runs_per_second"]
+    assert first == again
+    assert first != other
+
+
+def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
+    long = searched(run, "views:pipeline", "--examples", "3")
+    short = searched(run, "views:pipeline", "--examples", "3", "--feed", "short_feed")
+    assert short["feed"] == "short_feed"
+    assert short["invariants"]["S1"]["reached"] < long["invariants"]["S1"]["reached"]
+
+
+def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_replays(
+    folder: Path, run: Run
+) -> None:
+    """A worker is paused until it is replaced; it wakes up and writes. Nothing less breaks this pipeline."""
+    result = run("verify", "views:pipeline", "--without", "sequencers")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("VIOLATED: ")
+    assert "\nS6, only the latest owner writes: VIOLATED\n" in result.stdout
+    _, schedule = result.stdout.split("\nThe smallest fault schedule found that does this\n")
+    fault, healing, *_ = schedule.splitlines()
+    assert " pause process=worker-" in fault
+    assert healing.endswith(" everything heals")
+    (saved,) = folder.glob("millrace-failure-????????.json")
+    assert result.stdout.endswith(f"\nRun it again\n  millrace replay {saved.name}\n")
+    replayed = run("replay", saved.name)
+    assert replayed.exit_code == 1
+    assert "byte for byte" in replayed.stdout
+
+
+def test_an_invariant_whose_case_never_came_up_makes_it_unknown_and_exits_3(folder: Path, run: Run) -> None:
+    result = run("verify", "stateless:pipeline", "--examples", "3")
+    assert result.exit_code == 3
+    assert result.stdout.startswith(
+        "UNKNOWN: nothing is violated, but the case of S8, S9, L1 never came up\n"
+    )
+    assert searched(run, "stateless:pipeline", "--examples", "3")["result"] == "unknown"
+
+
+def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) -> None:
+    result = run("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json")
+    assert result.exit_code == 1
+    assert "VIOLATED: the run stopped with an error\n" in result.stdout
+    assert "user code failed 3 times on counter@" in result.stdout
+    assert "in process_timer\n" in result.stdout
+    assert "ValueError: this window is cursed\n" in result.stdout
+    assert "\n  no faults\n" in result.stdout
+    assert result.stdout.endswith("millrace replay failing.json\n")
+    assert (folder / "failing.json").is_file()
+
+
+def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, run: Run) -> None:
+    result = run("verify", "failing:pipeline", "--examples", "3", "--json")
+    assert result.exit_code == 1
+    failure = json.loads(result.stdout)["failure"]
+    assert "printed by user code" in result.stderr
+    assert set(failure) == {
+        "violations", "error", "fault_schedule", "plan", "feed_seed", "digest", "saved_as", "replay_command",
+    }  # fmt: skip
+    assert failure["error"].startswith("UserCodeError: ")
+    assert failure["fault_schedule"] == ["no faults"]
+    assert failure["replay_command"] == f"millrace replay {failure['saved_as']}"
+
+
+NOT_A_PIPELINE = {
+    "views": "views: this is not MODULE:PIPELINE. Write a module's name and a pipeline's: views:pipeline",
+    "views.py:pipeline": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's: views:pipeline",
+    "jobs/views.py": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's: jobs.views:pipeline",
+    ":x:": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's, such as millrace_scenarios.zeitgeist:",
+    "nowhere:pipeline": "there is no module 'nowhere', neither in the current directory nor installed",
+    "views.inner:pipeline": "there is no module 'views.inner', neither in the current directory nor installed",
+    "broken:pipeline": "importing 'broken' failed at broken.py, line 2: ZeroDivisionError: division by zero",
+    "needy:pipeline": "importing 'needy' failed at needy.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
+    "garbled:pipeline": "importing 'garbled' failed: SyntaxError: invalid syntax (garbled.py, line 1)",
+    "exits:pipeline": "importing 'exits' failed at exits.py, line 1: SystemExit: 3",
+    "twice:pipeline": "importing 'twice' failed at twice.py, line 4: pipeline 'x': there are two of the name 'a'",
+    "views:Pipelin": "module 'views' has no 'Pipelin'. Its pipelines are: pipeline",
+    "views:feed": "'feed' is no Pipeline but a function. Its pipelines are: pipeline",
+    "empty:pipeline": "module 'empty' has no 'pipeline'. It has no pipeline: assign one at its top level",
+    "sourceless:pipeline": "pipeline 'x': it has no injector. Add one with injector(name)",
+    "unfed:pipeline": "module 'unfed' has no function 'feed' that makes the input. Write one, def feed(seed: int) -> Feed",
+}
+
+WRONG_MODULES = {
+    "broken": "x = 1\nx / 0\n",
+    "needy": "import nowhere\n",
+    "garbled": "x = 1 +\n",
+    "exits": "raise SystemExit(3)\n",
+    "twice": "from millrace import Pipeline\npipeline = Pipeline('x')\npipeline.injector('a')\npipeline.injector('a')\n",
+    "empty": "",
+    "sourceless": "from millrace import Pipeline\npipeline = Pipeline('x')\n",
+    "unfed": "from views import pipeline\n",
+}
+
+
+@pytest.mark.parametrize(("target", "message"), NOT_A_PIPELINE.items())
+def test_what_is_no_pipeline_exits_2_with_one_line_that_says_what_to_do(
+    folder: Path, run: Run, target: str, message: str
+) -> None:
+    for name, source in WRONG_MODULES.items():
+        (folder / f"{name}.py").write_text(source)
+    result = run("verify", target)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+
+
+NO_FEED = {
+    "none": "module 'feeds' has no function 'none' that makes the input. Write one, def none(seed: int) -> Feed",
+    "pipeline": "'pipeline' is a Pipeline, not a function that makes the input",
+    "boom": "boom(0) failed at feeds.py, line 4: KeyError: 'x'. It has to return the input, a Feed",
+    "takes_nothing": "takes_nothing(0) failed: TypeError: takes_nothing() takes 0 positional arguments but 1 was given",
+    "wrong": "wrong(0) returned [] (list), not a Feed. Return FeedBuilder(pipeline).build()",
+    "foreign": "has an entry for 'elsewhere/0', which is no process of the pipeline's injectors. Build it with FeedBuilder(pi",
+    "malformed": "timestamp 'noon' is not an int",
+}
+
+FEEDS = """
+from views import *
+from millrace_sim import Feed, FeedEntry
+def boom(seed): return {}["x"]
+def takes_nothing(): return feed(0)
+def wrong(seed): return []
+def foreign(seed): return Feed((FeedEntry(0, "elsewhere/0", feed(0).entries[0].event),))
+def malformed(seed): FeedBuilder(pipeline).record(at_us=0, value=1, timestamp="noon")
+"""
+
+
+@pytest.mark.parametrize(("feed", "message"), NO_FEED.items())
+def test_what_is_no_input_exits_2_with_one_line_that_says_what_to_do(
+    folder: Path, run: Run, feed: str, message: str
+) -> None:
+    (folder / "feeds.py").write_text(FEEDS)
+    result = run("verify", "feeds:pipeline", "--feed", feed)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: feeds:pipeline: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_no_examples_or_an_unknown_without_exit_2(folder: Path, run: Run) -> None:
+    none = run("verify", "views:pipeline", "--examples", "0")
+    assert none.exit_code == 2
+    assert "--examples" in none.stderr
+    luck = run("verify", "views:pipeline", "--without", "luck")
+    assert luck.exit_code == 2
+    assert "the protocol can be run without sequencers" in luck.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"), [("nowhere/x.json", "there is no directory nowhere"), (".", "it is a directory")]
+)
+def test_a_file_that_can_not_be_written_is_met_before_the_search(
+    folder: Path, run: Run, path: str, reason: str
+) -> None:
+    result = run("verify", "nowhere:pipeline", "--save", path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"Error: {path} can not be written: {reason}. Name another file with --save\n"
+
+
+def interrupted_when(condition: Callable[[Verification, int], bool]) -> Callable[..., Verification]:
+    """A search during which somebody presses Ctrl-C once the condition holds for what was found, and the count of runs."""
+    real = verification.verify
+
+    def search(*arguments: Any, on_run: Callable[[Verification], None], **options: Any) -> Verification:
+        runs = 0
+
+        def told(verification: Verification) -> None:
+            nonlocal runs
+            runs += 1
+            on_run(verification)
+            if condition(verification, runs):
+                raise KeyboardInterrupt
+
+        return real(*arguments, on_run=told, **options)
+
+    return search
+
+
+def test_ctrl_c_exits_130_with_a_summary_so_far(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace_cli.verify.search", interrupted_when(lambda found, _: found.runs == 4))
+    result = run("verify", "views:pipeline")
+    assert result.exit_code == 130
+    assert result.stdout.startswith("INTERRUPTED after 4 runs\n")
+    assert "\n  S1           no record is lost " in result.stdout
+    result = run("verify", "views:pipeline", "--json")
+    assert result.exit_code == 130
+    document = json.loads(result.stdout)
+    assert (document["result"], document["runs"]) == ("interrupted", 4)
+
+
+def test_ctrl_c_while_a_failure_is_shrunk_says_how_to_find_it_again(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrinking = interrupted_when(lambda found, runs: runs > found.runs + found.idle)
+    monkeypatch.setattr("millrace_cli.verify.search", shrinking)
+    result = run("verify", "views:pipeline", "--without", "sequencers")
+    assert result.exit_code == 130
+    assert "while a failure was being shrunk\n" in result.stdout
+    assert "The same command with the same --seed finds the failure again." in result.stdout
+
+
+def test_progress_is_shown_on_a_terminal_only_and_never_on_stdout(folder: Path) -> None:
+    plain = run_process("verify", "views:pipeline", "--examples", "5", cwd=folder)
+    assert (plain.returncode, plain.stderr) == (0, "")
+    terminal, stderr = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "millrace_cli", "verify", "views:pipeline", "--examples", "5"],
+        cwd=folder, env={**environment(), "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=stderr,
+    ) as process:  # fmt: skip
+        os.close(stderr)
+        shown = _read_all(terminal)
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+    assert process.returncode == 0
+    assert "searching" in shown
+    assert "5/5" in shown
+    assert "searching" not in printed
+    assert printed.startswith("HOLDS")
+
+
+def _read_all(terminal: int) -> str:
+    chunks = []
+    try:
+        while chunk := os.read(terminal, 65_536):
+            chunks.append(chunk)
+    except OSError:  # Linux's way to say that the other side has closed
+        pass
+    os.close(terminal)
+    return b"".join(chunks).decode()

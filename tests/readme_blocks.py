@@ -1,0 +1,157 @@
+"""The README's blocks, and what they claim: commands with what they print, and code.
+
+A ``console`` block has commands behind ``$``, each followed by what it prints. There, ``...`` stands for anything: a line of just
+that for any number of lines, at the end of a line for the rest of it. ``# exit code N`` behind a command says how it ends; without, with 0.
+A ``python`` block that begins with ``# NAME.py`` is that file.
+
+``python -m tests.readme_blocks`` pastes what the commands print today into the README; ``git diff`` then shows what has changed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# (\w+\.py)\b")
+_EXIT_CODE = re.compile(r"  # exit code (\d+)$")
+_NUMBER = re.compile(r"\d[\d,.]*")
+_DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
+_REST = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the README: as written, with what it is said to print and how to end."""
+
+    line: str
+    output: tuple[str, ...]
+
+    @property
+    def shell(self) -> str:
+        """What the reader types."""
+        return _EXIT_CODE.sub("", self.line)
+
+    @property
+    def exit_code(self) -> int:
+        """How it is said to end."""
+        found = _EXIT_CODE.search(self.line)
+        return int(found[1]) if found else 0
+
+
+def commands(text: str) -> list[Command]:
+    """All commands, in order."""
+    found = []
+    for kind, body in _BLOCK.findall(text):
+        if kind == "console":
+            _, *parts = re.split(r"^\$ ", body, flags=re.MULTILINE)
+            for part in parts:
+                line, *output = part.rstrip("\n").split("\n")
+                found.append(Command(line, tuple(output)))
+    return found
+
+
+def files(text: str) -> dict[str, str]:
+    """All Python blocks, by the name of the file that they are."""
+    found = {}
+    for kind, body in _BLOCK.findall(text):
+        if kind == "python":
+            name = _FILE.match(body)
+            assert name is not None, f"a Python block begins with its file's name: {body[:40]!r}"
+            found[name[1]] = body
+    return found
+
+
+def kinds(text: str) -> set[str]:
+    """The languages of all blocks."""
+    return {kind for kind, _ in _BLOCK.findall(text)}
+
+
+def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command there as the reader would, with the `millrace` and `pytest` of this environment."""
+    binaries = Path(sys.executable).parent
+    if not (
+        binaries / "millrace"
+    ).exists():  # not installed, as in a linked checkout: stand in for the script
+        binaries = folder / "bin"
+        _stand_in(binaries)
+    search_path = os.pathsep.join(str(Path(one).absolute()) for one in sys.path if one)
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": search_path,
+    }
+    return subprocess.run(
+        ["/bin/sh", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def _stand_in(binaries: Path) -> None:
+    binaries.mkdir(exist_ok=True)
+    script = binaries / "millrace"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m millrace_cli "$@"\n')
+    script.chmod(0o755)
+
+
+def without_numbers(line: str) -> str:
+    """A line with its numbers and blanks made equal."""
+    return re.sub(r"\s+", " ", _NUMBER.sub("N", _DIGEST.sub("DIGEST", line)))
+
+
+def as_printed(claimed: tuple[str, ...], printed: list[str]) -> list[str]:
+    """Find each claimed line in what was printed, in order, but for numbers; return them as they were printed.
+
+    Raises:
+        LookupError: a line is not there, or not in its place.
+    """
+    found: list[str] = []
+    at, anywhere = 0, False
+    for line in claimed:
+        if line == _REST:
+            anywhere = True
+            found.append(line)
+            continue
+        here = next((number for number in range(at, len(printed)) if _matches(line, printed[number])), None)
+        if here is None or (here > at and not anywhere):
+            raise LookupError(
+                f"{line!r} is not printed" if here is None else f"printed before {line!r}: {printed[at]!r}"
+            )
+        found.append(line if line.endswith(_REST) else printed[here])
+        at, anywhere = here + 1, False
+    if at < len(printed) and not anywhere:
+        raise LookupError(f"printed after the last line: {printed[at]!r}")
+    return found
+
+
+def _matches(claimed: str, printed: str) -> bool:
+    if claimed.endswith(_REST):
+        return without_numbers(printed).startswith(without_numbers(claimed.removesuffix(_REST)))
+    return without_numbers(claimed) == without_numbers(printed)
+
+
+def paste() -> None:
+    """Run every command that says what it prints, and put that into the README."""
+    text = README.read_text()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, source in files(text).items():
+            (folder / file).write_text(source)
+        for command in commands(text):
+            if not command.output:
+                continue
+            printed = run(command.shell, folder).stdout.splitlines()
+            claimed = "\n".join(["$ " + command.line, *command.output])
+            actual = "\n".join(["$ " + command.line, *as_printed(command.output, printed)])
+            assert text.count(claimed) == 1, f"this is there twice:\n{claimed}"
+            text = text.replace(claimed, actual)
+    README.write_text(text)
+
+
+if __name__ == "__main__":
+    paste()

@@ -1,0 +1,125 @@
+"""The README is true: its commands run, its code works, and what it says they print is what they print."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.readme_blocks import README, ROOT, Command, as_printed, commands, files, kinds, run
+
+TEXT = README.read_text()
+COMMANDS = commands(TEXT)
+
+NOT_RUN = {
+    "make demo": "makes a virtual environment and takes minutes; CI's fresh clone and the commands below cover what it runs",
+    "make test": "would run this test again, within itself",
+}
+"""The only commands of the README that this file does not run, with the reason."""
+
+MANY_EXAMPLES = re.compile(r"--examples \d+")
+FEWER = "--examples 20"
+
+
+def cut_down(shell: str) -> str:
+    """The same search, shorter."""
+    return MANY_EXAMPLES.sub(FEWER, shell)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader's directory, with the README's files in it."""
+    there = tmp_path_factory.mktemp("reader")
+    for name, source in files(TEXT).items():
+        (there / name).write_text(source)
+    return there
+
+
+def test_the_first_screen_has_the_two_commands() -> None:
+    assert [command.shell for command in COMMANDS[:2]] == ["make demo", "make test"]
+    assert TEXT.index("$ make test") < 1_500
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test", "bench"} <= set(targets)
+
+
+def test_every_block_is_one_that_is_tried_here() -> None:
+    assert kinds(TEXT) == {"console", "python"}
+    assert TEXT.count("```") == 2 * len(re.findall(r"^```(?:console|python)$", TEXT, re.MULTILINE))
+    assert NOT_RUN.keys() <= {command.shell for command in COMMANDS}
+
+
+def test_the_first_pipeline_is_short_and_so_is_its_property_test() -> None:
+    def lines(name: str) -> int:
+        return sum(bool(line.strip()) and not line.startswith("#") for line in files(TEXT)[name].splitlines())
+
+    assert lines("views.py") <= 30
+    assert lines("test_views.py") <= 5
+
+
+def test_each_command_runs_and_prints_what_the_readme_says(folder: Path) -> None:
+    """In order, as a reader types them: one saves the file that the next one replays.
+
+    Searches are cut down, and numbers may differ.
+    """
+    for command in COMMANDS:
+        if command.shell in NOT_RUN:
+            continue
+        done = run(cut_down(command.shell), folder)
+        assert done.returncode == command.exit_code, f"{command.line}\n{done.stdout}{done.stderr}"
+        as_printed(command.output, done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    "command", [one for one in COMMANDS if "scenario run" in one.line], ids=lambda one: one.shell
+)
+def test_each_timeline_is_pasted_to_the_letter(folder: Path, command: Command) -> None:
+    printed = run(command.shell, folder).stdout.splitlines()
+    assert list(command.output) == as_printed(command.output, printed)
+
+
+def test_nothing_is_left_out_that_was_to_be_pasted() -> None:
+    assert "PENDING" not in TEXT
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\((?!https://)([^)#]+)", TEXT)
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_each_package_is_in_the_table() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)/` \| `(\w+)` \|", TEXT, re.MULTILINE))
+    assert {folder: (ROOT / folder / package).is_dir() for folder, package in rows.items()} == dict.fromkeys(
+        rows, True
+    )
+    assert set(rows) == {"core", "sim", "properties", "scenarios", "benchmarks", "cli"}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "printed"),
+    [
+        (("a 1",), ["a 22"]),
+        (("a", "...", "c"), ["a", "b", "c"]),
+        (("a", "..."), ["a", "b"]),
+        (("...", "b"), ["a", "b"]),
+        (("a in ...",), ["a in 3 s"]),
+    ],
+)
+def test_a_pasted_output_fits_but_for_numbers_and_ellipses(
+    claimed: tuple[str, ...], printed: list[str]
+) -> None:
+    assert len(as_printed(claimed, printed)) == len(claimed)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "printed"),
+    [
+        (("a", "c"), ["a", "b", "c"]),
+        (("a",), ["a", "b"]),
+        (("c", "..."), ["a", "b"]),
+        (("b", "a"), ["a", "b"]),
+        ((), ["a"]),
+    ],
+)
+def test_a_pasted_output_that_does_not_fit_is_refused(claimed: tuple[str, ...], printed: list[str]) -> None:
+    with pytest.raises(LookupError):
+        as_printed(claimed, printed)
