@@ -1,7 +1,8 @@
 """The README's blocks, and what they claim: commands with what they print, and code.
 
 A ``console`` block has commands behind ``$``, each followed by what it prints. There, ``...`` stands for anything: a line of just
-that for any number of lines, at the end of a line for the rest of it. ``# exit code N`` behind a command says how it ends; without, with 0.
+that for any number of lines, at the end of a line for the rest of it. ``# exit code N`` behind a command says how it
+ends; without, with 0.
 A ``python`` block that begins with ``# NAME.py`` is that file.
 
 ``python -m tests.readme_blocks`` pastes what the commands print today into the README; ``git diff`` then shows what has changed.
@@ -145,6 +146,7 @@ def paste() -> None:
         for command in commands(text):
             if not command.output:
                 continue
+            print(f"$ {command.line}")  # noqa: T201  it takes a while
             printed = run(command.shell, folder).stdout.splitlines()
             claimed = "\n".join(["$ " + command.line, *command.output])
             actual = "\n".join(["$ " + command.line, *as_printed(command.output, printed)])

@@ -9,7 +9,7 @@ Rules of this file:
 * Journals are fenced by epochs; ownership of keys and their sequencers are one table, so they can not disagree.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -196,16 +196,18 @@ class Mediator:
         keys = self._sorted_keys.get(computation)
         if keys is None:
             keys = self._sorted_keys[computation] = sorted(self._rows.get(computation, ()))
-        begin = bisect_right(keys, after) if after is not None else 0
-        return [key for key in keys[begin:] if interval.contains(key)]
+        begin = bisect_left(keys, interval.low) if after is None else bisect_right(keys, after)
+        return keys[begin : None if interval.high is None else bisect_left(keys, interval.high)]
 
     def _collect(self, request: m.CollectIds) -> m.Reply:
         interval, below = request.interval, request.below
         if not self.is_live(request.computation, request.sequencer, interval.low, interval.low):
             return m.Refused(request.request, self.live_sequencer(request.computation, interval.low))
         count = 0
-        for key, row in self._rows.get(request.computation, {}).items():
-            if row.seen and interval.contains(key):
+        rows = self._rows.get(request.computation, {})
+        for key in self._keys_in(request.computation, interval, None):
+            row = rows[key]
+            if row.seen:
                 kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
                 count += len(row.seen) - len(kept)
                 row.seen = kept

@@ -5,7 +5,7 @@ Checkers, timelines, latency figures and comparisons are functions of a History 
 History is the order in which things happened.
 
 The engine writes its events itself, through the `History` that it was built with; the host only keeps `History.at_us`
-and `History.process` current. Faults and the run's end are written by the host.
+current. Faults and the run's end are written by the host.
 """
 
 import hashlib
@@ -335,15 +335,13 @@ class History:
 
     Attributes:
         at_us: true time of what happens now, microseconds; kept by the host.
-        process: where it happens; kept by the host.
         events: what has happened. Append only.
     """
 
-    __slots__ = ("at_us", "events", "process", "record")
+    __slots__ = ("at_us", "events", "record")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.at_us = 0
-        self.process = ""
         self.events: list[Event] = list(events)
         self.record = self.events.append
 

@@ -51,6 +51,7 @@ class Cluster:
         self.history = History()
         self.kernel = Kernel()
         self._options = options
+        self._check_invariants = options.check_invariants
         self._pipelines = tuple(pipelines)
         self._seed = seed
         self._error: MillraceError | None = None
@@ -93,7 +94,7 @@ class Cluster:
         deadline_us = end_us + self._options.grace_us
         while self.kernel.now < deadline_us and not self.quiescent:
             self.advance(min(self._options.check_period_us, deadline_us - self.kernel.now))
-        self._mark(STORE)
+        self._mark()
         self.history.record(RunEnded(self.kernel.now, "", "quiescent" if self.quiescent else "deadline"))
 
     @property
@@ -197,12 +198,12 @@ class Cluster:
             node.slow_factor = 1
             self.revive(address)
             self.restart(address)
-        self._mark("")
+        self._mark()
         self.history.record(Healed(self.kernel.now, "", tuple(lasting)))
 
     def struck(self, kind: str, address: str, detail: str) -> None:
         """Write that a fault has really happened."""
-        self._mark(address)
+        self._mark()
         self.history.record(FaultStruck(self.kernel.now, address, kind, detail))
 
     # Building
@@ -252,10 +253,7 @@ class Cluster:
         node, event, source, incarnation, sent_us = arrival
         if source is not None and source.halted_at_us >= 0 and self._never_sent(arrival, source, incarnation, sent_us):
             return
-        if node.state is NodeState.UP:
-            self._give(node, event)
-        elif node.state is NodeState.PAUSED:
-            node.inbox.append(event)
+        self._give(node, event)
 
     def _never_sent(self, arrival: Any, source: Node, incarnation: int, sent_us: int) -> bool:
         """The source was stopped before its CPU came to send it."""
@@ -274,72 +272,71 @@ class Cluster:
             if node.state is NodeState.PAUSED:
                 node.inbox.append(event)
             return
-        now = self.kernel.now
-        history = self.history
-        history.at_us = now
-        history.process = node.address
-        process = node.process
-        effects = process.handle(now + node.clock_us, event)
-        if self._options.check_invariants:
-            process.check_invariants()
+        now = self.history.at_us = self.kernel.now
+        effects = node.process.handle(now + node.clock_us, event)
+        if self._check_invariants:
+            node.process.check_invariants()
         if effects:
-            self._carry_out(node, effects, self._cpu(node, now) - now)
+            done_us = self._cpu(node, now)
+            for effect in effects:
+                if type(effect) is Send:
+                    self._transmit(node.address, effect.to, effect.message, node, done_us - now)
+                else:
+                    self._carry_out(node, effect)
 
     def _cpu(self, node: Node, now: int) -> int:
         """When the machine's CPU is done with what it just did."""
         cost = self._message_cpu()
-        runs = getattr(node.process, "user_code_runs", 0)
-        for _ in range(runs - node.runs):
-            cost += self._user_cpu()
-        node.runs = runs
-        node.busy_until_us = max(node.busy_until_us, now) + cost * node.slow_factor
+        if node.runs_user_code:
+            runs = node.process.user_code_runs
+            while node.runs < runs:
+                node.runs += 1
+                cost += self._user_cpu()
+        busy_us = node.busy_until_us
+        node.busy_until_us = (busy_us if busy_us > now else now) + cost * node.slow_factor
         return node.busy_until_us
 
-    def _carry_out(self, node: Node, effects: list[Effect], delay_us: int) -> None:
-        source = node.address
-        for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                self._transmit(source, effect.to, effect.message, node, delay_us)  # type: ignore[union-attr]
-            elif kind is WakeAt:
-                self._wake_at(node, effect.at_us)  # type: ignore[union-attr]
-            elif kind is Replay:
-                self.sources[source].read_from(effect.offset)  # type: ignore[union-attr]
-                self.kernel.call_later(0, self._pump_source, source)
-            else:
-                assert isinstance(effect, Halt)
+    def _carry_out(self, node: Node, effect: Effect) -> None:
+        match effect:
+            case WakeAt():
+                self._wake_at(node, effect.at_us)
+            case Replay():
+                self.sources[node.address].read_from(effect.offset)
+                self.kernel.call_later(0, self._pump_source, node.address)
+            case Halt():
                 self._error = effect.error
                 self.kernel.stop()
+            case _:
+                raise AssertionError(f"nobody carries out {effect}")
 
     def _transmit(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
         """Put a message on the wire."""
-        copies = 1
-        if not self.network.calm:
-            self._mark(source)
+        if self.network.rules:
+            self._mark()
             fate = self.network.fate(source, target, message)
-            copies, extra_us = fate.copies, fate.delay_us
-            if not copies:
+            if not fate.copies:
                 return
-            if copies > 1:
+            if fate.copies > 1:
                 self._wire(source, target, message, node, delay_us)
-            delay_us += extra_us
+            delay_us += fate.delay_us
         self._wire(source, target, message, node, delay_us)
 
     def _wire(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
-        call_later = self.kernel.call_later
-        incarnation = node.incarnation if node is not None else 0
+        receiver = self.nodes.get(target)
+        incarnation = 0 if node is None else node.incarnation
         sent_us = self.kernel.now + delay_us
-        if target == STORE:
-            self._to_store(source, message, node, delay_us)
-        elif target == OUTSIDE_ADDRESS:
-            call_later(delay_us + self._link(), self._at_the_outside, (message, node, incarnation, sent_us))
-        else:
+        if receiver is not None:
             kind = type(message)
             if kind is Watermarks or kind is Table:
                 self._notice(message)
-            receiver = self.nodes.get(target)
-            if receiver is not None:
-                call_later(delay_us + self._link(), self._arrive, (receiver, message, node, incarnation, sent_us))
+            arrival = (receiver, message, node, incarnation, sent_us)
+            self.kernel.call_later(delay_us + self._link(), self._arrive, arrival)
+        elif target == STORE:
+            assert node is not None
+            self._to_store(source, message, node, delay_us)
+        elif target == OUTSIDE_ADDRESS:
+            at = (message, node, incarnation, sent_us)
+            self.kernel.call_later(delay_us + self._link(), self._at_the_outside, at)
 
     def _notice(self, message: Message) -> None:
         """What the host must know to see when a run is over."""
@@ -354,7 +351,7 @@ class Cluster:
         message, node, incarnation, sent_us = arrival
         if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
             return
-        self._mark(OUTSIDE_ADDRESS)
+        self._mark()
         ack: Ack = self._outside.receive(message)
         self._transmit(OUTSIDE_ADDRESS, message.sender, ack, None, 0)
 
@@ -364,30 +361,33 @@ class Cluster:
 
     # The store
 
-    def _to_store(self, source: str, request: Any, node: Node | None, delay_us: int) -> None:
-        self._mark(source)
-        fault = self.store.commit_fault(source, request)
-        kind = fault.kind if fault is not None else ""
-        if kind == "lose_commit":
-            return
+    def _to_store(self, source: str, request: Any, node: Node, delay_us: int) -> None:
+        kernel, by_us, mute = self.kernel, 0, False
         delay_us += self._store_link()
-        incarnation = node.incarnation if node is not None else 0
-        arrival = (source, request, node, incarnation, self.kernel.now + delay_us, kind == "lose_reply")
-        if kind in ("delay_commit", "duplicate_commit"):
-            assert fault is not None
-            self.kernel.call_later(delay_us + getattr(fault, "by_us", 0), self._at_the_store, arrival)
-        if kind != "delay_commit":
-            self.kernel.call_later(delay_us, self._at_the_store, arrival)
+        if self.store.commit_faults:
+            self._mark()
+            fault = self.store.commit_fault(source, request)
+            kind = "" if fault is None else fault.kind
+            if kind == "lose_commit":
+                return
+            mute = kind == "lose_reply"
+            by_us = getattr(fault, "by_us", 0)
+            if kind == "duplicate_commit":
+                again = (source, request, node, node.incarnation, kernel.now + delay_us, False)
+                kernel.call_later(delay_us + by_us, self._at_the_store, again)
+                by_us = 0
+        arrival = (source, request, node, node.incarnation, kernel.now + delay_us, mute)
+        kernel.call_later(delay_us + by_us, self._at_the_store, arrival)
 
     def _at_the_store(self, arrival: tuple[str, Any, Node, int, int, bool]) -> None:
         source, request, node, incarnation, sent_us, mute = arrival
         if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
             return
-        self._mark(STORE)
+        self._mark()
         reply = self.store.serve(source, request)
         if reply is None or mute:
             return
-        if not self.network.calm and not self.network.fate(STORE, source, reply).copies:
+        if self.network.rules and not self.network.fate(STORE, source, reply).copies:
             return
         delay_us = self.store.service_us(request) + self._store_link()
         self.kernel.call_later(delay_us, self._answered, (node, reply, incarnation))
@@ -395,8 +395,8 @@ class Cluster:
     def _answered(self, arrival: tuple[Node, Any, int]) -> None:
         """A reply reaches the process that asked; one that has restarted meanwhile never hears it."""
         node, reply, incarnation = arrival
-        if node.incarnation == incarnation:
-            self._arrive((node, reply, None, 0, 0))
+        if node.incarnation == incarnation and node.state is not NodeState.DOWN:
+            self._give(node, reply)
 
     # Time and sources
 
@@ -413,7 +413,7 @@ class Cluster:
         elif self.kernel.now + node.clock_us < at_us:  # its clock was set back meanwhile
             self._wake_at(node, at_us)
         else:
-            self._arrive((node, Wake(), None, 0, 0))
+            self._give(node, _WAKE)
 
     def _pump_source(self, address: str) -> None:
         """Give an injector what its source has for it, and come back when there is more."""
@@ -432,7 +432,10 @@ class Cluster:
         if self.sources[address].readings == readings:
             self._pump_source(address)
 
-    def _mark(self, process: str) -> None:
+    def _mark(self) -> None:
+        """Keep the History's clock; a process's own is set when it handles an event."""
         self.history.at_us = self.kernel.now
-        self.history.process = process
+
+
+_WAKE = Wake()
 

@@ -4,54 +4,54 @@ An event is a `Call`: a function and its argument, put on SimPy's queue through 
 microseconds.
 """
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import simpy
 
 
-class Call(simpy.Event):
-    """An event that has been decided already: when its time comes, a function is called with an argument."""
+class Call(msgspec.Struct, gc=False):
+    """An event that has been decided already: when its time comes, a function is called with an argument.
 
-    def __init__(self, function: Callable[[Any], None], argument: Any) -> None:
-        self.function = function
-        self.argument = argument
-        self.callbacks = _RUN
-        self._ok = True
-        self._value = None
+    It has what SimPy's loop looks at in an event, and nothing else; a struct is built three times faster than a subclass of
+    ``simpy.Event``.
+    """
 
-
-def _run(event: Any) -> None:
-    event.function(event.argument)
-
-
-_RUN: Any = (_run,)
+    function: Callable[[Any], None]
+    argument: Any
+    callbacks: Any
+    _ok: bool = True
 
 
 class Kernel:
     """Simulated time.
 
     Attributes:
+        now: true time, microseconds.
         events: how many events have been put on the heap.
     """
 
-    __slots__ = ("_environment", "_schedule", "_stopped", "events")
+    __slots__ = ("_environment", "_run", "_schedule", "events", "now")
 
     def __init__(self) -> None:
-        self._environment = simpy.Environment()
-        self._schedule = self._environment.schedule
-        self._stopped = False
+        environment = self._environment = simpy.Environment()
+        self._schedule: Any = environment.schedule
+        self.now = 0
         self.events = 0
 
-    @property
-    def now(self) -> int:
-        """True time, microseconds."""
-        return self._environment.now  # type: ignore[return-value]  we only ever add integers
+        def run(event: Call) -> None:
+            self.now = environment.now  # type: ignore[assignment]  we only ever add integers
+            event.function(event.argument)
+
+        self._run = (run,)
 
     def call_later(self, delay_us: int, function: Callable[[Any], None], argument: Any) -> None:
         """Call a function with one argument after a delay; equal times keep the order of asking."""
         self.events += 1
-        self._schedule(Call(function, argument), delay=delay_us)
+        self._schedule(Call(function, argument, self._run), 1, delay_us)
 
     def call_at(self, at_us: int, function: Callable[[Any], None], argument: Any) -> None:
         """Call a function at a time; one that has passed means now."""
@@ -59,16 +59,27 @@ class Kernel:
 
     def run_until(self, at_us: int) -> None:
         """Let time pass until then, or until `stop`."""
-        self._stopped = False
         stop = simpy.Event(self._environment)
         self.call_at(at_us, self._end, stop)
-        self._environment.run(until=stop)
+        with _seldom_collected():
+            self._environment.run(until=stop)
+        self.now = self._environment.now  # type: ignore[assignment]
 
     def stop(self) -> None:
         """End the current `run_until` before the next event."""
-        self._stopped = True
         raise simpy.core.StopSimulation(None)
 
     @staticmethod
     def _end(stop: simpy.Event) -> None:
         stop.succeed()
+
+
+@contextlib.contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """A History only grows: looking through it for garbage every 700 allocations is a sixth of a run."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

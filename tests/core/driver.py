@@ -9,8 +9,8 @@ from millrace._effects import Effect, Event, Halt, Send, Start, Wake, WakeAt
 from millrace._interval import OwnedInterval
 from millrace._keys import split_all_keys
 from millrace._mediator import MASTER_ROLE, Mediator
-from millrace._messages import STORE, Assignment, MintChange, Progress, Table
-from millrace._rows import Production, RowImage
+from millrace._messages import STORE, MintChange, Progress, Table
+from millrace._rows import Production, RowDelta, RowImage
 from millrace._worker import Worker
 from millrace.history import History
 
@@ -91,7 +91,13 @@ def counter(
 
 
 def click(
-    record_id: str, key: str = "dog", *, timestamp: int = 10, origin: int = 1, value: object = None, sender: str = FEED
+    record_id: str,
+    key: str = "dog",
+    *,
+    timestamp: int = 10,
+    origin: int = 1,
+    value: object = None,
+    sender: str = FEED,
 ) -> m.Deliver:
     """A click on its way to the counter."""
     return m.Deliver(
@@ -100,7 +106,13 @@ def click(
 
 
 def result(
-    record_id: str, value: object, key: str = "dog", *, timestamp: int = 10, origin: int = 1, consumer: str = ""
+    record_id: str,
+    value: object,
+    key: str = "dog",
+    *,
+    timestamp: int = 10,
+    origin: int = 1,
+    consumer: str = "",
 ) -> Production:
     """One of the counter's counts on its way outside."""
     return Production(record_id, "counts", consumer, key, _JSON.encode(value), timestamp, origin)
@@ -121,7 +133,9 @@ def outside_acks(*record_ids: str) -> m.Ack:
     return m.Ack("", record_ids)
 
 
-def watermark(low: int, horizon: int | None = None, *, of: str = "feed", percentiles: Mapping[float, int] | None = None) -> m.Watermarks:
+def watermark(
+    low: int, horizon: int | None = None, *, of: str = "feed", percentiles: Mapping[float, int] | None = None
+) -> m.Watermarks:
     """The authority's broadcast of one name's progress."""
     progress = Progress(low, low if horizon is None else horizon, tuple((percentiles or {}).items()))
     return m.Watermarks(0, ((of, progress),))
@@ -150,7 +164,13 @@ class Shop:
         self.mediator.check_invariants()
         return reply
 
-    def mint(self, *changes: MintChange, topology: int = 0, retiring: tuple[str, ...] = (), removed: tuple[str, ...] = ()) -> Table:
+    def mint(
+        self,
+        *changes: MintChange,
+        topology: int = 0,
+        retiring: tuple[str, ...] = (),
+        removed: tuple[str, ...] = (),
+    ) -> Table:
         """Change the table as the master would."""
         self._mints += 1
         reply = self.store(m.Mint(0, 1, self._mints, changes, topology, retiring, removed))
@@ -158,11 +178,14 @@ class Shop:
         self.table = reply.table
         return reply.table
 
-    def assign_all(self, owner: str = WORKER, incarnation: int = 1, **others: str) -> Table:
+    def assign_all(
+        self, owner: str = WORKER, incarnation: int = 1, others: Mapping[str, str] | None = None
+    ) -> Table:
         """Give every computation to one owner, except for ``others`` (computation to owner)."""
+        owners = dict(others or {})
         return self.mint(
             *[
-                MintChange(name, interval, others.get(name, owner), incarnation)
+                MintChange(name, interval, owners.get(name, owner), incarnation)
                 for name, spec in self.pipelines[0].computations.items()
                 for interval in split_all_keys(spec.split_at)
             ]
@@ -204,7 +227,12 @@ class Rig:
     """
 
     def __init__(
-        self, shop: Shop | Pipeline, *, options: EngineOptions = QUIET, address: str = WORKER, incarnation: int = 1
+        self,
+        shop: Shop | Pipeline,
+        *,
+        options: EngineOptions = QUIET,
+        address: str = WORKER,
+        incarnation: int = 1,
     ) -> None:
         self.shop = Shop(shop, options=options) if isinstance(shop, Pipeline) else shop
         self.address = address
@@ -273,7 +301,20 @@ def halt_of(effects: Iterable[Effect]) -> Exception:
     return effect.error
 
 
-def assignment(rig: Rig, computation: str = "counter") -> Assignment:
-    """The only assignment of a computation."""
-    (one,) = (one for one in rig.shop.table.assignments if one.computation == computation)
-    return one
+def counted(number: int, total: int, *record_ids: str, key: str = "dog") -> RowDelta:
+    """What one step of `count` changes that has come to this total and made one production for each record."""
+    return RowDelta(
+        key,
+        number,
+        state=b'{"n":%d}' % total,
+        seen=tuple((one, 1) for one in record_ids),
+        productions=tuple(
+            result(f"counter@1.{number}#{ordinal}", total - len(record_ids) + ordinal + 1, key)
+            for ordinal in range(len(record_ids))
+        ),
+    )
+
+
+def wrote(rig: Rig, *deltas: RowDelta) -> Send:
+    """The one open request as it was sent: a write of these, by the counter's first owner."""
+    return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas))

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME, Context, EngineOptions, KeyInterval, Pipeline, Productions, Record, Timer
+from millrace import (
+    MAX_TIME,
+    MIN_TIME,
+    Context,
+    EngineOptions,
+    KeyInterval,
+    Pipeline,
+    Productions,
+    Record,
+    Timer,
+)
 from millrace import _messages as m
 from millrace._accounts import Accounts
 from millrace._effects import Send, Wake, WakeAt
@@ -16,7 +26,18 @@ from millrace._records import Clock
 from millrace._rows import Production, StoredTimer, Version
 from millrace._step import Holder, KeySlot
 from millrace.history import Reported
-from tests.core.driver import QUIET, WORKER, Rig, Scripted, Shop, click, counter, outside_acks, sent, watermark
+from tests.core.driver import (
+    QUIET,
+    WORKER,
+    Rig,
+    Scripted,
+    Shop,
+    click,
+    counter,
+    outside_acks,
+    sent,
+    watermark,
+)
 
 
 def accounts(*, timers_hold_horizon: bool = False) -> Accounts:
@@ -31,8 +52,12 @@ def holder() -> Holder:
     return Holder(Rig(counter()).interval, KeySlot("dog"), None, durable=True)
 
 
-def timer(timestamp: int, origin: int = 0, clock: Clock = Clock.WATERMARK, hold: int | None = None) -> StoredTimer:
-    return StoredTimer("t", timestamp, clock, timestamp, overdue=False, hold=hold, set_by=Version(1, 1), origin=origin)
+def timer(
+    timestamp: int, origin: int = 0, clock: Clock = Clock.WATERMARK, hold: int | None = None
+) -> StoredTimer:
+    return StoredTimer(
+        "t", timestamp, clock, timestamp, overdue=False, hold=hold, set_by=Version(1, 1), origin=origin
+    )
 
 
 def test_of_nothing_known_the_report_is_unknown() -> None:
@@ -79,7 +104,9 @@ def test_what_is_exactly_as_old_as_the_last_report_is_not_late() -> None:
 
 def test_a_watermark_timer_holds_the_watermark_at_its_timestamp_even_if_it_is_overdue() -> None:
     made = accounts()
-    live = made.add_timer(StoredTimer("t", 20, Clock.WATERMARK, 30, overdue=True, hold=None, set_by=Version(1, 1), origin=5))
+    live = made.add_timer(
+        StoredTimer("t", 20, Clock.WATERMARK, 30, overdue=True, hold=None, set_by=Version(1, 1), origin=5)
+    )
     assert made.report(100, 100) == (20, 100)
     made.remove_timer(live)
     assert made.report(100, 100) == (100, 100)
@@ -188,7 +215,9 @@ class Reporter:
     def reports(self) -> list[m.IntervalReport]:
         """What it reports at the end of the next period, whether the store answers or not."""
         effects = self.rig.feed(Wake(), self.rig.now + 100)
-        found = [one.message for one in effects if isinstance(one, Send) and isinstance(one.message, m.Report)]
+        found = [
+            one.message for one in effects if isinstance(one, Send) and isinstance(one.message, m.Report)
+        ]
         assert len(found) in (0, 2), "each replica of the shard is told"
         return list(found[0].intervals) if found else []
 
@@ -214,7 +243,11 @@ def test_a_report_goes_to_every_replica_of_the_shard_with_the_sequencer() -> Non
     rig = Reporter().rig
     rig.feed(watermark(50, 5))
     report = m.Report(WORKER, (m.IntervalReport("counter", ALL_KEYS, 1, 50, 5),))
-    assert rig.feed(Wake(), 100) == [Send("authority-0.0", report), Send("authority-0.1", report), WakeAt(200)]
+    assert rig.feed(Wake(), 100) == [
+        Send("authority-0.0", report),
+        Send("authority-0.1", report),
+        WakeAt(200),
+    ]
     assert rig.shop.of(Reported) == [Reported(0, WORKER, "counter", ALL_KEYS, 1, 50, 5)]
 
 
@@ -376,7 +409,10 @@ def test_a_percentile_does_not_change_what_is_reported() -> None:
     assert reporter.progress() == (50, 5)
 
 
-@pytest.mark.xfail(strict=True, reason="what one interval's scan tells is known already when it is broadcast, and so advances no other")
+@pytest.mark.xfail(
+    strict=True,
+    reason="what one interval's scan tells is known already when it is broadcast, and so advances no other",
+)
 def test_what_a_scan_tells_of_the_senders_advances_the_other_intervals_too() -> None:
     """A worker owns one half, and gets the other one, too. The scan tells it of an end that was journaled but not yet broadcast.
     When the broadcast comes there is nothing new in it: the first half must not have been forgotten."""

@@ -165,7 +165,9 @@ def test_the_default_policy_is_the_one_that_uses_what_the_framework_knows() -> N
 
 def slot_with(*timers: StoredTimer) -> KeySlot:
     slot = KeySlot("dog")
-    slot.timers = {timer.tag: LiveTimer(timer, holds_watermark=False, holds_horizon=False) for timer in timers}
+    slot.timers = {
+        timer.tag: LiveTimer(timer, holds_watermark=False, holds_horizon=False) for timer in timers
+    }
     return slot
 
 
@@ -178,7 +180,9 @@ def test_a_keys_boundary_is_its_next_watermark_timer() -> None:
     assert slot_with(timer("a", 30), timer("b", 20)).next_boundary() == 20
 
 
-@pytest.mark.xfail(strict=True, reason="wall times are compared with event times: the two clocks must not mix")
+@pytest.mark.xfail(
+    strict=True, reason="wall times are compared with event times: the two clocks must not mix"
+)
 def test_a_wall_timer_is_no_boundary() -> None:
     assert slot_with(timer("a", 5, Clock.WALL)).next_boundary() == MAX_TIME
     assert slot_with(timer("a", 5, Clock.WALL), timer("b", 20)).next_boundary() == 20

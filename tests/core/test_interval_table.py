@@ -39,7 +39,9 @@ def test_an_interval_is_dropped_by_a_refusal_and_by_a_table_at_any_time_of_its_l
             assert INTERVAL[state, input_] is IntervalState.DROPPED
 
 
-@pytest.mark.parametrize("input_", [IntervalInput.REFUSED, IntervalInput.REASSIGNED], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "input_", [IntervalInput.REFUSED, IntervalInput.REASSIGNED], ids=lambda one: one.name
+)
 def test_dropping_twice_is_dropping_once(input_: IntervalInput) -> None:
     interval = Rig(counter()).interval
     interval.drop(IntervalInput.REFUSED)

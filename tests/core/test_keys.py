@@ -29,7 +29,9 @@ keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
     ],
 )
 def test_an_interval_has_its_low_end_and_not_its_high_one(
-    interval: KeyInterval, key: str, expected: bool  # noqa: FBT001  a column of the table
+    interval: KeyInterval,
+    key: str,
+    expected: bool,  # noqa: FBT001  a column of the table
 ) -> None:
     assert interval.contains(key) is expected
 
@@ -68,7 +70,9 @@ def test_a_division_of_all_keys_has_each_key_once(boundaries: list[str], key: st
     ids=["split", "split inner", "short", "gap", "hole", "overlap", "none", "nothing"],
 )
 def test_two_sets_of_intervals_cover_the_same_keys_or_not(
-    left: list[KeyInterval], right: list[KeyInterval], expected: bool  # noqa: FBT001  a column of the table
+    left: list[KeyInterval],
+    right: list[KeyInterval],
+    expected: bool,  # noqa: FBT001  a column of the table
 ) -> None:
     assert cover_same_keys(left, right) is expected
     assert cover_same_keys(right, left) is expected

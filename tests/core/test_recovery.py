@@ -16,7 +16,6 @@ from tests.core.driver import (
     QUIET,
     Rig,
     Scripted,
-    Shop,
     ack,
     click,
     counter,
@@ -102,7 +101,10 @@ def test_a_timer_whose_firing_was_not_durable_fires_again() -> None:
     rig.asked()
     other, _ = heir(rig)
     assert len(other.settle(watermark(50, horizon=0))) == 1
-    assert [one.version.sequencer for one in rig.shop.history if isinstance(one, Executed) and one.timer] == [1, 2]
+    assert [one.version.sequencer for one in rig.shop.history if isinstance(one, Executed) and one.timer] == [
+        1,
+        2,
+    ]
 
 
 def test_a_timer_that_is_due_by_the_journaled_watermark_fires_right_after_the_scan() -> None:
@@ -116,14 +118,19 @@ def test_a_timer_that_is_due_by_the_journaled_watermark_fires_right_after_the_sc
 
 
 def test_wall_timers_are_live_again() -> None:
-    computation = Scripted(lambda context, _: context.set_wall_timer("w", 70_000), lambda context, _: context.produce("counts", 1))
+    computation = Scripted(
+        lambda context, _: context.set_wall_timer("w", 70_000),
+        lambda context, _: context.produce("counts", 1),
+    )
     rig = predecessor(computation)
     other, _ = heir(rig)
     assert other.wake(69_999) == []
     assert len(other.wake(120_000)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="after a scan nobody asks to be woken for a wall timer: it fires with the next sweep")
+@pytest.mark.xfail(
+    strict=True, reason="after a scan nobody asks to be woken for a wall timer: it fires with the next sweep"
+)
 def test_after_recovery_a_wall_timer_asks_to_be_woken() -> None:
     rig = predecessor(Scripted(lambda context, _: context.set_wall_timer("w", 70_000)))
     _, effects = heir(rig)
@@ -142,7 +149,11 @@ def test_state_goes_on_where_it_was_and_versions_begin_anew() -> None:
     other, _ = heir(rig)
     other.feed(click("r2", "key 1"))
     (delta,) = other.write().deltas
-    assert (delta.number, delta.state, delta.productions) == (1, b'{"n":2}', (result("counter@2.1#0", 2, "key 1"),))
+    assert (delta.number, delta.state, delta.productions) == (
+        1,
+        b'{"n":2}',
+        (result("counter@2.1#0", 2, "key 1"),),
+    )
 
 
 def test_what_was_in_memory_only_never_was() -> None:
@@ -181,7 +192,8 @@ def test_a_scan_of_many_pages_recovers_all_rows() -> None:
     shop.mint(MintChange("counter", ALL_KEYS, HEIR, 1))
     other = Rig(shop, address=HEIR)
     other.feed(shop.table)
-    afters = []
+    afters: list[str | None] = []
+    effects: list[Effect] = []
     while other.interval.state is IntervalState.SCANNING:
         scan = other.request()
         assert isinstance(scan, m.Scan)
@@ -327,10 +339,15 @@ def test_halves_of_a_split_recover_their_own_rows_and_no_others() -> None:
     rig = predecessor(records=2)
     shop = rig.shop
     middle = "key 2"
-    shop.mint(MintChange("counter", KeyInterval("", middle), HEIR, 1), MintChange("counter", KeyInterval(middle), "worker-2", 1))
+    shop.mint(
+        MintChange("counter", KeyInterval("", middle), HEIR, 1),
+        MintChange("counter", KeyInterval(middle), "worker-2", 1),
+    )
     for number, address in ((1, HEIR), (2, "worker-2")):
         other = Rig(shop, address=address)
-        assert other.settle(shop.table) == [sent(result(f"counter@1.{number}#0", 1, f"key {number}"), sender=address)]
+        assert other.settle(shop.table) == [
+            sent(result(f"counter@1.{number}#0", 1, f"key {number}"), sender=address)
+        ]
 
 
 def test_a_restarted_process_recovers_what_it_is_given_again() -> None:

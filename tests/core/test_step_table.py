@@ -18,9 +18,7 @@ def step_in(state: StepState) -> Step:
     return step
 
 
-@pytest.mark.parametrize(
-    ("state", "input_"), list(product(StepState, StepInput)), ids=lambda one: one.name
-)
+@pytest.mark.parametrize(("state", "input_"), list(product(StepState, StepInput)), ids=lambda one: one.name)
 def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput) -> None:
     step = step_in(state)
     if (state, input_) in STEP:
@@ -32,7 +30,9 @@ def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput
         assert step.state is state
 
 
-@pytest.mark.parametrize("path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"])
+@pytest.mark.parametrize(
+    "path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"]
+)
 def test_each_kind_of_step_comes_to_its_end(path: tuple[StepInput, ...]) -> None:
     step = Step(KeySlot("dog"), 1)
     for input_ in path:

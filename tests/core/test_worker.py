@@ -5,16 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MAX_TIME, Context, Eviction, KeyInterval, Pipeline, Record
+from millrace import MAX_TIME, Context, Eviction, KeyInterval, Record
 from millrace import _messages as m
 from millrace._effects import Send, Wake, WakeAt
-from millrace._interval import IntervalState
 from millrace._keys import ALL_KEYS
-from millrace._messages import STORE, MintChange, Table
+from millrace._messages import STORE, MintChange
 from millrace._rows import RowDelta, RowImage, Version
 from millrace.history import AckSent, Applied, Delivered, DuplicateDropped, Executed, IntervalDropped
 from tests.core.driver import (
-    FEED,
     QUIET,
     WORKER,
     Rig,
@@ -23,36 +21,19 @@ from tests.core.driver import (
     ack,
     click,
     count,
+    counted,
     counter,
     outside_acks,
     result,
     sent,
     watermark,
+    wrote,
 )
 
 LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 NO_CACHE = replace(QUIET, cache_bytes=0)
 FIRST = "counter@1.1#0"
 """The id of the first production of the first write."""
-
-
-def counted(number: int, count: int, *record_ids: str, key: str = "dog", first: int | None = None) -> RowDelta:
-    """What one step of the counter changes that has come to this count and made one production for each record."""
-    return RowDelta(
-        key,
-        number,
-        state=b'{"n":%d}' % count,
-        seen=tuple((one, 1) for one in record_ids),
-        productions=tuple(
-            result(f"counter@1.{number}#{ordinal}", count - len(record_ids) + ordinal + 1, key)
-            for ordinal in range(len(record_ids))
-        ),
-    )
-
-
-def wrote(rig: Rig, *deltas: RowDelta) -> Send:
-    """The one open request, as it was sent."""
-    return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas))
 
 
 # A delivery's life (6.1.1)
@@ -102,7 +83,7 @@ def test_each_consumer_gets_its_own_production_under_one_id_by_its_own_key() -> 
     pipeline.add(Scripted(), name="by value", inputs={"counts": lambda record: f"value {record.value}"})
     shop = Shop(pipeline)
     rig = Rig(shop)
-    shop.assign_all(**{"by key": "worker-8", "by value": "worker-9"})
+    shop.assign_all(others={"by key": "worker-8", "by value": "worker-9"})
     rig.settle(shop.table)
     assert rig.settle(click("r1")) == [
         ack("r1"),
@@ -169,7 +150,9 @@ def test_a_record_that_comes_again_while_in_progress_is_run_once_and_the_latest_
     assert rig.feed(click("r1", sender="worker-8")) == []
     assert rig.answer() == [ack("r1", to="worker-8"), sent(result(FIRST, 1))]
     assert rig.worker.user_code_runs == 1
-    assert rig.shop.of(DuplicateDropped) == [DuplicateDropped(0, WORKER, "counter", "dog", "r1", "in progress")]
+    assert rig.shop.of(DuplicateDropped) == [
+        DuplicateDropped(0, WORKER, "counter", "dog", "r1", "in progress")
+    ]
 
 
 def test_a_record_that_waits_for_its_turn_is_in_progress_too() -> None:
@@ -321,7 +304,9 @@ def test_with_single_commits_each_record_has_its_own_write() -> None:
     assert [len(event.delta.seen) for event in rig.shop.history if isinstance(event, Applied)] == [1] * 4
 
 
-@pytest.mark.xfail(strict=True, reason="commit_batch limits the records of a step and the steps of a write, each for itself")
+@pytest.mark.xfail(
+    strict=True, reason="commit_batch limits the records of a step and the steps of a write, each for itself"
+)
 def test_no_write_has_more_records_than_commit_batch_says() -> None:
     rig = Rig(counter(), options=replace(QUIET, commit_batch=2, commits_in_flight=1))
     for number, key in enumerate(["x", "a", "a", "b", "b"]):
@@ -339,7 +324,10 @@ def test_an_unanswered_write_is_sent_again_as_the_same_request() -> None:
     (request,) = rig.asked()
     timeout_us = QUIET.store_timeout_us
     assert rig.feed(m.Unavailable(request.request)) == []
-    assert rig.feed(Wake(), at=timeout_us) == [Send(STORE, request), WakeAt(timeout_us + QUIET.sweep_period_us)]
+    assert rig.feed(Wake(), at=timeout_us) == [
+        Send(STORE, request),
+        WakeAt(timeout_us + QUIET.sweep_period_us),
+    ]
     assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
 
 
@@ -354,7 +342,9 @@ def test_a_write_that_was_taken_but_not_answered_counts_once() -> None:
     assert len(rig.shop.of(Applied)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a worker numbers its requests from 1 in each life: an answer to the last life counts")
+@pytest.mark.xfail(
+    strict=True, reason="a worker numbers its requests from 1 in each life: an answer to the last life counts"
+)
 def test_an_answer_to_a_former_life_of_the_process_is_not_taken_for_one_to_this() -> None:
     """A worker writes and crashes before it is answered; it restarts, gets its interval back and writes again.
     The old answer comes late: it must not make the new write count as durable."""
@@ -369,6 +359,20 @@ def test_an_answer_to_a_former_life_of_the_process_is_not_taken_for_one_to_this(
     rig.settle(shop.table)
     rig.feed(click("r2"))
     assert rig.feed(stray) == []
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a worker does not see that its clock was put back, as an injector does"
+)
+def test_a_worker_whose_clock_is_put_back_goes_on_sending_again() -> None:
+    rig = Rig(Shop(counter(), options=replace(QUIET, retry_us=100)))
+    rig.now = 10**9
+    rig.feed(Wake())
+    rig.shop.assign_all()
+    rig.settle(rig.shop.table)
+    rig.settle(click("r1"))
+    assert rig.wake(5) == []
+    assert rig.wake(5 + QUIET.sweep_period_us) == [sent(result(FIRST, 1))]
 
 
 # Refused writes (6.2)
@@ -497,7 +501,7 @@ def test_each_consumers_copy_is_deleted_by_its_own_ack() -> None:
         pipeline.add(Scripted(), name=name, inputs=["counts"])
     shop = Shop(pipeline)
     rig = Rig(shop)
-    shop.assign_all(x="worker-8", y="worker-9")
+    shop.assign_all(others={"x": "worker-8", "y": "worker-9"})
     rig.settle(shop.table)
     rig.settle(click("r1"))
     rig.feed(m.Ack("y", (rig.shop.row("dog").productions[0].record_id,)))  # type: ignore[union-attr]
@@ -518,164 +522,6 @@ def test_a_production_for_a_key_without_owner_is_kept_and_sent_when_there_is_one
     assert rig.settle(click("r1")) == [ack("r1"), sent(production, to="worker-8")]
     shop.mint(MintChange("sink", ALL_KEYS, "worker-9", 1))
     assert rig.settle(shop.table) == [sent(production, to="worker-9")], "at once, to the new owner"
-
-
-# Deliveries that are not for it
-
-
-def test_a_delivery_for_a_key_of_others_is_ignored() -> None:
-    shop = Shop(counter(split_at=["m"]))
-    shop.mint(MintChange("counter", LEFT, WORKER, 1), MintChange("counter", RIGHT, "worker-1", 1))
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    assert rig.feed(click("r1", "zebra")) == []
-    assert rig.feed(m.Deliver(result("p", 1, consumer="somebody"), FEED)) == []
-    assert len(rig.feed(click("r1", "ant"))) == 1
-
-
-def test_an_ack_of_something_unknown_is_ignored() -> None:
-    assert Rig(counter()).feed(outside_acks("x")) == []
-
-
-# Tables (7.1)
-
-
-def scans(rig: Rig) -> list[tuple[str, int]]:
-    return [(str(one.interval), one.sequencer) for one in rig.open if isinstance(one, m.Scan)]
-
-
-def test_a_new_interval_is_scanned_for_its_rows_and_its_senders_progress() -> None:
-    rig = Rig(Shop(counter()))
-    rig.shop.assign_all()
-    effects = rig.feed(rig.shop.table)
-    scan = m.Scan(rig.request().request, "counter", 1, ALL_KEYS, None, ("counter", "feed"))
-    assert effects == [Send(STORE, scan)]
-    assert rig.interval.state is IntervalState.SCANNING
-    assert rig.answer() == []
-    assert rig.interval.state is IntervalState.OWNED
-
-
-def test_older_tables_and_the_same_one_again_are_ignored() -> None:
-    rig = Rig(counter())
-    first = rig.shop.table
-    second = rig.shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1))
-    assert rig.feed(second) == []
-    assert rig.feed(first) == []
-    assert rig.feed(second) == []
-    assert rig.worker.intervals == ()
-
-
-def test_what_a_table_says_of_another_incarnation_is_not_mine() -> None:
-    shop = Shop(counter())
-    shop.assign_all(incarnation=1)
-    rig = Rig(shop, incarnation=2)
-    assert rig.feed(shop.table) == []
-    assert rig.worker.intervals == ()
-
-
-def test_a_table_ends_what_is_not_mine_any_more_and_begins_what_is_newly_mine() -> None:
-    """An interval is split; the worker keeps the lower part under a new sequencer.
-    The write that was under way does not count any more, whatever its answer."""
-    rig = Rig(counter())
-    rig.feed(click("r1"))
-    (request,) = rig.asked()
-    written = rig.shop.store(request)
-    rig.shop.mint(MintChange("counter", LEFT, WORKER, 1), MintChange("counter", RIGHT, "worker-1", 1))
-    assert rig.feed(rig.shop.table) == [Send(STORE, rig.request())]
-    assert scans(rig) == [("['', 'm')", 2)]
-    assert rig.feed(written) == []
-    assert rig.shop.of(IntervalDropped) == [IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, "table")]
-    assert rig.answer() == [sent(result(FIRST, 1))], "the scan finds the checkpoint"
-    assert rig.feed(click("r1")) == [ack("r1")]
-
-
-def test_an_interval_that_stays_mine_is_not_scanned_again() -> None:
-    rig = Rig(counter(split_at=["m"]))
-    rig.settle(click("r1", "ant"))
-    rig.shop.mint(MintChange("counter", RIGHT, "worker-1", 1))
-    assert rig.feed(rig.shop.table) == []
-    assert rig.feed(click("r2", "ant")) == [
-        Send(STORE, m.Write(rig.write().request, "counter", 1, (counted(2, 2, "r2", key="ant"),)))
-    ]
-
-
-def test_heartbeats_tell_the_table_that_is_acted_upon_and_each_intervals_load() -> None:
-    rig = Rig(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50, delete_delay_us=10**9))
-    rig.settle(click("r1"))
-    rig.feed(Wake(), at=50)
-    effects = rig.feed(Wake(), at=100)
-    assert len(effects) == 3
-    assert isinstance(effects[0], Send)
-    beat = effects[0].message
-    assert isinstance(beat, m.Heartbeat)
-    (load,) = beat.loads
-    assert (beat.table_version, load.sequencer, load.records, load.pending) == (1, 1, 1, 1)
-    assert effects[1] == Send("master-1", beat)
-
-
-def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
-    shop = Shop(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.feed(shop.table)
-    beats = [one.message for one in rig.feed(Wake(), at=100) if isinstance(one, Send)]
-    assert beats == [m.Heartbeat(WORKER, 1, table_version=1)] * 2
-
-
-# Topology (3)
-
-
-def changing() -> Shop:
-    """A sink is fed by a counter until, in the second version, the counter is gone and the feed alone reaches it."""
-    first = counter()
-    first.add(Scripted(), name="sink", inputs=["counts", "clicks"])
-    second = Pipeline("clicks")
-    second.injector("feed", outputs=["clicks"])
-    second.add(Scripted(), name="sink", inputs=["clicks"])
-    return Shop(first, second)
-
-
-def test_what_was_on_its_way_to_a_computation_that_has_left_is_given_up() -> None:
-    first = counter()
-    first.add(Scripted(), name="sink", inputs=["counts"])
-    shop = Shop(first, first.without("sink"), options=replace(QUIET, retry_us=100, sweep_period_us=50))
-    rig = Rig(shop)
-    shop.assign_all(sink="worker-9")
-    rig.settle(shop.table)
-    assert rig.settle(click("r1"))[1:] == [sent(result(FIRST, 1, consumer="sink"), to="worker-9")]
-    shop.mint(topology=1, retiring=("sink",))
-    rig.settle(shop.table)
-    assert rig.worker.unacked == 1, "while it drains, it is owed its records"
-    shop.mint(topology=1, removed=("sink",))
-    rig.settle(shop.table)
-    assert rig.worker.unacked == 0
-    rig.wake(50)
-    row = shop.row("dog")
-    assert row is not None
-    assert row.productions == ()
-
-
-@pytest.mark.xfail(strict=True, reason="a table that takes a sender away does not advance the input watermark")
-def test_a_senders_leaving_advances_the_input_watermark_of_those_it_fed() -> None:
-    """The feed has ended and said so; the counter has drained and leaves before its own end was broadcast.
-    Nobody will ever broadcast anything again: the sink must see now that nothing holds it back."""
-    shop = changing()
-    rig = Rig(shop)
-    shop.assign_all(counter="worker-8")
-    rig.settle(shop.table)
-    rig.settle(watermark(MAX_TIME))
-    shop.mint(topology=1, retiring=("counter",))
-    rig.settle(shop.table)
-    shop.mint(topology=1, removed=("counter",))
-    rig.settle(shop.table)
-    rig.settle(watermark(MAX_TIME))
-    assert rig.interval.timer_watermark == MAX_TIME
-
-
-def test_a_worker_that_hears_of_no_table_owns_nothing() -> None:
-    rig = Rig(Shop(counter()))
-    assert rig.feed(Table()) == []
-    assert rig.feed(click("r1")) == []
 
 
 # User code and the engine share nothing
@@ -709,7 +555,9 @@ def test_what_user_code_does_to_its_objects_after_the_hook_is_not_seen() -> None
     ],
     ids=["changed", "assigned", "looked at", "cleared, as it was"],
 )
-def test_a_step_writes_the_state_only_if_it_changed(hook: Callable[[Context], object], state: bytes | None) -> None:
+def test_a_step_writes_the_state_only_if_it_changed(
+    hook: Callable[[Context], object], state: bytes | None
+) -> None:
     rig = Rig(counter(Scripted(lambda context, _: (hook(context), None)[1])))
     rig.feed(click("r1"))
     assert [one.state for one in rig.write().deltas] == [state]

@@ -29,7 +29,9 @@ class Alarms:
         then: tag to the timers that its handler sets when it fires for the first time.
     """
 
-    def __init__(self, options: EngineOptions = QUIET, then: Mapping[str, Asked] | None = None, **switches: float) -> None:
+    def __init__(
+        self, options: EngineOptions = QUIET, then: Mapping[str, Asked] | None = None, **switches: float
+    ) -> None:
         self.then = dict(then or {})
         self.fired: list[tuple[str, int]] = []
         self.rig = Rig(counter(Scripted(self.on_record, self.on_timer), **switches), options=options)  # type: ignore[arg-type]
@@ -61,7 +63,9 @@ class Alarms:
         return self.fired.copy()
 
 
-def stored(tag: str, at: int, due: int | None = None, *, number: int = 1, overdue: bool = False) -> StoredTimer:
+def stored(
+    tag: str, at: int, due: int | None = None, *, number: int = 1, overdue: bool = False
+) -> StoredTimer:
     return StoredTimer(
         tag, at, Clock.WATERMARK, at if due is None else due, overdue, None, Version(1, number), origin=1
     )
@@ -87,7 +91,15 @@ def test_a_timer_is_set_and_removed_by_the_writes_of_its_steps() -> None:
     assert rig.answer() == [ack("r1")]
     production = result("counter@1.2#0", "t", timestamp=50, origin=1)
     assert rig.feed(watermark(60, horizon=0)) == [
-        Send(STORE, m.Write(rig.write().request, "counter", 1, (RowDelta("dog", 2, fired=(timer,), productions=(production,)),)))
+        Send(
+            STORE,
+            m.Write(
+                rig.write().request,
+                "counter",
+                1,
+                (RowDelta("dog", 2, fired=(timer,), productions=(production,)),),
+            ),
+        )
     ]
     assert rig.answer() == [sent(production)]
     row = rig.shop.row("dog")
@@ -140,7 +152,10 @@ def test_due_timers_fire_before_the_records_that_wait() -> None:
     assert order == ["r1", "r2", "t", "r3"]
 
 
-@pytest.mark.xfail(strict=True, reason="a record's timer that is due at once does not end the step: the next record overtakes it")
+@pytest.mark.xfail(
+    strict=True,
+    reason="a record's timer that is due at once does not end the step: the next record overtakes it",
+)
 def test_nothing_overtakes_a_timer_that_a_record_sets_and_that_is_due_already() -> None:
     rig, order = orderly()
     rig.settle(watermark(100, horizon=0))
@@ -305,7 +320,10 @@ def test_a_timer_fires_once_however_often_the_watermark_is_told_and_the_write_re
 
 
 def wall(
-    at: int, hold: int | None = None, on_timer: Callable[[Context, Timer], None] | None = None, options: EngineOptions = QUIET
+    at: int,
+    hold: int | None = None,
+    on_timer: Callable[[Context, Timer], None] | None = None,
+    options: EngineOptions = QUIET,
 ) -> Rig:
     """A worker one of whose records has set a wall timer."""
 
@@ -337,7 +355,9 @@ def test_a_wall_timer_in_the_past_fires_at_once() -> None:
     assert rig.settle(click("r1")) == [ack("r1"), sent(result("counter@1.2#0", "w", timestamp=MIN_TIME))]
 
 
-@pytest.mark.parametrize(("hold", "low", "expected"), [(30, 20, 30), (30, 90, 30), (None, 20, 20), (None, MIN_TIME, MIN_TIME)])
+@pytest.mark.parametrize(
+    ("hold", "low", "expected"), [(30, 20, 30), (30, 90, 30), (None, 20, 20), (None, MIN_TIME, MIN_TIME)]
+)
 def test_what_a_wall_timer_makes_has_its_hold_or_else_the_watermark_as_timestamp(
     hold: int | None, low: int, expected: int
 ) -> None:
@@ -397,14 +417,19 @@ def test_the_watermark_never_goes_back_for_a_worker() -> None:
     alarms.advance(50)
     alarms.set(("t", 70))
     assert alarms.fired == [("t", 70)]
-    assert alarms.rig.shop.of(InputWatermarkAdvanced) == [InputWatermarkAdvanced(0, WORKER, "counter", 1, 100)]
+    assert alarms.rig.shop.of(InputWatermarkAdvanced) == [
+        InputWatermarkAdvanced(0, WORKER, "counter", 1, 100)
+    ]
 
 
 def test_a_timer_handler_sees_what_was_asked_for_also_if_it_fires_late() -> None:
     seen: list[tuple[Timer, int]] = []
     rig = Rig(
         counter(
-            Scripted(lambda context, _: context.set_timer("t", 50), lambda context, timer: seen.append((timer, context.low_watermark)))
+            Scripted(
+                lambda context, _: context.set_timer("t", 50),
+                lambda context, timer: seen.append((timer, context.low_watermark)),
+            )
         )
     )
     rig.settle(watermark(100, horizon=0))
@@ -421,7 +446,9 @@ def test_a_consumer_of_a_percentile_has_its_timers_and_lateness_by_it() -> None:
     alarms.rig.settle(watermark(10, 0, percentiles={90.0: 60}))
     assert alarms.fired == [("t", 50)]
     alarms.rig.settle(click("late", timestamp=55, value=[]))
-    (executed,) = [one for one in alarms.rig.shop.history if isinstance(one, Executed) and one.cause == "late"]
+    (executed,) = [
+        one for one in alarms.rig.shop.history if isinstance(one, Executed) and one.cause == "late"
+    ]
     assert (executed.late, executed.input_watermark) == (True, 60)
 
 

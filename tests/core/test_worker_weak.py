@@ -7,9 +7,9 @@ import pytest
 
 from millrace import Computation, Context, Pipeline, Productions, Record, Timer
 from millrace import _messages as m
-from millrace._effects import Effect, Send, Wake, WakeAt
+from millrace._effects import Effect, Wake, WakeAt
 from millrace._keys import ALL_KEYS
-from millrace._messages import STORE, MintChange
+from millrace._messages import MintChange
 from millrace._rows import Production, RowDelta
 from millrace.history import Applied, Checkpointed, Resent
 from tests.core.driver import (
@@ -27,6 +27,7 @@ from tests.core.driver import (
     result,
     sent,
     watermark,
+    wrote,
 )
 
 STRAGGLER_US = 1_000
@@ -53,10 +54,6 @@ def rig_of(
     exactly_once: bool = True,
 ) -> Rig:
     return Rig(weak(Scripted(on_record, on_timer), exactly_once=exactly_once), options=OPTIONS)
-
-
-def wrote(rig: Rig, *deltas: RowDelta) -> Send:
-    return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas))
 
 
 def sends(effects: list[Effect]) -> list[Effect]:
@@ -93,7 +90,7 @@ def test_each_consumer_must_have_acked() -> None:
         pipeline.add(Scripted(), name=name, inputs=["counts"])
     shop = Shop(pipeline, options=OPTIONS)
     rig = Rig(shop)
-    shop.assign_all(x="worker-8", y="worker-9")
+    shop.assign_all(others={"x": "worker-8", "y": "worker-9"})
     rig.settle(shop.table)
     assert rig.feed(click("r1")) == [
         sent(result(FIRST, 1, consumer="x"), to="worker-8"),
@@ -117,7 +114,11 @@ def test_ids_are_a_function_of_the_cause_and_the_ordinal() -> None:
     effects = rig.settle(outside_acks("r0>counter#0", "r0>counter#1"))
     assert effects == [
         ack("r0"),
-        *[sent(result(f"{cause}>counter#{ordinal}", "ab"[ordinal])) for cause in ("r1", "r2") for ordinal in (0, 1)],
+        *[
+            sent(result(f"{cause}>counter#{ordinal}", "ab"[ordinal]))
+            for cause in ("r1", "r2")
+            for ordinal in (0, 1)
+        ],
     ]
 
 
@@ -191,7 +192,9 @@ def test_with_exactly_once_a_stateless_step_is_written_for_its_id() -> None:
     assert rig.feed(click("r1")) == [wrote(rig, RowDelta("dog", 1, seen=(("r1", 1),)))]
 
 
-@pytest.mark.xfail(strict=True, reason="a step without write makes its key count as stored, and so it is read when evicted")
+@pytest.mark.xfail(
+    strict=True, reason="a step without write makes its key count as stored, and so it is read when evicted"
+)
 def test_a_stateless_step_without_exactly_once_reads_nothing_either() -> None:
     rig = Rig(weak(Scripted(forward), exactly_once=False), options=replace(OPTIONS, cache_bytes=0))
     rig.settle(click("r1"))
@@ -312,9 +315,13 @@ def test_a_re_run_after_a_crash_makes_the_same_ids() -> None:
 
 
 def test_a_timers_re_run_after_a_crash_makes_the_same_ids_and_origins() -> None:
-    rig = rig_of(lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", "fired"))
+    rig = rig_of(
+        lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", "fired")
+    )
     rig.settle(click("r1", origin=3))
-    production = Production("counter@1.1!t>counter#0", "counts", "", "dog", b'"fired"', timestamp=50, origin=3)
+    production = Production(
+        "counter@1.1!t>counter#0", "counts", "", "dog", b'"fired"', timestamp=50, origin=3
+    )
     assert rig.feed(watermark(50, horizon=9)) == [sent(production)]
     rig.shop.journal(50, 9)
     other = successor(rig)

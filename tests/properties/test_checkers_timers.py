@@ -1,5 +1,7 @@
 """S7, S8, S9 and L1, each on a History that it must pass and on one that it must not."""
 
+import pytest
+
 from millrace import Clock
 from millrace._rows import StoredTimer
 from millrace.history import Executed
@@ -233,6 +235,7 @@ def test_a_wall_timer_does_not_wait_for_the_watermark() -> None:
 def test_a_due_timer_that_has_not_fired_at_rest_is_stuck() -> None:
     story = with_timer(timer("w", 200, 1))
     story.publish("queries", 200)
+    story.tick(1_000)
     story.end()
     message = story.violated("L1")
     assert (
@@ -248,13 +251,21 @@ def test_a_timer_that_is_not_due_may_wait() -> None:
     assert story.verdicts()["L1"] == Unknown("no watermark timer came due")
 
 
-def test_a_deadline_leaves_a_due_timer_some_time() -> None:
-    for late_ms, stuck in ((100, False), (5_000, True)):
-        story = with_timer(timer("w", 200, 1))
-        story.publish("queries", 200)
-        story.tick(late_ms)
-        story.end("deadline")
-        assert ("L1" in story.broken()) is stuck
+@pytest.mark.parametrize(
+    ("why", "late_ms", "stuck"),
+    [
+        ("deadline", 4_000, False),
+        ("deadline", 5_000, True),
+        ("quiescent", 100, False),
+        ("quiescent", 1_000, True),
+    ],
+)
+def test_the_end_of_a_run_leaves_a_due_timer_some_time(why: str, late_ms: int, *, stuck: bool) -> None:
+    story = with_timer(timer("w", 200, 1))
+    story.publish("queries", 200)
+    story.tick(late_ms)
+    story.end(why)
+    assert ("L1" in story.broken()) is stuck
 
 
 def test_a_timer_waits_for_the_slowest_sender() -> None:
@@ -263,10 +274,12 @@ def test_a_timer_waits_for_the_slowest_sender() -> None:
     story = begin(pipeline)
     story.take("counter", 1, story.inject(0, 100), set_timers=(timer("w", 200, 1),))
     story.publish("queries", 200)
+    story.tick(1_000)
     story.end()
     assert "L1" not in story.broken()
     story.events.pop()
     story.publish("more", 200)
+    story.tick(1_000)
     story.end()
     story.violated("L1")
 

@@ -137,6 +137,21 @@ def test_what_a_late_record_leads_to_holds_nothing_behind_the_injectors() -> Non
     assert "timer 'w'" in story.violated("S10")
 
 
+def test_what_a_late_record_leads_to_holds_nothing_before_its_owner_knows_of_it() -> None:
+    """The reply to the write is lost; the owner reports on, and learns later that the timer is durable, and late."""
+    story = begin()
+    story.report(1_000)
+    query = story.inject(0, 100, watermark=1_000)
+    story.run("counter", 1, query)
+    story.write("counter", 1, seen=((query.record_id, 0),), set_timers=(timer("w", 1_200, 1),))
+    story.report(1_300)
+    story.publish("queries", 1_300)
+    story.publish("counter", 1_300)
+    story.ack("counter", query.record_id)
+    story.publish("counter", 1_400)
+    assert isinstance(story.verdicts()["S10"], Holds)
+
+
 def test_work_that_is_born_behind_a_broadcast_is_late() -> None:
     story = begin()
     story.publish("counter", 500)
@@ -316,9 +331,9 @@ def test_a_new_authority_that_knows_less_than_was_broadcast_is_caught() -> None:
 
 def test_a_replaced_authority_may_repeat_what_it_had_journaled() -> None:
     story = begin()
-    story.add(RoleClaimed(story.tick(), "store", "authority-0", 1, "authority-0.0"))
+    story.add(RoleClaimed(story.tick(), "store", "authority-0", 1, "authority-0.0#1"))
     story.publish("counter", 200, process="authority-0.0")
-    story.add(RoleClaimed(story.tick(), "store", "authority-0", 2, "authority-0.1"))
+    story.add(RoleClaimed(story.tick(), "store", "authority-0", 2, "authority-0.1#1"))
     story.publish("counter", 300, process="authority-0.1")
     story.publish("counter", 250, process="authority-0.0")
     assert isinstance(story.verdicts()["S11"], Holds)

@@ -6,9 +6,9 @@ Rules of this file:
   **settled** it: its id was applied; without exactly-once, an ACK was sent; outside, it was received.
 * A weak production (6.1.3) is owed once it is checkpointed. Before that its cause is still owed by the sender before.
   What a weak step commits without a checkpoint must have been settled.
-* **Late** work (4.5) holds no watermark back: injected behind the injector's watermark, or born behind the published watermark of
-  its computation. Choice: what a late cause, or a cause that nobody owes any more, gives birth to is late as well when
-  it is behind the injectors; an owner may have reported so much before, and nothing of a History says what it had reported.
+* **Late** work (4.5) holds no watermark back: injected behind the injector's watermark, or born behind the published
+  watermark of its computation. What only late causes, or causes that nobody owes any more, give birth to is late as well,
+  until its owner ACKs the cause (only then does it know that its write was applied) and the injectors are not past it.
 * Without exactly-once, a record that is run again makes productions anew. They, and what they lead to, may be refused as
   remnants; that settles them.
 """
@@ -81,11 +81,13 @@ class Ledger:
         self._owners: dict[str, dict[str, int]] = {}
         self._removed: set[str] = set()
         self._injectors: dict[str, int] = {}
+        self._undecided: dict[tuple[str, str], list[Work]] = {}
         self._rises: dict[str, list[tuple[int, int, int]]] = {}
         self.handlers: dict[type, Callable[[Any], None]] = {
             Injected: self._on_injected,
             Executed: self._on_executed,
             Applied: self._on_applied,
+            AckSent: self._on_ack_sent,
             Output: self._on_output,
             IntervalMinted: self._on_minted,
             Published: self._on_published,
@@ -93,7 +95,7 @@ class Ledger:
             ComputationRemoved: self._on_removed,
         }
         if topology.at_least_once:
-            self.handlers |= {AckSent: self._on_ack_sent, DuplicateDropped: self._on_dropped}
+            self.handlers[DuplicateDropped] = self._on_dropped
 
     # Reading it
 
@@ -197,15 +199,18 @@ class Ledger:
                 work.origin = production.origin
                 self.work.hold_horizon(work)
 
-    def _owe(self, sender: str, production: Production, source: Injected | Applied, *, late: bool) -> None:
+    def _owe(
+        self, sender: str, production: Production, source: Injected | Applied, *, late: bool
+    ) -> Work | None:
+        """Owe a production; ``None``: it is settled, or owed already."""
         consumer, record_id = production.consumer, production.record_id
         if self.is_settled(consumer, record_id):
-            return
+            return None
         owed = self.owed.get(consumer)
         if owed is None:
             owed = self.owed[consumer] = {}
         if record_id in owed:
-            return
+            return None
         work = Work(
             sender, production.key, production, production.timestamp, production.origin, source, late=late
         )
@@ -214,6 +219,7 @@ class Ledger:
         self.work.add(work)
         if sender not in self.topology.loose:
             self.work.hold_horizon(work)
+        return work
 
     def _settle(self, consumer: str, record_id: str) -> None:
         settled = self._settled.get(consumer)
@@ -228,6 +234,9 @@ class Ledger:
         self._settle("", event.production.record_id)
 
     def _on_ack_sent(self, event: AckSent) -> None:
+        if self._undecided:
+            for record_id in event.record_ids:
+                self._decide(event.computation, record_id)
         if event.computation in self.topology.at_least_once:
             for record_id in event.record_ids:
                 self._settle(event.computation, record_id)
@@ -266,63 +275,85 @@ class Ledger:
         row = rows.get(delta.key)
         if row is None:
             row = rows[delta.key] = Row()
-        is_late = self._lateness(event, row)
+        least = max(self.published.get(computation, MIN_TIME), self._least_cause(event, row))
         for record_id, _ in delta.seen:
             self._settle(computation, record_id)
-        self._change_timers(row, event, is_late)
+        works = self._change_timers(row, event, least)
         if delta.hold is not None:
-            self._change_hold(row, event, is_late)
+            works.append(self._change_hold(row, event, delta.hold, least))
         for production in delta.productions:
             row.checkpoints[production.record_id, production.consumer] = production
-            self._owe(computation, production, event, late=is_late(production.timestamp))
         for name in delta.delivered:
             row.checkpoints.pop(name, None)
-        if computation in self.topology.weak:
-            for run in self.runs(event.sequencer, delta.number):
-                for production in run.productions:
-                    self._owe(computation, production, event, late=is_late(production.timestamp))
+        for production in self._made(event):
+            work = self._owe(computation, production, event, late=production.timestamp < least)
+            if work is not None:
+                works.append(work)
+        if works:
+            self._decide_later(event, works)
 
-    def _change_timers(self, row: Row, event: Applied, is_late: Callable[[int], bool]) -> None:
+    def _made(self, event: Applied) -> tuple[Production, ...]:
+        """What a step must see delivered: its checkpoints, and what it is silent of as it should have been settled."""
+        made = event.delta.productions
+        if event.computation in self.topology.weak:
+            for run in self.runs(event.sequencer, event.delta.number):
+                made += run.productions
+        return made
+
+    def _change_timers(self, row: Row, event: Applied, least: int) -> list[Work]:
+        """Change the timers; returns those that are new."""
         delta, timers = event.delta, row.timers
         for timer in delta.fired:
             work = timers.get(timer.tag)
             if work is not None and _set_by_same(work, timer):
                 del timers[timer.tag]
                 work.done = True
-        for tag in delta.cancelled:
+        for tag in (*delta.cancelled, *[timer.tag for timer in delta.set_timers]):
             work = timers.pop(tag, None)
             if work is not None:
                 work.done = True
+        works = []
         for timer in delta.set_timers:
-            before = timers.get(timer.tag)
-            if before is not None:
-                before.done = True
             held = MAX_TIME if timer.held is None else timer.held
-            work = Work(event.computation, delta.key, timer, held, timer.origin, event, late=is_late(held))
+            work = Work(event.computation, delta.key, timer, held, timer.origin, event, late=held < least)
             timers[timer.tag] = work
             self.work.add(work)
+            works.append(work)
+        return works
 
-    def _change_hold(self, row: Row, event: Applied, is_late: Callable[[int], bool]) -> None:
+    def _change_hold(self, row: Row, event: Applied, hold: int, least: int) -> Work:
         if row.hold is not None:
             row.hold.done = True
-        hold = event.delta.hold
-        assert hold is not None
-        work = Work(event.computation, event.delta.key, None, hold, MAX_TIME, event, late=is_late(hold))
-        row.hold = work
+        work = row.hold = Work(
+            event.computation, event.delta.key, None, hold, MAX_TIME, event, late=hold < least
+        )
         self.work.add(work)
+        return work
 
     # Lateness (4.5)
 
-    def _lateness(self, event: Applied, row: Row) -> Callable[[int], bool]:
-        """A function that tells whether work of this time, born of this step, is late."""
-        computation = event.computation
-        behind = self.published.get(computation, MIN_TIME)
-        bound = self._least_cause(event, row)
+    def _decide_later(self, event: Applied, works: list[Work]) -> None:
+        """Late work that nobody has published past yet may be on time when its owner learns of it."""
+        behind = self.published.get(event.computation, MIN_TIME)
+        undecided = [work for work in works if work.late and behind <= work.time_us < MAX_TIME]
+        if undecided:
+            delta = event.delta
+            causes = [record_id for record_id, _ in delta.seen]
+            causes = causes or [
+                run.cause for run in self.runs(event.sequencer, delta.number) if run.timer is None
+            ]
+            if causes:
+                self._undecided.setdefault((event.computation, causes[0]), []).extend(undecided)
 
-        def is_late(time_us: int) -> bool:
-            return time_us < behind or (time_us < bound and time_us < self.injectors_progress(computation))
-
-        return is_late
+    def _decide(self, computation: str, record_id: str) -> None:
+        works = self._undecided.pop((computation, record_id), None)
+        if works is None:
+            return
+        passed = max(self.published.get(computation, MIN_TIME), self.injectors_progress(computation))
+        for work in works:
+            if not work.done and work.time_us >= passed:
+                work.late = False
+                self.work.hold_watermark(work)
 
     def _least_cause(self, event: Applied, row: Row) -> int:
         """The least time that a step's causes have held till now: nothing of the computation has passed it."""

@@ -81,7 +81,11 @@ class PendingWork:
         self._count += 1
         work.number = self._count
         if not work.late and work.time_us != MAX_TIME:
-            _push(self._times, work.sender, work.time_us, work)
+            self.hold_watermark(work)
+
+    def hold_watermark(self, work: Work) -> None:
+        """It holds its sender's low watermark from now on."""
+        _push(self._times, work.sender, work.time_us, work)
 
     def hold_horizon(self, work: Work) -> None:
         """It holds its sender's horizon, too, from now on at its present origin."""

@@ -128,6 +128,7 @@ class TimersFire:
     Args:
         ledger: the truth.
         grace_us: how long a timer may be due when a run ends by its deadline, microseconds.
+        settle_us: likewise when it ends at rest: a timer that a late record has set holds nothing, and may be on its way.
     """
 
     name = "L1"
@@ -135,9 +136,9 @@ class TimersFire:
     section = "4.6"
     finding = False
 
-    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND) -> None:
+    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND, settle_us: int = SECOND) -> None:
         self._ledger = ledger
-        self._grace_us = grace_us
+        self._grace_us, self._settle_us = grace_us, settle_us
         self._found = Finding()
         self._calm = Calm()
         self._fired = 0
@@ -154,7 +155,7 @@ class TimersFire:
             return
         self._why = "no watermark timer came due"
         self._found.reached = self._fired
-        grace_us = 0 if event.why == "quiescent" else self._grace_us
+        grace_us = self._settle_us if event.why == "quiescent" else self._grace_us
         for work in self._ledger.timers():
             timer = work.what
             if isinstance(timer, StoredTimer) and timer.clock is Clock.WATERMARK:

@@ -151,7 +151,7 @@ class Monotone:
 
     def _on_claimed(self, event: RoleClaimed) -> None:
         if event.role.startswith("authority"):
-            self._floors[event.holder] = dict(self._said)
+            self._floors[event.holder.partition("#")[0]] = dict(self._said)
 
     def _on_published(self, event: Published) -> None:
         floor = self._floors.get(event.process, self._said)

@@ -1,0 +1,165 @@
+"""Small pipelines, and what every test asks of a run in the simulated cluster."""
+
+from collections import Counter as Bag
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TypeVar
+
+from millrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
+from millrace.history import Event, FaultStruck, History, Output, RunEnded
+from millrace_properties.checkers import judge
+from millrace_properties.reference import outputs_of, run_reference
+from millrace_properties.verdict import Violated
+from millrace_sim import SOUND, Cluster, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, start
+from millrace_sim.faults import AnyFault
+
+CITIES = ("arco", "mori", "nago", "riva", "torbole")
+SENDERS = ("anna", "bruno", "nora", "ugo", "vera", "zeno")
+
+CHECKED = ClusterOptions(check_invariants=True)
+"""The cluster's defaults, and every process asserts its invariants after every event."""
+
+HEAL_US = 6 * SECOND
+
+E = TypeVar("E", bound=Event)
+
+
+class Sorter(Computation):
+    """First stage, keyed by sender: passes letters on."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce("sorted", record.value)
+
+
+class WindowCounter(Computation):
+    """Second stage, keyed by city: counts the letters of each second, and tells when it is over."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.late:
+            context.produce("late", record.value)
+            return
+        second = record.timestamp // SECOND
+        context.state[str(second)] = context.state.get(str(second), 0) + 1
+        context.set_timer(str(second), (second + 1) * SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("counts", {"second": timer.tag, "count": context.state.pop(timer.tag)})
+
+
+def city(record: Record) -> str:
+    """The counter's key."""
+    found: str = record.value["city"]
+    return found
+
+
+def mail(*, processes: int = 1, **switches: object) -> Pipeline:
+    """``mail`` -> sorter -> (by city) -> counter -> outside. ``switches``: of both computations."""
+    pipeline = Pipeline("mail")
+    pipeline.injector("mail", processes=processes)
+    common = {"split_at": ["m"], **switches}
+    pipeline.add(Sorter(), name="sorter", inputs=["mail"], outputs=["sorted"], **common)  # type: ignore[arg-type]
+    pipeline.add(
+        WindowCounter(), name="counter", inputs={"sorted": city}, outputs=["counts", "late"], **common  # type: ignore[arg-type]
+    )  # fmt: skip
+    return pipeline
+
+
+def letters(
+    pipeline: Pipeline, count: int = 60, *, begin_us: int = SECOND, every_us: int = 50 * MILLISECOND
+) -> Feed:
+    """Letters in some disorder, none of them late, spread over the injector's processes."""
+    builder = FeedBuilder(pipeline)
+    processes = pipeline.injectors["mail"].processes
+    for number in range(count):
+        at_us = begin_us + number * every_us
+        process = number % processes
+        value = {"city": CITIES[number * 3 % len(CITIES)], "number": number}
+        timestamp = at_us - number * 7 % 5 * 40 * MILLISECOND
+        builder.record(
+            at_us=at_us, value=value, timestamp=timestamp, key=SENDERS[number % len(SENDERS)], process=process
+        )
+        if number % 5 >= 5 - processes:
+            builder.watermark(at_us=at_us, low_watermark=at_us - 200 * MILLISECOND, process=process)
+    return builder.build()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is over."""
+
+    cluster: Cluster
+    pipelines: Sequence[Pipeline]
+    feed: Feed
+    outputs: Bag[tuple[str, bytes]] = field(default_factory=Bag)
+
+    @property
+    def history(self) -> History:
+        return self.cluster.history
+
+    def all(self, kind: type[E]) -> list[E]:
+        """The events of a kind, in order."""
+        return [event for event in self.history if isinstance(event, kind)]
+
+    def struck(self, kind: str) -> list[FaultStruck]:
+        """The strikes of a fault, in order."""
+        return [event for event in self.all(FaultStruck) if event.kind == kind]
+
+
+def run(
+    pipeline: Pipeline | Sequence[Pipeline],
+    feed: Feed,
+    *faults: AnyFault,
+    options: ClusterOptions = CHECKED,
+    heal_at_us: int | None = HEAL_US,
+    lasting: tuple[str, ...] = (),
+    seed: int = 0,
+    protocol: Protocol = SOUND,
+) -> Run:
+    """Run to the end, as `simulate` does, and keep the cluster."""
+    schedule = FaultSchedule(faults, heal_at_us, lasting)
+    cluster = start(pipeline, feed, options=options, faults=schedule, seed=seed, protocol=protocol)
+    cluster.run_until(schedule.heals_at_us)
+    cluster.heal(schedule.lasting)
+    cluster.run_to_the_end()
+    return finished(cluster, pipeline, feed)
+
+
+def finished(cluster: Cluster, pipeline: Pipeline | Sequence[Pipeline], feed: Feed) -> Run:
+    """What has come of a cluster that was worked by hand."""
+    pipelines = (pipeline,) if isinstance(pipeline, Pipeline) else tuple(pipeline)
+    outputs = Bag((e.production.stream, e.production.value) for e in cluster.history if isinstance(e, Output))
+    return Run(cluster, pipelines, feed, outputs)
+
+
+def assert_sound(done: Run) -> None:
+    """No invariant is broken, and everything was done in time."""
+    verdicts = judge(done.history, done.pipelines)
+    broken = {name: one.message for name, one in verdicts.items() if isinstance(one, Violated)}
+    assert not broken
+    assert done.all(RunEnded)[-1].why == "quiescent"
+
+
+def assert_as_reference(done: Run) -> None:
+    """What came out is what one machine without faults would have made of the input."""
+    expected = run_reference(done.pipelines[0], done.feed)
+    assert expected.outputs
+    assert outputs_of(done.history) == expected.outputs
+
+
+@cache
+def calm_owner(computation: str, key: str) -> str:
+    """Who owns a key of `mail` before anything goes wrong."""
+    pipeline = mail()
+    cluster = start(pipeline, letters(pipeline))
+    cluster.run_until(SECOND - 1)
+    return owner(cluster, computation, key)
+
+
+def owner(cluster: Cluster, computation: str, key: str) -> str:
+    """Who owns a key, by the newest table."""
+    return next(
+        one.owner
+        for one in cluster.table.assignments
+        if one.computation == computation and one.interval.contains(key)
+    )
