@@ -106,28 +106,56 @@ def without_numbers(line: str) -> str:
 
 
 def as_printed(claimed: tuple[str, ...], printed: list[str]) -> list[str]:
-    """Find each claimed line in what was printed, in order, but for numbers; return them as they were printed.
+    """Find the claimed lines in what was printed, in order, but for numbers; return them as they were printed.
 
     Raises:
-        LookupError: a line is not there, or not in its place.
+        LookupError: some are not there, or not in their place.
     """
     found: list[str] = []
-    at, anywhere = 0, False
+    at = 0
+    parts = _parts(claimed)
+    for number, part in enumerate(parts):
+        if number:
+            found.append(_REST)
+        places = range(at, len(printed) - len(part) + 1)
+        if number == 0:
+            places = places[:1]
+        if number == len(parts) - 1 and part:
+            places = places[-1:]
+        at = _place(part, printed, places)
+        found += [_keep(one, line) for one, line in zip(part, printed[at:], strict=False)]
+        at += len(part)
+    if at < len(printed) and claimed[-1:] != (_REST,):
+        raise LookupError(f"this is printed after the last line: {printed[at]!r}")
+    return found
+
+
+def not_printed(claimed: tuple[str, ...], printed: list[str]) -> list[str]:
+    """The claimed lines that are nowhere in what was printed, but for numbers."""
+    return [one for one in claimed if one != _REST and not any(_matches(one, line) for line in printed)]
+
+
+def _parts(claimed: tuple[str, ...]) -> list[list[str]]:
+    """The lines between those that stand for any number of lines."""
+    parts: list[list[str]] = [[]]
     for line in claimed:
         if line == _REST:
-            anywhere = True
-            found.append(line)
-            continue
-        here = next((number for number in range(at, len(printed)) if _matches(line, printed[number])), None)
-        if here is None or (here > at and not anywhere):
-            raise LookupError(
-                f"{line!r} is not printed" if here is None else f"printed before {line!r}: {printed[at]!r}"
-            )
-        found.append(line if line.endswith(_REST) else printed[here])
-        at, anywhere = here + 1, False
-    if at < len(printed) and not anywhere:
-        raise LookupError(f"printed after the last line: {printed[at]!r}")
-    return found
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return parts
+
+
+def _place(part: list[str], printed: list[str], places: range) -> int:
+    """The first of these places where all lines of a part are printed, one after the other."""
+    for place in places:
+        if all(_matches(one, line) for one, line in zip(part, printed[place:], strict=False)):
+            return place
+    raise LookupError("this is not printed, or not here:\n" + "\n".join(part))
+
+
+def _keep(claimed: str, printed: str) -> str:
+    return claimed if claimed.endswith(_REST) else printed
 
 
 def _matches(claimed: str, printed: str) -> bool:

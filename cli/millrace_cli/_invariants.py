@@ -14,9 +14,3 @@ def titles() -> dict[str, str]:
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
     pipeline.add(Computation(), name="weak", inputs=["between"], productions=Productions.WEAK)
     return {checker.name: checker.title for checker in all_checkers([pipeline])}
-
-
-@cache
-def findings() -> frozenset[str]:
-    """Invariants of the user's code rather than of the protocol: a violation is told, and changes no exit code."""
-    return frozenset(name for name in titles() if name.endswith("-weak"))

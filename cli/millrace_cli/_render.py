@@ -16,9 +16,10 @@ from rich.text import Text
 
 from millrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from millrace._rows import Version
-from millrace_cli._invariants import findings, titles
+from millrace_cli._invariants import titles
 from millrace_properties.plans import Plan
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from millrace_properties.verification import is_finding
 from millrace_sim import ClusterOptions
 
 _INDENT = 2
@@ -84,7 +85,7 @@ def _verdict_words(name: str, verdict: Verdict) -> tuple[str, str, str]:
     match verdict:
         case Holds(reached=reached):
             return "holds", "green", "once" if reached == 1 else f"{reached:,} times"
-        case Violated() if name in findings():
+        case Violated() if is_finding(name):
             return "finding", "yellow", "see below"
         case Violated():
             return "VIOLATED", "bold red", "see below"
@@ -97,7 +98,7 @@ def print_violations(console: Console, verdicts: Mapping[str, Verdict], *, witne
     for name, verdict in verdicts.items():
         if not isinstance(verdict, Violated):
             continue
-        word = "a finding about your code" if name in findings() else "VIOLATED"
+        word = "a finding about your code" if is_finding(name) else "VIOLATED"
         print_heading(console, f"{name}, {titles().get(name, 'an invariant')}: {word}")
         print_text(console, verdict.message, indent=2)
         if witnesses and verdict.witness:

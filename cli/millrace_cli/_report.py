@@ -23,7 +23,7 @@ from millrace_cli._render import (
 from millrace_cli._targets import Target
 from millrace_properties.checkers import CASES
 from millrace_properties.verdict import Unknown
-from millrace_properties.verification import Verification
+from millrace_properties.verification import Verification, is_finding
 from millrace_sim import Protocol
 from millrace_sim.faults import KINDS
 
@@ -71,8 +71,10 @@ class Report:
         if found.failure is not None:
             return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
         if found.ok is None:
-            unknown = [name for name, verdict in found.verdicts.items() if isinstance(verdict, Unknown)]
-            return f"UNKNOWN: nothing is violated, but the case of {', '.join(unknown)} never came up"
+            unknown = [
+                n for n, one in found.verdicts.items() if isinstance(one, Unknown) and not is_finding(n)
+            ]
+            return f"UNKNOWN: nothing is violated, but the case of {', '.join(unknown) or 'anything'} never came up"
         return f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
 
     def print(self, console: Console) -> None:
@@ -81,11 +83,10 @@ class Report:
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
         print_text(console, f"{self.target.name}, seed {self.seed}, protocol: {self.protocol.name}")
         if found.events:
-            print_text(
-                console,
-                f"{counted(found.runs, 'run')} in which a fault struck, {found.idle:,} in which none did; "
-                f"{counted(found.events, 'event')} judged; {self.runs_per_second:.1f} runs a second",
-            )
+            struck = f"{counted(found.runs, 'run')} in which a fault struck, {found.idle:,} in which none did"
+            print_text(console, struck)
+            events = f"{counted(found.events, 'event')} judged"
+            print_text(console, f"{events}; {self.runs_per_second:.1f} runs a second")
         if self.shrinking:
             print_text(console, "The same command with the same --seed finds the failure again.")
         if found.verdicts:

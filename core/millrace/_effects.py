@@ -54,6 +54,10 @@ class SourceWatermark(Value, frozen=True, gc=False):
 SourceEvent = SourceRecord | SourceWatermark
 
 
+class Replayed(Value, frozen=True, gc=False):
+    """To an injector: all that was in the source when it asked for `Replay` has been given to it."""
+
+
 class Send(Value, frozen=True, gc=False):
     """Send a message to an address; it may be lost, late, doubled or out of order."""
 
@@ -68,7 +72,7 @@ class WakeAt(Value, frozen=True, gc=False):
 
 
 class Replay(Value, frozen=True, gc=False):
-    """Of an injector: feed the source again from this offset (inclusive)."""
+    """Of an injector: feed the source again from this offset (inclusive), and say `Replayed` when that is done."""
 
     offset: int
 
@@ -86,5 +90,5 @@ class Halt:
         self.error = error
 
 
-Event = Start | Wake | SourceEvent | Message
+Event = Start | Wake | SourceEvent | Replayed | Message
 Effect = Send | WakeAt | Replay | Halt

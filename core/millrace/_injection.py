@@ -5,19 +5,28 @@ each consumer's key extractor gets a copy of its own; what goes to the dead lett
 """
 
 import base64
+from collections.abc import Sequence
 
 from millrace._codecs import decode_at, encode_at
 from millrace._computation import extract_key
 from millrace._effects import SourceRecord
 from millrace._errors import CodecError, KeyExtractorError, MalformedRecordError
-from millrace._pipeline import Pipeline
+from millrace._pipeline import KeyExtractor, Pipeline
 from millrace._records import Record
 from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
 
+Subscribers = Sequence[tuple[str, KeyExtractor]]
+"""(computation, key extractor) of each."""
+
 
 def productions_of(
-    pipeline: Pipeline, injector: str, outputs: tuple[str, ...], record: SourceRecord, origin: int
+    pipeline: Pipeline,
+    injector: str,
+    outputs: tuple[str, ...],
+    record: SourceRecord,
+    origin: int,
+    also: Subscribers = (),
 ) -> tuple[Production, ...]:
     """Make one production for each consumer of a record's stream.
 
@@ -27,6 +36,7 @@ def productions_of(
         outputs: the streams that it may inject into.
         record: as the source gave it.
         origin: its stamp, microseconds.
+        also: subscribers that have left this topology, and are still owed the record.
 
     Raises:
         MalformedRecordError: its stream, types, bytes or keys are wrong.
@@ -39,7 +49,7 @@ def productions_of(
     codec = pipeline.codec(stream)
     productions = []
     try:
-        for consumer, extractor in pipeline.consumers(stream):
+        for consumer, extractor in (*pipeline.consumers(stream), *also):
             value = decode_at(f"stream {stream!r}", codec, data)
             seen = Record(record.key, value, timestamp, stream, record_id=record_id)
             key = extract_key(consumer, stream, extractor, seen)

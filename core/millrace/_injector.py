@@ -24,6 +24,7 @@ from millrace._effects import (
     Event,
     Halt,
     Replay,
+    Replayed,
     Send,
     SourceRecord,
     SourceWatermark,
@@ -31,8 +32,9 @@ from millrace._effects import (
     Wake,
     WakeAt,
 )
+from millrace._execution import deployed
 from millrace._errors import MalformedRecordError, MillraceError
-from millrace._injection import dead_letter, is_timestamp, productions_of
+from millrace._injection import Subscribers, dead_letter, is_timestamp, productions_of
 from millrace._intake import Entry, Intake
 from millrace._options import EngineOptions
 from millrace._outbox import Outbox, Pending
@@ -96,6 +98,7 @@ class Injector:
         self._asked: _Asked | None = None
         self._ask_again_us = MAX_TIME
         self._epoch = 0
+        self._rereads = False
         self._intake = Intake(0, m.Progress())
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
@@ -158,6 +161,7 @@ class Injector:
         self._journaled = dict(reply.contents).get(self.address)
         self._intake = Intake(reply.position, self._journaled or m.Progress())
         self._effects.append(Replay(reply.position))
+        self._rereads = True
         self._on_table(now, reply.table)
         self._heartbeat_us = now
         self._reported_us = now - self._options.report_period_us
@@ -201,7 +205,8 @@ class Injector:
         """Nothing: it was malformed, and the policy is to stop."""
         pipeline, spec = self._pipeline, self._spec
         try:
-            return productions_of(pipeline, self.address, spec.outputs, record, entry.origin)
+            also = self._owed(record.stream) if self._rereads else ()
+            return productions_of(pipeline, self.address, spec.outputs, record, entry.origin, also)
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):
                 return self._halt(error)
@@ -215,6 +220,15 @@ class Injector:
                 DeadLettered(self._history.at_us, self.address, spec.name, productions[0].record_id, stream)
             )
             return productions
+
+    def _owed(self, stream: str) -> Subscribers:
+        """Retiring subscribers: a predecessor may have died owing them what is read again now."""
+        table = self._routing.table
+        specs = [deployed(name, self._topologies, table).spec for name in table.retiring]
+        return [(spec.name, spec.inputs[stream]) for spec in specs if stream in spec.inputs]
+
+    def _on_replayed(self, _now: int, _event: Replayed) -> None:
+        self._rereads = False
 
     def _halt(self, error: MillraceError) -> tuple[Production, ...]:
         self.phase = Phase.HALTED
@@ -412,7 +426,7 @@ class Injector:
         self._outbox.set_clock_back(now)
 
     @property
-    def unacked(self) -> int:
+    def unfinished(self) -> int:
         """How many productions it has sent, or holds back (8.4), and has not got ACKed."""
         return len(self._outbox) + len(self._waiting)
 
@@ -464,6 +478,7 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
         (running, Wake): Transition(own._on_wake, (running,)),
         (running, SourceRecord): Transition(own._on_record, (running, halted)),
         (running, SourceWatermark): Transition(own._on_source_watermark, (running, halted)),
+        (running, Replayed): Transition(own._on_replayed, (running,)),
         (running, m.Ack): Transition(own._on_ack, (running, halted)),
         (running, m.Table): Transition(own._on_table, (running, halted)),
         (running, m.Watermarks): Transition(own._on_watermarks, (running, halted)),
@@ -476,7 +491,7 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
 
 
 _REPLIES = (m.Peeked, m.Claimed, m.Journaled, m.Refused, m.Unavailable)
-_TOLD = (SourceRecord, SourceWatermark, m.Ack, m.Table, m.Watermarks)
+_TOLD = (SourceRecord, SourceWatermark, Replayed, m.Ack, m.Table, m.Watermarks)
 _IGNORED: dict[Phase, tuple[type, ...]] = {
     # `Replay` brings again what the source has, and `Claimed` a table; broadcasts are repeated; nothing is there to be ACKed.
     # Replies belong to another incarnation, or were doubled; what is unavailable is asked for again when its time is out.

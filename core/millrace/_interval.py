@@ -199,7 +199,10 @@ class OwnedInterval:
         slot.row = CachedRow(image.state, dict(image.seen))
         self._shared.cache.keep(slot)
         for production in image.productions:
-            self._send(now, production, Holder(self, slot, None, durable=True))
+            if production.consumer in self.where.present:
+                self._send(now, production, Holder(self, slot, None, durable=True))
+            else:  # its consumer has left the topology
+                self._owe(now, slot, production)
 
     def _record_scan_ended(self, images: list[RowImage]) -> None:
         history = self._shared.history
@@ -660,6 +663,16 @@ class OwnedInterval:
             size += slot.cached_bytes
             pending += (len(slot.timers) if slot.timers else 0) + (slot.hold != MAX_TIME)
         return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending)
+
+    def to_be_committed(self) -> list[Production]:
+        """Productions of steps that wait for a write."""
+        return [production for step in self._committable for production in step.checkpoints]
+
+    @property
+    def unfinished(self) -> int:
+        """What it is in the middle of: records, steps, writes, due timers, checkpoints to delete; 0: it only waits."""
+        due = sum(slot.due for slot in self._slots.values())
+        return len(self._in_progress) + len(self._committable) + self._writes + len(self._owing) + due
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

@@ -99,6 +99,8 @@ class EngineOptions:
                 raise OptionsError(option.name, value, f"at least {least}")
         if not 0 < self.bloom_error < 1:
             raise OptionsError("bloom_error", self.bloom_error, "between 0 and 1")
+        if self.merge_load > self.split_load:
+            raise OptionsError("merge_load", self.merge_load, f"at most split_load ({self.split_load}), or intervals split and merge for ever")
         if self.overload <= 1:
             raise OptionsError("overload", self.overload, "more than 1")
 

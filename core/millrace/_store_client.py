@@ -39,6 +39,10 @@ class StoreClient:
         self._open: dict[int, _Open] = {}
         self._due: deque[tuple[int, int]] = deque()
 
+    def start(self, incarnation: int) -> None:
+        """Number requests anew, so that no answer to a former incarnation can be taken for one of this one's."""
+        self._last = incarnation << 32
+
     def number(self) -> int:
         """The number for the next request."""
         self._last += 1
@@ -57,6 +61,10 @@ class StoreClient:
         found = self._open.pop(reply.request, None)
         if found is not None:
             found.on_reply(now, reply)
+
+    def open_requests(self) -> list[Request]:
+        """What is not answered yet."""
+        return [one.request for one in self._open.values()]
 
     def forget(self, owner: object) -> None:
         """Drop the open requests of an owner that is gone."""

@@ -59,7 +59,8 @@ class Worker:
             m.Watermarks: self._on_watermarks,
             Start: self._on_start,
             Wake: self._on_wake,
-        } | dict.fromkeys(_REPLIES, self._on_reply)
+        }
+        self._handlers.update(dict.fromkeys(_REPLIES, self._on_reply))
 
     @property
     def user_code_runs(self) -> int:
@@ -75,6 +76,12 @@ class Worker:
     def unacked(self) -> int:
         """How many productions it has sent and not got ACKed."""
         return len(self._shared.outbox)
+
+    @property
+    def unfinished(self) -> int:
+        """How much it is in the middle of, or has sent and not got ACKed; 0: it only waits."""
+        scanning = sum(interval.state is IntervalState.SCANNING for interval in self._intervals.values())
+        return self.unacked + scanning + sum(interval.unfinished for interval in self._intervals.values())
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take one event.
@@ -95,6 +102,7 @@ class Worker:
 
     def _on_start(self, now: int, event: Start) -> None:
         self._incarnation = event.incarnation
+        self._shared.store.start(event.incarnation)
         self._history.record(ProcessStarted(self._history.at_us, self.address, event.incarnation))
         self._next_sweep = now
         self._next_report = now + self._options.report_period_us
@@ -237,21 +245,15 @@ class Worker:
         return self._senders_of[computation]
 
     def _find_senders(self, computation: str) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for pipeline in (self._topologies[self._table.topology], *self._retired_versions()):
+        """Its senders by its own pipeline version; and retiring ones of other versions, until they have drained."""
+        table = self._table
+        found = dict.fromkeys(deployed(computation, self._topologies, table).pipeline.senders(computation))
+        for pipeline in self._topologies:
             if computation in pipeline.computations:
-                found |= dict.fromkeys(pipeline.senders(computation))
-        removed = self._removed()
-        return tuple(name for name in found if name not in removed)
-
-    def _removed(self) -> frozenset[str]:
-        """The computations that have been deployed once and have left the topology."""
-        here = {a.computation for a in self._table.assignments}
-        ever = [name for pipeline in self._topologies[: self._table.topology] for name in pipeline.computations]
-        return frozenset(name for name in ever if name not in here)
-
-    def _retired_versions(self) -> Sequence[Pipeline]:
-        return self._topologies[: self._table.topology] if self._table.retiring else ()
+                found |= {name: None for name in pipeline.senders(computation) if name in table.retiring}
+        computations = {name for pipeline in self._topologies for name in pipeline.computations}
+        here = {a.computation for a in table.assignments}
+        return tuple(name for name in found if name in here or name not in computations)
 
     def _on_watermarks(self, now: int, message: m.Watermarks) -> None:
         if self._learn(message.values):
@@ -300,6 +302,8 @@ class Worker:
         options, history = self._options, self._history
         self._report_round += 1
         by_shard: dict[int, list[m.IntervalReport]] = {}
+        if self._report_round % _REPEAT_REPORTS == 0:  # also shards that have none of its intervals must know of it
+            by_shard = {shard: [] for shard in range(options.authority_shards)}
         bucket_us = options.percentile_bucket_us if self._percentiles_wanted else None
         for sequencer, interval in self._intervals.items():
             if interval.state is not IntervalState.OWNED:
@@ -327,9 +331,22 @@ class Worker:
 
     def _heartbeat(self) -> None:
         loads = tuple(one.load() for one in self._intervals.values() if one.state is IntervalState.OWNED)
-        owing = self._shared.outbox.owing(self._table.retiring)
-        message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, owing)
+        message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
         self._shared.effects.extend(Send(to, message) for to in self._options.master_addresses())
+
+    def _owing(self) -> tuple[tuple[str, int], ...]:
+        """What it has yet to deliver to retiring computations: sent and not ACKed, or still to be committed."""
+        retiring = self._table.retiring
+        if not retiring:
+            return ()
+        owing = dict(self._shared.outbox.owing(retiring))
+        writes = [one for one in self._shared.store.open_requests() if isinstance(one, m.Write)]
+        coming = [p for write in writes for delta in write.deltas for p in delta.productions]
+        coming += [p for interval in self._intervals.values() for p in interval.to_be_committed()]
+        for production in coming:
+            if production.consumer in retiring:
+                owing[production.consumer] = owing.get(production.consumer, 0) + 1
+        return tuple(owing.items())
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

@@ -6,6 +6,7 @@ and small to keep. Swarm testing: a header byte pair picks which kinds of fault 
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -98,7 +99,7 @@ def _knobs(data: bytes, base: ClusterOptions) -> ClusterOptions:
     """Every knob is drawn too; zero is the default."""
     knobs, more, skew = data[3], data[4], data[5]
     engine = base.engine
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     if knobs & 3:
         changes["commit_batch"] = (1, 2, 8)[(knobs & 3) - 1]
     if knobs & 4:
@@ -120,7 +121,7 @@ def _knobs(data: bytes, base: ClusterOptions) -> ClusterOptions:
     if more & 8:
         changes["bloom_capacity"] = 8
     if changes:
-        engine = dataclasses.replace(engine, **changes)  # type: ignore[arg-type]  names are checked by the dataclass
+        engine = dataclasses.replace(engine, **changes)
     clock = Uniform(0, skew * 4 * MILLISECOND) if skew else base.clock_skew
     lag = Uniform(0, 30 * MILLISECOND) if more & 16 else base.timer_lag
     store = Uniform(500, 60_000) if more & 32 else base.store_write

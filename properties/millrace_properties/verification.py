@@ -69,10 +69,14 @@ class Verification:
 
     @property
     def ok(self) -> bool | None:
-        """``True``: every invariant holds; ``False``: one is violated; ``None``: some case never arose."""
+        """``True``: every invariant holds; ``False``: one is violated; ``None``: some case never arose.
+
+        Findings about re-run user code under weak productions (S5-weak) do not count: they are no invariants.
+        """
         if self.failure is not None:
             return False
-        return None if any(isinstance(one, Unknown) for one in self.verdicts.values()) else True
+        unknown = [name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)]
+        return None if unknown or not self.verdicts else True
 
     def take(self, history: History, verdicts: dict[str, Verdict], cases: dict[str, int]) -> int:
         """Add a run; returns how many faults struck in it."""
@@ -118,9 +122,14 @@ def run_plan(
     return history, judge(history, [pipeline]), reached(history)
 
 
+def is_finding(name: str) -> bool:
+    """Tell whether a verdict is about user code, and not about the protocol."""
+    return name.endswith("-weak")
+
+
 def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
     """Those that are broken. Findings about user code under weak productions are not the protocol's, and left out."""
-    return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not name.endswith("-weak")}
+    return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not is_finding(name)}
 
 
 def verify(  # noqa: PLR0913  all of it is what a user may want to say

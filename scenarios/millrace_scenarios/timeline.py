@@ -62,7 +62,7 @@ def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0911, PLR0912  
         case h.Executed(timer=None):
             return f"runs {event.computation} on {event.cause}"
         case h.Executed():
-            return f"TIMER {event.timer.tag!r} FIRES" if event.timer else ""
+            return f"TIMER {event.timer.tag!r} of {event.key!r} FIRES" if event.timer else ""
         case h.Delivered():
             return f"receives {event.record_id}"
         case h.Checkpointed():
@@ -72,7 +72,7 @@ def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0911, PLR0912  
         case h.ScanBegun():
             return "scans its rows"
         case h.ScanEnded():
-            found = [f"timer {tag!r}" for _, tag in event.timers] + [f"production {one}" for one, _ in event.productions]
+            found = [f"timer {tag!r} of {key!r}" for key, tag in event.timers] + [f"production {one}" for one, _ in event.productions]
             return f"scan done: {', '.join(found) or 'no timer, no production'}"
         case h.IntervalDropped():
             return f"learns that it is not the owner ({event.why})"
@@ -86,14 +86,15 @@ def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0911, PLR0912  
             return f"mints sequencer {event.sequencer} for {event.owner}"
         case h.Output():
             return f"receives {event.production.value.decode(errors='replace')}"
-    return ""
+        case _:
+            return ""
 
 
 def _applied(event: h.Applied) -> str:
     delta = event.delta
-    parts = [f"timer {timer.tag!r}" for timer in delta.set_timers]
+    parts = [f"timer {timer.tag!r} of {delta.key!r}" for timer in delta.set_timers]
     parts += [f"production {one.record_id}" for one in delta.productions]
-    parts += [f"fired {timer.tag!r}" for timer in delta.fired]
+    parts += [f"fired {timer.tag!r} of {delta.key!r}" for timer in delta.fired]
     if not parts and not delta.seen:
         return ""
     stale = "" if event.sequencer == event.live else f" -- STALE, {event.live} is the latest"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millrace import MAX_TIME, MillraceError, Pipeline
-from millrace._effects import Effect, Event, Halt, Replay, Send, Start, Wake, WakeAt
+from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace.history import FaultStruck, Healed, History, RunEnded
@@ -108,7 +108,8 @@ class Cluster:
             return False
         if any(self._published.get(name) != MAX_TIME for name in names):
             return False
-        return all(getattr(node.process, "unacked", 0) == 0 for node in self.nodes.values())
+        running = [node for node in self.nodes.values() if node.state is NodeState.UP]  # the others' work is somebody else's now
+        return all(getattr(node.process, "unfinished", 0) == 0 for node in running)
 
     @property
     def table(self) -> Table:
@@ -302,7 +303,7 @@ class Cluster:
                 self._wake_at(node, effect.at_us)
             case Replay():
                 self.sources[node.address].read_from(effect.offset)
-                self.kernel.call_later(0, self._pump_source, node.address)
+                self.kernel.call_later(0, self._replay, node.address)
             case Halt():
                 self._error = effect.error
                 self.kernel.stop()
@@ -426,6 +427,10 @@ class Cluster:
         next_us = source.next_at()
         if next_us is not None:
             self.kernel.call_at(next_us, self._source_ready, (address, source.readings))
+
+    def _replay(self, address: str) -> None:
+        self._pump_source(address)
+        self._give(self.nodes[address], Replayed())
 
     def _source_ready(self, wanted: tuple[str, int]) -> None:
         address, readings = wanted

@@ -43,7 +43,7 @@ class Kernel:
         self.events = 0
 
         def run(event: Call) -> None:
-            self.now = environment.now  # type: ignore[assignment]  we only ever add integers
+            self.now = int(environment.now)
             event.function(event.argument)
 
         self._run = (run,)
@@ -63,7 +63,7 @@ class Kernel:
         self.call_at(at_us, self._end, stop)
         with _seldom_collected():
             self._environment.run(until=stop)
-        self.now = self._environment.now  # type: ignore[assignment]
+        self.now = int(self._environment.now)
 
     def stop(self) -> None:
         """End the current `run_until` before the next event."""

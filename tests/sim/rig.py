@@ -1,18 +1,22 @@
 """Small pipelines, and what every test asks of a run in the simulated cluster."""
 
+import dataclasses
 from collections import Counter as Bag
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from millrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
+from millrace._messages import MoveInterval, SplitInterval
 from millrace.history import Event, FaultStruck, History, Output, RunEnded
 from millrace_properties.checkers import judge
 from millrace_properties.reference import outputs_of, run_reference
 from millrace_properties.verdict import Violated
 from millrace_sim import SOUND, Cluster, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, start
-from millrace_sim.faults import AnyFault
+from millrace_sim import faults as f
 
 CITIES = ("arco", "mori", "nago", "riva", "torbole")
 SENDERS = ("anna", "bruno", "nora", "ugo", "vera", "zeno")
@@ -22,7 +26,41 @@ CHECKED = ClusterOptions(check_invariants=True)
 
 HEAL_US = 6 * SECOND
 
+
+def with_engine(**changes: Any) -> ClusterOptions:
+    """`CHECKED`, with some of the engine's options changed."""
+    return msgspec.structs.replace(CHECKED, engine=dataclasses.replace(CHECKED.engine, **changes))
+
+
 E = TypeVar("E", bound=Event)
+
+
+def storm(source: str, computation: str) -> tuple[f.AnyFault, ...]:
+    """Every kind of fault in a few seconds. ``source``: an injector's process; ``computation``: what the operator changes."""
+    ms = MILLISECOND
+    return (
+        f.Operate(at_us=1_200 * ms, verb=SplitInterval(computation, "g")),
+        f.Hold(at_us=1_300 * ms, message="Report", count=2, for_us=400 * ms),
+        f.DropMessages(at_us=1_400 * ms, message="Ack", count=2),
+        f.Noise(at_us=1_500 * ms, for_us=1_500 * ms, drop=0.1, duplicate=0.2, delay=0.2, delay_us=800 * ms),
+        f.DelayCommit(at_us=1_600 * ms, process="worker-0", count=2, by_us=900 * ms),
+        f.LoseCommit(at_us=1_700 * ms, process="worker-1"),
+        f.LoseReply(at_us=1_800 * ms, process="worker-2"),
+        f.DuplicateCommit(at_us=1_900 * ms, process="worker-0", by_us=1_500 * ms),
+        f.Slow(at_us=2_000 * ms, process="worker-1", factor=200, for_us=500 * ms),
+        f.SkewClock(at_us=2_100 * ms, process="worker-2", by_us=700 * ms, for_us=2_000 * ms),
+        f.LateRecords(at_us=2_200 * ms, process=source, count=2, by_us=900 * ms),
+        f.Partition(at_us=2_300 * ms, side=("worker-0",), for_us=1_300 * ms),
+        f.Pause(at_us=2_600 * ms, process="worker-1", for_us=1_800 * ms),
+        f.StallSource(at_us=2_800 * ms, process=source, for_us=400 * ms),
+        f.Operate(at_us=3_000 * ms, verb=MoveInterval(computation, "a")),
+        f.StoreErrors(at_us=3_000 * ms, for_us=600 * ms, rate=0.9),
+        f.StoreUnavailable(at_us=3_300 * ms, for_us=200 * ms),
+        f.Crash(at_us=3_700 * ms, process="worker-2", restart_after_us=600 * ms),
+        f.Crash(at_us=4_000 * ms, process="master-0", restart_after_us=2_000 * ms),
+        f.Crash(at_us=4_200 * ms, process="authority-0.0", restart_after_us=2_000 * ms),
+        f.Crash(at_us=4_400 * ms, process=source, restart_after_us=300 * ms),
+    )
 
 
 class Sorter(Computation):
@@ -109,7 +147,7 @@ class Run:
 def run(
     pipeline: Pipeline | Sequence[Pipeline],
     feed: Feed,
-    *faults: AnyFault,
+    *faults: f.AnyFault,
     options: ClusterOptions = CHECKED,
     heal_at_us: int | None = HEAL_US,
     lasting: tuple[str, ...] = (),
