@@ -54,6 +54,7 @@ def test_the_first_pipeline_is_short_and_so_is_its_property_test() -> None:
     assert lines("test_views.py") <= 5
 
 
+@pytest.mark.slow
 def test_each_command_runs_and_prints_what_the_readme_says(folder: Path) -> None:
     """In order, as a reader types them: one saves the file that the next one replays.
 

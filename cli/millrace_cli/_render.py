@@ -116,11 +116,11 @@ def print_error(console: Console, error: str, *, sound: bool) -> None:
 
 
 def print_counts(console: Console, counts: Mapping[str, int]) -> None:
-    """Print names with numbers, the largest first."""
+    """Print names with numbers, in their order: the same each time, so that two reports can be compared."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right")
     table.add_column()
-    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+    for name, count in counts.items():
         table.add_row(f"{count:,}", Text(name))
     print_table(console, table, indent=_INDENT)
 

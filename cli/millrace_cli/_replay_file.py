@@ -7,7 +7,7 @@ import msgspec
 
 from millrace import HistoryFormatError
 from millrace_cli._exit import UnwritableFileError
-from millrace_cli._targets import DEFAULT_FEED, Target
+from millrace_cli._targets import Target
 from millrace_properties.mutants import protocol_named
 from millrace_properties.verification import Failure, ReplayFile, to_replay
 from millrace_sim import Protocol
@@ -22,23 +22,15 @@ class _Format(msgspec.Struct):
     format: int
 
 
-class _Origin(msgspec.Struct):
-    """What the command adds to a `ReplayFile`: the function that made the input."""
-
-    feed: str = DEFAULT_FEED
-
-
 class Recorded(msgspec.Struct, frozen=True):
     """What a file holds.
 
     Attributes:
         file: the failing run.
-        feed_name: the function that makes its input.
         protocol: the state machines that it ran on.
     """
 
     file: ReplayFile
-    feed_name: str
     protocol: Protocol
 
 
@@ -62,8 +54,7 @@ def save_failure(failure: Failure, target: Target, protocol: Protocol, path: Pat
     Raises:
         UnwritableFileError: the file can not be written.
     """
-    written = msgspec.json.decode(to_replay(failure, target.name, protocol.name))
-    data = msgspec.json.format(msgspec.json.encode({**written, "feed": target.feed_name}), indent=2)
+    data = to_replay(failure, target.name, protocol.name, target.feed_name)
     digest = failure.digest or hashlib.sha256(data).hexdigest()
     path = path or Path(f"millrace-failure-{digest[:_DIGITS]}.json")
     try:
@@ -86,8 +77,7 @@ def load_failure(path: Path) -> Recorded:
             reason = f"it has format {version}, and this version of Millrace reads format {_FORMAT}"
             raise HistoryFormatError("replay file", str(path), reason)
         file = msgspec.json.decode(data, type=ReplayFile)
-        feed_name = msgspec.json.decode(data, type=_Origin).feed
-        return Recorded(file, feed_name, protocol_named(file.protocol))
+        return Recorded(file, protocol_named(file.protocol))
     except KeyError as error:
         raise HistoryFormatError("replay file", str(path), f"there is no protocol {error}") from error
     except OSError as error:

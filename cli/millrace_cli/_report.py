@@ -83,20 +83,23 @@ class Report:
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
         print_text(console, f"{self.target.name}, seed {self.seed}, protocol: {self.protocol.name}")
         if found.events:
-            struck = f"{counted(found.runs, 'run')} in which a fault struck, {found.idle:,} in which none did"
-            print_text(console, struck)
-            events = f"{counted(found.events, 'event')} judged"
-            print_text(console, f"{events}; {self.runs_per_second:.1f} runs a second")
+            runs, events = counted(found.runs, "run"), counted(found.events, "event")
+            print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
+            print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
         if self.shrinking:
             print_text(console, "The same command with the same --seed finds the failure again.")
         if found.verdicts:
             print_heading(console, "Invariants")
             print_verdicts(console, found.verdicts)
-        _print_counts(console, "Faults that struck", found.struck, _kinds_that_never_struck(found))
-        _print_counts(
-            console, "Interesting cases", found.reached, [case for case in CASES if not found.reached[case]]
-        )
+        self._print_coverage(console)
         self._print_failure(console)
+
+    def _print_coverage(self, console: Console) -> None:
+        found = self.verification
+        struck = dict(sorted(found.struck.items()))
+        cases = {case: found.reached[case] for case in CASES}
+        _print_counts(console, "Faults that struck", struck, _kinds_that_never_struck(found))
+        _print_counts(console, "Interesting cases", cases, [case for case in CASES if not cases[case]])
 
     def _print_failure(self, console: Console) -> None:
         print_violations(console, self.verification.verdicts)

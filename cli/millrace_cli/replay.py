@@ -78,7 +78,7 @@ def replay(
 
 def _run(recorded: Recorded) -> Replayed:
     file = recorded.file
-    target = load_target(file.pipeline, recorded.feed_name)
+    target = load_target(file.pipeline, recorded.file.feed)
     feed = target.feed(file.feed_seed)
     try:
         history, verdicts, _ = run_plan(target.pipeline, feed, file.plan, recorded.protocol)
@@ -97,7 +97,7 @@ def _print(console: Console, replayed: Replayed) -> None:
     print_text(console, _sameness(replayed))
     print_heading(
         console,
-        f"{file.pipeline}, input {replayed.recorded.feed_name}({file.feed_seed}), protocol: {file.protocol}",
+        f"{file.pipeline}, input {replayed.recorded.file.feed}({file.feed_seed}), protocol: {file.protocol}",
     )
     print_plan(console, file.plan)
     print_violations(console, replayed.verdicts, witnesses=True)
@@ -126,7 +126,7 @@ def _document(replayed: Replayed) -> dict[str, Any]:
     file = replayed.recorded.file
     return {
         "pipeline": file.pipeline,
-        "feed": replayed.recorded.feed_name,
+        "feed": replayed.recorded.file.feed,
         "feed_seed": file.feed_seed,
         "protocol": file.protocol,
         "result": RESULT_WORDS[replayed.code],

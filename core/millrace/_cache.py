@@ -46,11 +46,11 @@ class RowCache:
         eviction: who leaves first.
     """
 
-    __slots__ = ("_boundaries", "_capacity_bytes", "_eviction", "_lru", "_mark", "evicted", "used_bytes")
+    __slots__ = ("_boundaries", "_by_boundary", "_capacity_bytes", "_lru", "_mark", "evicted", "used_bytes")
 
     def __init__(self, capacity_bytes: int, eviction: Eviction) -> None:
         self._capacity_bytes = capacity_bytes
-        self._eviction = eviction
+        self._by_boundary = eviction is Eviction.BOUNDARY
         self._lru: dict[int, Cacheable] = {}
         self._boundaries: list[tuple[int, int, Cacheable]] = []
         self._mark = 0
@@ -62,23 +62,21 @@ class RowCache:
         row = owner.row
         assert row is not None
         size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)
-        self._lru.pop(owner.cache_mark, None)
-        self._mark += 1
-        owner.cache_mark = self._mark
-        self._lru[self._mark] = owner
-        self.used_bytes += size - owner.cached_bytes
-        owner.cached_bytes = size
-        if self._eviction is Eviction.BOUNDARY:
-            self._note_boundary(owner)
+        lru = self._lru
+        lru.pop(owner.cache_mark, None)
+        mark = self._mark = owner.cache_mark = self._mark + 1
+        lru[mark] = owner
+        if size != owner.cached_bytes:
+            self.used_bytes += size - owner.cached_bytes
+            owner.cached_bytes = size
+        if self._by_boundary:
+            boundary = owner.next_boundary()
+            if boundary != owner.cache_boundary:
+                owner.cache_boundary = boundary
+                if boundary != MAX_TIME:
+                    heappush(self._boundaries, (-boundary, mark, owner))
         if self.used_bytes > self._capacity_bytes:
             self._make_room()
-
-    def _note_boundary(self, owner: Cacheable) -> None:
-        boundary = owner.next_boundary()
-        if boundary != owner.cache_boundary:
-            owner.cache_boundary = boundary
-            if boundary != MAX_TIME:
-                heappush(self._boundaries, (-boundary, self._mark, owner))
 
     def drop(self, owner: Cacheable) -> None:
         """Forget the owner's row."""

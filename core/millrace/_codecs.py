@@ -32,14 +32,11 @@ class JsonCodec:
     {'count': 3, 'query': 'cat videos'}
     """
 
-    __slots__ = ("decode",)
+    __slots__ = ("decode", "encode")
 
     def __init__(self) -> None:
         self.decode = msgspec.json.Decoder().decode
-
-    def encode(self, value: Any) -> bytes:
-        """Write it as JSON, with sorted keys."""
-        return _encode_json(value)
+        self.encode = _encode_json
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Pickle as what it was built from."""
@@ -151,20 +148,30 @@ class ProtobufCodec:
         return f"ProtobufCodec({self._message.__name__})"
 
 
-def encode_at(where: str, codec: Codec, value: Any) -> bytes:
-    """Encode; whatever goes wrong becomes a `CodecError` that names the place."""
+def encode_at(where: str, codec: Codec, value: Any, *names: str) -> bytes:
+    """Encode; whatever goes wrong becomes a `CodecError` that names the place.
+
+    ``names`` stand in the place of the ``{!r}`` in ``where``: nobody writes a message for each record that goes well.
+    """
     try:
         data = codec.encode(value)
     except Exception as error:
-        raise CodecError(where, repr(codec), "write", f"{type(error).__name__}: {error} (value {value!r:.80})") from error
+        reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
+        raise CodecError(_place(where, names), repr(codec), "write", reason) from error
     if type(data) is not bytes:
-        raise CodecError(where, repr(codec), "write", f"encode returned {type(data).__name__}, not bytes")
+        reason = f"encode returned {type(data).__name__}, not bytes"
+        raise CodecError(_place(where, names), repr(codec), "write", reason)
     return data
 
 
-def decode_at(where: str, codec: Codec, data: bytes) -> Any:
-    """Decode; whatever goes wrong becomes a `CodecError` that names the place."""
+def decode_at(where: str, codec: Codec, data: bytes, *names: str) -> Any:
+    """Decode; whatever goes wrong becomes a `CodecError` that names the place. ``names``: as for `encode_at`."""
     try:
         return codec.decode(data)
     except Exception as error:
-        raise CodecError(where, repr(codec), "read", f"{type(error).__name__}: {error} (bytes {data[:40]!r})") from error
+        reason = f"{type(error).__name__}: {error} (bytes {data[:40]!r})"
+        raise CodecError(_place(where, names), repr(codec), "read", reason) from error
+
+
+def _place(where: str, names: tuple[str, ...]) -> str:
+    return where.format(*names) if names else where

@@ -87,7 +87,7 @@ class Context:
             self._touched = True
             spec = self._spec
             if self._before:
-                self._state = decode_at(f"state of {spec.name!r}, key {self.key!r}", spec.state_codec, self._before)
+                self._state = decode_at(_STATE, spec.state_codec, self._before, spec.name, self.key)
             else:
                 self._state = spec.computation.initial_state()
         return self._state
@@ -159,7 +159,7 @@ class Context:
             timestamp = self._cause_us if self._cause_us != MIN_TIME else self.low_watermark
         elif timestamp < self._cause_us:
             raise TimestampRegressionError(spec.name, self.key, timestamp, self._cause_us)
-        data = encode_at(f"stream {stream!r}, produced by {spec.name!r} for key {self.key!r}", codec, value)
+        data = encode_at(_PRODUCED, codec, value, stream, spec.name, self.key)
         if self.emissions is None:
             self.emissions = []
         self.emissions.append(Emission(stream, self.key if key is None else key, data, timestamp))
@@ -186,10 +186,14 @@ class Context:
         if not self._touched:
             return None
         spec = self._spec
-        after = encode_at(f"state of {spec.name!r}, key {self.key!r}", spec.state_codec, self._state)
+        after = encode_at(_STATE, spec.state_codec, self._state, spec.name, self.key)
         if after == spec.initial_state:
             after = b""
         return None if after == self._before else after
+
+
+_STATE = "state of {!r}, key {!r}"
+_PRODUCED = "stream {!r}, produced by {!r} for key {!r}"
 
 
 def extract_key(computation: str, stream: str, extractor: Callable[[Record], str], record: Record) -> str:

@@ -8,26 +8,52 @@ import base64
 import traceback
 from collections.abc import Sequence
 
-from millrace._codecs import JsonCodec, decode_at
+from millrace._codecs import Codec, JsonCodec, decode_at
 from millrace._computation import Context, Emission, extract_key
 from millrace._errors import MillraceError, UserCodeError
 from millrace._messages import Table
-from millrace._pipeline import OUTSIDE, ComputationSpec, Pipeline, Productions, same_key
+from millrace._pipeline import OUTSIDE, ComputationSpec, KeyExtractor, Pipeline, Productions, same_key
 from millrace._records import Clock, Record, Timer
 from millrace._rows import Production, StoredTimer, Version
 from millrace._time import MAX_TIME, MIN_TIME
 
 
 class Deployed:
-    """One computation as deployed: its spec, and the pipeline version that says where its streams lead (3)."""
+    """One computation as deployed: its spec, and the pipeline version that says where its streams lead (3).
 
-    __slots__ = ("pipeline", "present", "spec", "strong")
+    Attributes:
+        spec: the computation.
+        pipeline: the version that it is of.
+        present: the consumers that have not left the topology.
+        strong: its productions are (6.1.2).
+        exactly_once: its deliveries are deduplicated (6.1.1).
+    """
+
+    __slots__ = ("_codecs", "_consumers", "exactly_once", "pipeline", "present", "spec", "strong")
 
     def __init__(self, spec: ComputationSpec, pipeline: Pipeline, present: frozenset[str]) -> None:
         self.spec = spec
         self.pipeline = pipeline
         self.present = present
         self.strong = spec.productions is Productions.STRONG
+        self.exactly_once = spec.exactly_once
+        self._codecs: dict[str, Codec] = {}
+        self._consumers: dict[str, list[tuple[str, KeyExtractor]]] = {}
+
+    def codec(self, stream: str) -> Codec:
+        """The codec of a stream; asked for with each record, and so remembered."""
+        found = self._codecs.get(stream)
+        if found is None:
+            found = self._codecs[stream] = self.pipeline.codec(stream)
+        return found
+
+    def consumers(self, stream: str) -> list[tuple[str, KeyExtractor]]:
+        """(computation, key extractor) of each subscriber that is present; remembered likewise."""
+        found = self._consumers.get(stream)
+        if found is None:
+            found = [one for one in self.pipeline.consumers(stream) if one[0] in self.present]
+            self._consumers[stream] = found
+        return found
 
 
 def deployed(name: str, topologies: Sequence[Pipeline], table: Table) -> Deployed:
@@ -46,11 +72,10 @@ def run_record(
     """Run ``process_record`` on a fresh copy of everything; raises what user code raises."""
     spec = where.spec
     stream = production.stream
-    value = decode_at(f"stream {stream!r}, consumed by {spec.name!r}, record {production.record_id}",
-                      where.pipeline.codec(stream), production.value)  # fmt: skip
-    timestamp = production.timestamp
+    timestamp, record_id = production.timestamp, production.record_id
+    value = decode_at(_CONSUMED, where.codec(stream), production.value, stream, spec.name, record_id)
     context = Context(spec, key, state, timestamp, low_watermark, now)
-    record = Record(key, value, timestamp, stream, timestamp < low_watermark, production.record_id)
+    record = Record(key, value, timestamp, stream, timestamp < low_watermark, record_id)
     spec.computation.process_record(context, record)
     return context
 
@@ -83,18 +108,15 @@ def productions_of(
     Raises:
         KeyExtractorError: a consumer's extractor failed.
     """
-    pipeline, present = where.pipeline, where.present
     found = []
     for ordinal, emission in enumerate(emissions, first_ordinal):
         stream = emission.stream
         record_id = f"{first_id}#{ordinal}"
-        for consumer, extractor in pipeline.consumers(stream):
-            if consumer not in present:
-                continue
+        for consumer, extractor in where.consumers(stream):
             if extractor is same_key:
                 key = emission.key
             else:
-                value = pipeline.codec(stream).decode(emission.value)
+                value = where.codec(stream).decode(emission.value)
                 key = extract_key(consumer, stream, extractor, Record(emission.key, value, emission.timestamp, stream))
             found.append(Production(record_id, stream, consumer, key, emission.value, emission.timestamp, origin))
     return found
@@ -137,6 +159,7 @@ def final_error(where: Deployed, key: str, cause: str, attempts: int, error: Exc
     return UserCodeError(where.spec.name, key, cause, attempts, text)
 
 
+_CONSUMED = "stream {!r}, consumed by {!r}, record {}"
 _JSON = JsonCodec()
 
 

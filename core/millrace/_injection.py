@@ -11,7 +11,7 @@ from millrace._codecs import decode_at, encode_at
 from millrace._computation import extract_key
 from millrace._effects import SourceRecord
 from millrace._errors import CodecError, KeyExtractorError, MalformedRecordError
-from millrace._pipeline import KeyExtractor, Pipeline
+from millrace._pipeline import KeyExtractor, Pipeline, same_key
 from millrace._records import Record
 from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
@@ -50,9 +50,12 @@ def productions_of(
     productions = []
     try:
         for consumer, extractor in (*pipeline.consumers(stream), *also):
-            value = decode_at(f"stream {stream!r}", codec, data)
-            seen = Record(record.key, value, timestamp, stream, record_id=record_id)
-            key = extract_key(consumer, stream, extractor, seen)
+            value = decode_at("stream {!r}", codec, data, stream)
+            if extractor is same_key:  # what it would return
+                key = record.key
+            else:
+                seen = Record(record.key, value, timestamp, stream, False, record_id)  # noqa: FBT003  ``late``
+                key = extract_key(consumer, stream, extractor, seen)
             productions.append(Production(record_id, stream, consumer, key, data, timestamp, origin))
     except (CodecError, KeyExtractorError) as error:
         raise MalformedRecordError(injector, stream, record.offset, str(error)) from error

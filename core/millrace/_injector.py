@@ -32,8 +32,8 @@ from millrace._effects import (
     Wake,
     WakeAt,
 )
-from millrace._execution import deployed
 from millrace._errors import MalformedRecordError, MillraceError
+from millrace._execution import deployed
 from millrace._injection import Subscribers, dead_letter, is_timestamp, productions_of
 from millrace._intake import Entry, Intake
 from millrace._options import EngineOptions
@@ -60,6 +60,8 @@ class Phase(enum.Enum):
     """There is a successor (6.2)."""
     HALTED = "halted"
     """A record was malformed, and the policy is to stop."""
+
+    __hash__ = object.__hash__  # looked up with each event; an enumeration's own hash is that of the member's name
 
 
 class Injector:
@@ -98,11 +100,13 @@ class Injector:
         self._asked: _Asked | None = None
         self._ask_again_us = MAX_TIME
         self._epoch = 0
-        self._rereads = False
+        # A predecessor may have sent what is before this offset; `MAX_TIME`: not all of that has been given yet.
+        self._reread_to = 0
         self._intake = Intake(0, m.Progress())
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
         self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
+        self._first_pause_us = min(options.retry_us, options.retry_max_us)
         # What it was told.
         self._routing = NOWHERE
         self._watermarks: dict[str, int] = {}
@@ -122,14 +126,19 @@ class Injector:
         transition = TRANSITIONS.get((self.phase, type(event)))
         assert transition is not None, f"{self.address} is {self.phase.value} and got {event}"
         effects = self._effects = []
-        if now < self._now:
+        was_put_back = now < self._now
+        if was_put_back:
             self._set_clock_back(now)
         self._now = now
         transition.handler(self, now, event)
         assert self.phase in transition.leads_to, f"{event} led to {self.phase}"
-        if self.phase not in _SILENT:
+        if self.phase not in _SILENT and (was_put_back or not self._wakes_in_time(now, event)):
             self._ask_to_wake()
         return effects
+
+    def _wakes_in_time(self, now: int, event: Event) -> bool:
+        """Nothing that this event changed is due before the next wake: what was sent just now waits for the first pause."""
+        return type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
 
     # Becoming the holder of the role
 
@@ -161,7 +170,7 @@ class Injector:
         self._journaled = dict(reply.contents).get(self.address)
         self._intake = Intake(reply.position, self._journaled or m.Progress())
         self._effects.append(Replay(reply.position))
-        self._rereads = True
+        self._reread_to = MAX_TIME
         self._on_table(now, reply.table)
         self._heartbeat_us = now
         self._reported_us = now - self._options.report_period_us
@@ -186,7 +195,9 @@ class Injector:
 
     def _on_source_watermark(self, now: int, event: SourceWatermark) -> None:
         intake = self._intake
-        if intake.is_next(event.offset) and intake.read_watermark(event.arrived_us, event.offset, event.low_watermark):
+        if intake.is_next(event.offset) and intake.read_watermark(
+            event.arrived_us, event.offset, event.low_watermark
+        ):
             self._release(now)
 
     # Injecting
@@ -205,7 +216,7 @@ class Injector:
         """Nothing: it was malformed, and the policy is to stop."""
         pipeline, spec = self._pipeline, self._spec
         try:
-            also = self._owed(record.stream) if self._rereads else ()
+            also = self._owed(record.stream) if entry.offset < self._reread_to else ()
             return productions_of(pipeline, self.address, spec.outputs, record, entry.origin, also)
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):
@@ -228,7 +239,7 @@ class Injector:
         return [(spec.name, spec.inputs[stream]) for spec in specs if stream in spec.inputs]
 
     def _on_replayed(self, _now: int, _event: Replayed) -> None:
-        self._rereads = False
+        self._reread_to = self._intake.next_offset
 
     def _halt(self, error: MillraceError) -> tuple[Production, ...]:
         self.phase = Phase.HALTED
@@ -342,10 +353,20 @@ class Injector:
 
     def _heartbeat(self, now: int) -> None:
         self._heartbeat_us = now + self._options.heartbeat_period_us
-        table = self._routing.table
-        owing = self._outbox.owing(table.retiring)
-        beat = m.Heartbeat(self.address, self._incarnation, table.version, owing=owing, is_worker=False)
+        beat = m.Heartbeat(
+            self.address, self._incarnation, self._routing.table.version, owing=self._owing(), is_worker=False
+        )
         self._effects.extend(Send(master, beat) for master in self._options.master_addresses())
+
+    def _owing(self) -> tuple[tuple[str, int], ...]:
+        """What is pending for retiring computations; as long as there is more to re-read, each may be owed some of it."""
+        retiring = self._routing.table.retiring
+        if not retiring:
+            return ()
+        owing = dict(self._outbox.owing(retiring))
+        if self._reread_to == MAX_TIME or any(one.offset < self._reread_to for _, _, one, _ in self._waiting):
+            owing = {name: owing.get(name, 1) for name in retiring}
+        return tuple(owing.items())
 
     def _journal(self, now: int) -> None:
         intake = self._intake
@@ -503,6 +524,8 @@ _IGNORED: dict[Phase, tuple[type, ...]] = {
     Phase.HALTED: (Wake, *_TOLD, *_REPLIES),
 }
 _SILENT = (Phase.FENCED, Phase.HALTED)
+_SENDING = (SourceRecord, m.Ack)
+"""What these change is only what is sent, and what is pending."""
 
 TRANSITIONS = _transitions()
 """(phase, input): what happens, and where it leads. All that is not here is a bug."""

@@ -74,7 +74,10 @@ class Intake:
 
     def read(self, arrived_us: int, offset: int, timestamp: int) -> Entry:
         """Take in a record."""
-        entry = Entry(offset, timestamp, self._stamp(arrived_us), late=timestamp < self.promised.low_watermark)
+        assert self.promised.horizon < MAX_TIME, f"the source goes on at offset {offset} after its end"
+        entry = Entry(
+            offset, timestamp, self._stamp(arrived_us), late=timestamp < self.promised.low_watermark
+        )
         self._entries.append(entry)
         if not entry.late:
             self._on_time.add(timestamp)

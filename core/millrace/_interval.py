@@ -60,6 +60,10 @@ class IntervalInput(enum.IntEnum):
     REASSIGNED = 2
 
 
+# Asked for with each record: a global name is found faster than an enumeration's member.
+_SCANNING, _OWNED = IntervalState.SCANNING, IntervalState.OWNED
+_COMPLETE, _WRITE, _WRITTEN = StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN
+
 INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {
     (IntervalState.SCANNING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
     (IntervalState.SCANNING, IntervalInput.REFUSED): IntervalState.DROPPED,
@@ -200,7 +204,7 @@ class OwnedInterval:
         self._shared.cache.keep(slot)
         for production in image.productions:
             if production.consumer in self.where.present:
-                self._send(now, production, Holder(self, slot, None, durable=True))
+                self._send(now, production, Holder(self, slot, None, True))  # noqa: FBT003  ``durable``
             else:  # its consumer has left the topology
                 self._owe(now, slot, production)
 
@@ -245,21 +249,20 @@ class OwnedInterval:
 
     def deliver(self, now: int, delivery: m.Deliver) -> None:
         """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key."""
-        if self.state is not IntervalState.OWNED:
-            if self.state is IntervalState.SCANNING and len(self._early) < _EARLY_LIMIT:
+        if self.state is not _OWNED:
+            if self.state is _SCANNING and len(self._early) < _EARLY_LIMIT:
                 self._early.append(delivery)
             return
-        production = delivery.production
+        production, sender = delivery.production, delivery.sender
         record_id, key = production.record_id, production.key
-        shared = self._shared
         in_progress = self._in_progress.get(record_id)
         if in_progress is not None:
-            in_progress.sender = delivery.sender
+            in_progress.sender = sender
             self._note_duplicate(production, "in progress")
             return
         slot = self._slots.get(key)
         print_, maybe_seen = 0, False
-        if self.where.spec.exactly_once:
+        if self.where.exactly_once:
             if production.origin < self.horizon:
                 self._drop_duplicate(delivery, "horizon")
                 return
@@ -270,14 +273,15 @@ class OwnedInterval:
                 return
         if slot is None:
             slot = self._slots[key] = KeySlot(key)
-        arrival = Arrival(production, delivery.sender, print_, maybe_seen)
-        self._in_progress[record_id] = arrival
+        arrival = self._in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
+        shared = self._shared
         history = shared.history
-        history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, delivery.sender))
-        if slot.queue is None:
-            slot.queue = deque()
-        slot.queue.append(arrival)
-        if not slot.busy and len(slot.queue) == 1 and not slot.due:
+        history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, sender))
+        if slot.queue:
+            slot.queue.append(arrival)
+            return
+        slot.queue = [arrival]
+        if not slot.busy and not slot.due:
             self._ready.append(slot)
 
     def _drop_duplicate(self, delivery: m.Deliver, by: str) -> None:
@@ -309,11 +313,14 @@ class OwnedInterval:
 
     def pump(self, now: int) -> None:
         """Run what is ready, and write what is to be committed, as far as writes may be under way."""
-        options = self._shared.options
-        most_writes, batch = options.commits_in_flight, options.commit_batch
         ready, committable = self._ready, self._committable
-        strong = self.where.strong
-        while self.state is IntervalState.OWNED:
+        if not (ready or committable):
+            return
+        options, strong = self._shared.options, self.where.strong
+        most_writes, batch = options.commits_in_flight, options.commit_batch
+        if strong and self._writes >= most_writes:  # the answer to a write comes back here
+            return
+        while self.state is _OWNED:
             while ready and not (strong and (self._writes >= most_writes or len(committable) >= batch)):
                 self._turn(now, ready.popleft())
             if not committable or self._writes >= most_writes:
@@ -332,8 +339,9 @@ class OwnedInterval:
         step = self._runner.run(now, slot)
         if step is None:
             return
-        self.records_run += len(step.arrivals) + len(step.fired)
-        if step.arrivals or step.fired:
+        count = len(step.arrivals) + len(step.fired)
+        if count:
+            self.records_run += count
             self._ran(now, step)
         else:
             self._release(slot)
@@ -358,15 +366,15 @@ class OwnedInterval:
     def _ran(self, now: int, step: Step) -> None:
         """User code is done: strong steps are committed, weak ones send first (6.1.2, 6.1.3)."""
         if self.where.strong:
-            step.checkpoints = tuple(step.productions)
+            step.checkpoints = step.productions
             self._complete(step)
             return
         for production in step.productions:
             known = self._shared.outbox.find(production.consumer, production.record_id)
             if known is not None:  # a re-run, without exactly-once, of a step whose checkpoint is still on its way
                 continue
-            holder = Holder(self, step.slot, step, durable=False)
-            step.holders.append(holder)
+            holder = Holder(self, step.slot, step, False)  # noqa: FBT003  ``durable``
+            step.holders += (holder,)
             step.waiting += 1
             self._send(now, production, holder)
         if not step.waiting:
@@ -376,15 +384,17 @@ class OwnedInterval:
         self._stragglers.append((now + self._shared.options.straggler_delay_us, step))
 
     def _complete(self, step: Step) -> None:
-        step.advance(StepInput.COMPLETE)
+        step.advance(_COMPLETE)
         self._committable.append(step)
 
     def sweep(self, now: int) -> None:
         """Look after what has waited long enough: stragglers, rests, deletions."""
-        if self.state is IntervalState.OWNED:
-            self._checkpoint_stragglers(now)
+        if self.state is _OWNED:
+            if self._stragglers:
+                self._checkpoint_stragglers(now)
             self._runner.end_rests(now)
-            self._delete_delivered(now)
+            if self._owing:
+                self._delete_delivered(now)
             self.pump(now)
 
     def _checkpoint_stragglers(self, now: int) -> None:
@@ -411,8 +421,8 @@ class OwnedInterval:
     def _write(self, now: int) -> None:
         to_write, to_skip = [], []
         for step in self._next_batch():
-            if self._needs_write(step):
-                step.advance(StepInput.WRITE)
+            if step.touched or self._needs_write(step):
+                step.advance(_WRITE)
                 to_write.append(step)
             else:
                 step.advance(StepInput.SKIP_WRITE)
@@ -421,7 +431,7 @@ class OwnedInterval:
             self._finish(now, to_skip)
         if not to_write:
             return
-        remember = self.where.spec.exactly_once
+        remember = self.where.exactly_once
         deltas = tuple([step.delta(self._take_owed(step.slot), remember=remember) for step in to_write])
         self._writes += 1
         store = self._shared.store
@@ -432,7 +442,7 @@ class OwnedInterval:
                 return
             self._writes -= 1
             for step in to_write:
-                step.advance(StepInput.WRITTEN)
+                step.advance(_WRITTEN)
             self._finish(now, to_write)
             self.pump(now)
 
@@ -443,29 +453,27 @@ class OwnedInterval:
         committable = self._committable
         steps = [committable.popleft() for _ in range(min(len(committable), self._shared.options.commit_batch))]
         if self._owing:
-            for key in [key for key in self._owing if not self._slots[key].busy]:
-                steps.append(self._deletion_step(self._slots[key]))
+            slots = [self._slots[key] for key in self._owing]
+            steps += [self._deletion_step(slot) for slot in slots if not slot.busy]
         return steps
 
     def _deletion_step(self, slot: KeySlot) -> Step:
         slot.busy = True
         step = self._runner.empty_step(slot)
         step.touched = True
-        step.advance(StepInput.COMPLETE)
+        step.advance(_COMPLETE)
         return step
 
     def _needs_write(self, step: Step) -> bool:
         """A step that used neither state nor timers and has nothing to remember is a stateless function (6.1.3)."""
-        return bool(
-            step.touched or step.checkpoints or step.fired or (step.arrivals and self.where.spec.exactly_once)
-        )  # fmt: skip
+        return bool(step.touched or step.checkpoints or step.fired or (step.arrivals and self.where.exactly_once))
 
     def _take_owed(self, slot: KeySlot) -> tuple[tuple[str, str], ...]:
         owed = slot.owed
         if owed is None:
             return ()
         slot.owed = None
-        self._owing.pop(slot.key, None)
+        del self._owing[slot.key]
         return tuple(owed)
 
     def _delete_delivered(self, now: int) -> None:
@@ -490,7 +498,7 @@ class OwnedInterval:
         for step in steps:
             if strong:
                 for production in step.productions:
-                    self._send(now, production, Holder(self, step.slot, None, durable=True))
+                    self._send(now, production, Holder(self, step.slot, None, True))  # noqa: FBT003  ``durable``
             elif step.holders:
                 self._settle_holders(now, step)
             for origin in step.held_origins:
@@ -511,19 +519,21 @@ class OwnedInterval:
 
     def _adopt(self, now: int, step: Step) -> None:
         """Bring soft state up to what the row now is (6.2)."""
-        slot = step.slot
-        if step.touched or step.arrivals or step.fired or step.checkpoints:
+        slot, arrivals = step.slot, step.arrivals
+        if step.touched or arrivals or step.fired or step.checkpoints:
             slot.stored = True
         row = slot.row
-        assert row is not None or not (step.arrivals or step.fired), "a locked key lost its row"
         if row is not None:
             if step.state_after is not None:
                 row.state = step.state_after
-            if self.where.spec.exactly_once:
-                for arrival in step.arrivals:
+            if arrivals and self.where.exactly_once:
+                seen, add = row.seen, self._filter.add
+                for arrival in arrivals:
                     production = arrival.production
-                    row.seen[production.record_id] = production.origin
-                    self._filter.add(arrival.print, production.origin)
+                    seen[production.record_id] = production.origin
+                    add(arrival.print, production.origin)
+        else:
+            assert not (arrivals or step.fired), "a locked key lost its row"
         if step.hold is not None:
             self.accounts.set_hold(slot, step.hold)
         if step.fired or step.changes:
@@ -553,10 +563,10 @@ class OwnedInterval:
 
     def _release(self, slot: KeySlot) -> None:
         slot.busy = False
-        if slot.queue is not None and not slot.queue:
-            slot.queue = None
-        if slot.due or slot.queue:
+        if slot.queue or slot.due:
             self._ready.append(slot)
+        else:
+            slot.queue = None
         if slot.row is not None:
             self._shared.cache.keep(slot)
 
@@ -594,8 +604,10 @@ class OwnedInterval:
 
     def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
         """The worker knows more of the senders' progress. Values only rise."""
-        self.low_watermark = max(self.low_watermark, low_watermark)
-        self.horizon = max(self.horizon, horizon)
+        if low_watermark > self.low_watermark:
+            self.low_watermark = low_watermark
+        if horizon > self.horizon:
+            self.horizon = horizon
         if timer_watermark > self.timer_watermark:
             self.timer_watermark = timer_watermark
             history = self._shared.history

@@ -31,6 +31,7 @@ from millrace.history import (
 MASTER_ROLE = "master"
 
 _NOTHING = Progress()
+_NOBODY: dict[int, KeyInterval] = {}
 
 
 def authority_role(shard: int) -> str:
@@ -76,8 +77,9 @@ class StoredRow:
             self.productions[production.record_id, production.consumer] = production
         for name in delta.delivered:
             self.productions.pop(name, None)
-        if delta.seen:
-            self.seen.update(delta.seen)
+        seen = self.seen
+        for record_id, origin in delta.seen:
+            seen[record_id] = origin
 
 
 class Journal:
@@ -133,8 +135,11 @@ class Mediator:
 
     def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
         """Tell whether this sequencer owns the keys from ``low`` to ``high``, both inclusive, now."""
-        interval = self._live.get(computation, {}).get(sequencer)
-        return interval is not None and interval.contains(low) and interval.contains(high)
+        interval = self._live.get(computation, _NOBODY).get(sequencer)
+        if interval is None:
+            return False
+        end = interval.high
+        return interval.low <= low and (end is None or high < end)
 
     def already_taken(self, row: StoredRow, sequencer: int, number: int) -> bool:
         """Tell whether the row has taken this write, or a later one, before."""
@@ -142,38 +147,45 @@ class Mediator:
 
     def live_sequencer(self, computation: str, key: str) -> int:
         """The sequencer that owns a key now; 0 if none does."""
-        for sequencer, interval in self._live.get(computation, {}).items():
+        for sequencer, interval in self._live.get(computation, _NOBODY).items():
             if interval.contains(key):
                 return sequencer
         return 0
 
     def _write(self, request: m.Write) -> m.Reply:
         computation, sequencer, deltas = request.computation, request.sequencer, request.deltas
-        keys = [delta.key for delta in deltas]
-        if not self.is_live(computation, sequencer, min(keys), max(keys)):
-            live = self.live_sequencer(computation, keys[0])
-            history = self._history
-            history.record(WriteRefused(history.at_us, STORE, computation, sequencer, live, tuple(keys)))
-            return m.Refused(request.request, live)
+        low = high = deltas[0].key
+        if len(deltas) > 1:
+            keys = [delta.key for delta in deltas]
+            low, high = min(keys), max(keys)
+        if not self.is_live(computation, sequencer, low, high):
+            return self._refuse(request)
         rows = self._rows.get(computation)
         if rows is None:
             rows = self._rows[computation] = {}
+        history, is_latest = self._history, sequencer in self._live.get(computation, _NOBODY)
         for delta in deltas:
-            self._apply(computation, rows, sequencer, delta)
+            if self._apply(computation, rows, sequencer, delta):
+                live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
+                history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
         return m.Written(request.request)
 
-    def _apply(self, computation: str, rows: dict[str, StoredRow], sequencer: int, delta: RowDelta) -> None:
+    def _refuse(self, request: m.Write) -> m.Reply:
+        computation, keys, history = request.computation, [delta.key for delta in request.deltas], self._history
+        live = self.live_sequencer(computation, keys[0])
+        history.record(WriteRefused(history.at_us, STORE, computation, request.sequencer, live, tuple(keys)))
+        return m.Refused(request.request, live)
+
+    def _apply(self, computation: str, rows: dict[str, StoredRow], sequencer: int, delta: RowDelta) -> bool:
         row = rows.get(delta.key)
         if row is None:
             row = rows[delta.key] = StoredRow()
             self._sorted_keys.pop(computation, None)
         if self.already_taken(row, sequencer, delta.number):
-            return
+            return False
         row.apply(delta)
         row.sequencer, row.number = sequencer, delta.number
-        history = self._history
-        live = sequencer if sequencer in self._live.get(computation, ()) else self.live_sequencer(computation, delta.key)
-        history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
+        return True
 
     def _read(self, request: m.Read) -> m.Reply:
         if not self.is_live(request.computation, request.sequencer, request.key, request.key):

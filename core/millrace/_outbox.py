@@ -61,16 +61,15 @@ class Outbox(Generic[HolderT]):
 
     def add(self, now: int, production: Production, holder: HolderT) -> Pending[HolderT]:
         """Keep a production that is being sent for the first time."""
-        found = self._consumers.get(production.consumer)
+        consumer, record_id = production.consumer, production.record_id
+        found = self._consumers.get(consumer)
         if found is None:
-            found = self._consumers[production.consumer] = {}
-        assert production.record_id not in found, (
-            f"{production.record_id} is pending already at {production.consumer!r}"
-        )
+            found = self._consumers[consumer] = {}
+        assert record_id not in found, f"{record_id} is pending already at {consumer!r}"
         due_us, queue = now + self._pauses_us[0], self._queues[0]
         if queue and queue[-1].due_us > due_us:
             due_us = queue[-1].due_us
-        pending = found[production.record_id] = Pending(production, holder, due_us)
+        pending = found[record_id] = Pending(production, holder, due_us)
         queue.append(pending)
         return pending
 
@@ -99,6 +98,8 @@ class Outbox(Generic[HolderT]):
         found: list[Pending[HolderT]] = []
         last = len(self._queues) - 1
         for level, queue in enumerate(self._queues):
+            if not queue:
+                continue
             following = min(level + 1, last)
             resent_due_us = self._following_due(now, following)
             while queue and (queue[0].due_us <= now or queue[0].done):

@@ -9,7 +9,8 @@ Rules of this file:
 """
 
 import enum
-from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace._cache import CachedRow
@@ -63,6 +64,10 @@ STEP: dict[tuple[StepState, StepInput], StepState] = {
 }
 
 
+_FOLLOWING = [{state: after for (state, other), after in STEP.items() if other is one} for one in StepInput]
+"""The table by input: what is looked up four times a record is looked up without building a pair."""
+
+
 class Arrival:
     """A delivery that waits for its turn, or is being processed. ``sender``: whom to ACK, the latest who sent it."""
 
@@ -90,6 +95,7 @@ class KeySlot:
     """The soft state of one key (6.2): its timers, always; its row, if cached; what waits for it.
 
     Attributes:
+        queue: what waits for its turn, in order of arrival; a list, since it is short and mostly empty.
         busy: locked by a read, a step, or a pause after failed user code; the key is serial (4.1).
         stored: the store has a row for it, so that a missing ``row`` must be read.
         due: a timer of it may be due.
@@ -108,7 +114,7 @@ class KeySlot:
         self.busy = False
         self.stored = False
         self.due = False
-        self.queue: deque[Arrival] | None = None
+        self.queue: list[Arrival] | None = None
         self.timers: dict[str, LiveTimer] | None = None
         self.owed: list[tuple[str, str]] | None = None
         self.hold = MAX_TIME
@@ -119,11 +125,19 @@ class KeySlot:
 
     def next_boundary(self) -> int:
         """When its next timer is due; `MAX_TIME`: it has none."""
-        return min((live.timer.due for live in self.timers.values()), default=MAX_TIME) if self.timers else MAX_TIME
+        if not self.timers:
+            return MAX_TIME
+        return min([live.timer.due for live in self.timers.values()])
+
+
+_NO_CHANGES: Mapping[str, StoredTimer | None] = MappingProxyType({})
 
 
 class Step:
-    """One step of one key: what it consumed, and what it changes."""
+    """One step of one key: what it consumed, and what it changes.
+
+    Tuples and not lists: most of them stay empty, which then costs nothing, and go into the delta as they are.
+    """
 
     __slots__ = (
         "arrivals", "changes", "checkpoints", "emitted", "fired", "held_origins", "hold", "holders", "number", "productions", "slot", "state",
@@ -134,41 +148,38 @@ class Step:
         self.slot = slot
         self.number = number
         self.state = StepState.RUNNING
-        self.arrivals: list[Arrival] = []
-        self.fired: list[StoredTimer] = []
-        self.changes: dict[str, StoredTimer | None] = {}
-        self.productions: list[Production] = []
+        self.arrivals: tuple[Arrival, ...] = ()
+        self.fired: tuple[StoredTimer, ...] = ()
+        self.changes = _NO_CHANGES
+        self.productions: tuple[Production, ...] = ()
         self.checkpoints: tuple[Production, ...] = ()
         self.state_after: bytes | None = None
         self.hold: int | None = None
         self.touched = False
         self.emitted = 0
         self.waiting = 0
-        self.holders: list[Holder] = []
-        self.held_origins: list[int] = []
+        self.holders: tuple[Holder, ...] = ()
+        self.held_origins: tuple[int, ...] = ()
 
     def advance(self, input_: StepInput) -> None:
         """Move on by the table; any other move is our bug."""
         try:
-            self.state = STEP[self.state, input_]
+            self.state = _FOLLOWING[input_][self.state]
         except KeyError:
             raise AssertionError(f"a step can not take {input_.name} in {self.state.name}") from None
 
     def delta(self, delivered: tuple[tuple[str, str], ...], *, remember: bool) -> RowDelta:
         """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
-        changes = self.changes
+        changes, set_timers, cancelled, seen = self.changes, (), (), ()
+        if changes:
+            set_timers = tuple([timer for timer in changes.values() if timer is not None])
+            cancelled = tuple([tag for tag, timer in changes.items() if timer is None])
+        if remember and self.arrivals:
+            seen = tuple([(one.production.record_id, one.production.origin) for one in self.arrivals])
         return RowDelta(
-            key=self.slot.key,
-            number=self.number,
-            state=self.state_after,
-            hold=self.hold,
-            set_timers=tuple([timer for timer in changes.values() if timer is not None]) if changes else (),
-            cancelled=tuple([tag for tag, timer in changes.items() if timer is None]) if changes else (),
-            fired=tuple(self.fired),
-            seen=tuple([(a.production.record_id, a.production.origin) for a in self.arrivals]) if remember else (),
-            productions=self.checkpoints,
-            delivered=delivered,
-        )
+            self.slot.key, self.number, self.state_after, self.hold, set_timers, cancelled, self.fired, seen, self.checkpoints,
+            delivered,
+        )  # fmt: skip
 
 
 class Holder:
@@ -185,7 +196,7 @@ class Holder:
 
     __slots__ = ("durable", "holds_horizon", "holds_watermark", "interval", "slot", "step")
 
-    def __init__(self, interval: "OwnedInterval", slot: KeySlot, step: Step | None, *, durable: bool) -> None:
+    def __init__(self, interval: "OwnedInterval", slot: KeySlot, step: Step | None, durable: bool) -> None:  # noqa: FBT001  a field
         self.interval = interval
         self.slot = slot
         self.step = step

@@ -9,7 +9,7 @@ Rules of this file:
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millrace._computation import Context
@@ -38,19 +38,18 @@ if TYPE_CHECKING:
 
 
 class _Cause:
-    """What user code runs for: a record or a timer."""
+    """What user code runs for: a record or a timer, one of which is ``None``."""
 
-    __slots__ = ("handler_time", "identity", "late", "origin", "production", "timer", "timestamp")
+    __slots__ = ("handler_time", "identity", "origin", "production", "timer", "timestamp")
 
-    def __init__(  # noqa: PLR0913  the fields of a record type
-        self, identity: str, timestamp: int, origin: int, handler_time: int, *,
-        late: bool = False, production: Production | None = None, timer: StoredTimer | None = None,
+    def __init__(
+        self, identity: str, timestamp: int, origin: int, handler_time: int,
+        production: Production | None, timer: StoredTimer | None,
     ) -> None:  # fmt: skip
         self.identity = identity
         self.timestamp = timestamp
         self.origin = origin
         self.handler_time = handler_time
-        self.late = late
         self.production = production
         self.timer = timer
 
@@ -87,23 +86,30 @@ class StepRunner:
         budget = self._shared.options.commit_batch
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)
-        queue = slot.queue
-        interval = self._interval
-        while queue and len(step.arrivals) + len(step.fired) < budget:
-            arrival = queue.popleft()
-            row = slot.row
-            assert row is not None
-            if arrival.maybe_seen and self._was_seen(arrival, row.seen):
-                continue
-            if not self._run_record(now, step, arrival):
-                queue.appendleft(arrival)
-                return self._unless_failed(step)
+        if slot.queue and not self._run_records(now, step, slot.queue, budget - len(step.fired)):
+            return self._unless_failed(step)
         return step
 
-    def _was_seen(self, arrival: Arrival, seen: Mapping[str, int]) -> bool:
+    def _run_records(self, now: int, step: Step, queue: list[Arrival], budget: int) -> bool:
+        """Run what waits, in order; ``False``: user code failed, and that record waits on."""
+        done, succeeded = 0, True
+        for arrival in queue:
+            if len(step.arrivals) == budget:
+                break
+            if not (arrival.maybe_seen and self._was_seen(arrival, step.slot)):
+                succeeded = self._run_record(now, step, arrival)
+                if not succeeded:
+                    break
+            done += 1
+        del queue[:done]
+        return succeeded
+
+    def _was_seen(self, arrival: Arrival, slot: KeySlot) -> bool:
         """The filter's hit was no false one: the row has the id, or had it until it was collected while the row was read."""
         production, interval = arrival.production, self._interval
-        by_id = production.record_id in seen
+        row = slot.row
+        assert row is not None
+        by_id = production.record_id in row.seen
         if not by_id and production.origin >= interval.horizon:
             return False
         interval.drop_seen(arrival, "id" if by_id else "horizon")
@@ -142,80 +148,88 @@ class StepRunner:
         )
 
     def _run_record(self, now: int, step: Step, arrival: Arrival) -> bool:
-        interval, production = self._interval, arrival.production
-        watermark = interval.timer_watermark
+        production, watermark = arrival.production, self._interval.timer_watermark
         cause = _Cause(
-            production.record_id, production.timestamp, production.origin, watermark,
-            late=production.timestamp < watermark, production=production,
+            production.record_id, production.timestamp, production.origin, watermark, production, None
         )  # fmt: skip
-        where, key = interval.where, step.slot.key
-        if self._attempt(now, step, cause, lambda state: run_record(where, key, state, production, watermark, now)):
-            step.arrivals.append(arrival)
+        if self._attempt(now, step, cause):
+            step.arrivals += (arrival,)
             return True
         return False
 
     def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
         interval = self._interval
-        where, key, watermark = interval.where, step.slot.key, interval.timer_watermark
+        where, watermark = interval.where, interval.timer_watermark
         origin = max(timer.origin, interval.horizon) if where.strong else timer.origin
         handler_time = timer.due if timer.clock is Clock.WATERMARK else watermark
-        cause = _Cause(
-            timer_identity(where.spec.name, timer), timer.timestamp, origin, handler_time, timer=timer
-        )  # fmt: skip
-        if self._attempt(now, step, cause, lambda state: run_timer(where, key, state, timer, watermark, now)):
-            step.fired.append(timer)
+        identity = timer_identity(where.spec.name, timer)
+        if self._attempt(now, step, _Cause(identity, timer.timestamp, origin, handler_time, None, timer)):
+            step.fired += (timer,)
             if where.strong and interval.accounts.hold_origin(origin):
-                step.held_origins.append(origin)
+                step.held_origins += (origin,)
             return True
         return False
 
-    def _attempt(self, now: int, step: Step, cause: _Cause, run: Callable[[bytes], Context]) -> bool:
+    def _attempt(self, now: int, step: Step, cause: _Cause) -> bool:
         """Run user code once and take what it did into the step; on failure leave no trace and tell ``False``."""
-        slot, interval = step.slot, self._interval
+        interval = self._interval
         where = interval.where
-        row = slot.row
-        assert row is not None
-        before = row.state if step.state_after is None else step.state_after
         version = Version(interval.sequencer, step.number)
         self._shared.runs += 1
+        productions: Sequence[Production] = ()
+        emitted = 0
         try:
-            context = run(before)
+            context = self._run_user_code(now, step, cause)
             after = context.new_state()
-            productions: list[Production] = []
-            emitted = 0
-            if context.emissions is not None:
+            emissions = context.emissions
+            if emissions is not None:
                 first = step.emitted if where.strong else 0
                 productions = productions_of(
-                    where, context.emissions, id_prefix(where, version, cause.identity), first, cause.origin
+                    where, emissions, id_prefix(where, version, cause.identity), first, cause.origin
                 )
-                emitted = len(context.emissions)
+                emitted = len(emissions)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             return self._failed(now, step, cause, error)
-        timers: Mapping[str, StoredTimer | None] = {}
         if context.timers is not None:
             timers = stored_timers(
                 context, handler_time=cause.handler_time, now=now, set_by=version, origin=cause.origin
             )
+            step.changes = {**step.changes, **timers}
         if after is not None:
             step.state_after = after
         if context.new_hold is not None:
             step.hold = context.new_hold
-        if not context.untouched:
-            step.touched = True
-        step.changes.update(timers)
-        self._take(step, cause, productions, emitted, version)
+        if not step.touched:
+            step.touched = not context.untouched
+        self._take(step, cause, tuple(productions), emitted, version)
         return True
 
-    def _take(self, step: Step, cause: _Cause, productions: list[Production], emitted: int, version: Version) -> None:
+    def _run_user_code(self, now: int, step: Step, cause: _Cause) -> Context:
+        slot, interval = step.slot, self._interval
+        state = step.state_after
+        if state is None:
+            row = slot.row
+            assert row is not None
+            state = row.state
+        where, watermark = interval.where, interval.timer_watermark
+        if cause.production is not None:
+            return run_record(where, slot.key, state, cause.production, watermark, now)
+        assert cause.timer is not None
+        return run_timer(where, slot.key, state, cause.timer, watermark, now)
+
+    def _take(
+        self, step: Step, cause: _Cause, productions: tuple[Production, ...], emitted: int, version: Version
+    ) -> None:
         step.emitted += emitted
-        step.productions.extend(productions)
+        step.productions += productions
         history, interval = self._shared.history, self._interval
+        watermark = interval.timer_watermark
         if self._failures:
             self._failures.pop(cause.identity, None)
         history.record(
             Executed(
                 history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,
-                cause.late, cause.timer, interval.timer_watermark, version, tuple(productions),
+                cause.timer is None and cause.timestamp < watermark, cause.timer, watermark, version, productions,
             )  # fmt: skip
         )
 
@@ -255,5 +269,5 @@ class StepRunner:
         history.record(
             DeadLettered(history.at_us, self._shared.address, interval.computation, cause.identity, policy.stream)
         )
-        self._take(step, cause, productions, 1, version)
+        self._take(step, cause, tuple(productions), 1, version)
         return True

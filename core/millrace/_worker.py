@@ -59,8 +59,9 @@ class Worker:
             m.Watermarks: self._on_watermarks,
             Start: self._on_start,
             Wake: self._on_wake,
+            m.Refused: self._on_refused,
         }
-        self._handlers.update(dict.fromkeys(_REPLIES, self._on_reply))
+        self._handlers.update(dict.fromkeys(_REPLIES, self._shared.store.reply))
 
     @property
     def user_code_runs(self) -> int:
@@ -112,7 +113,7 @@ class Worker:
 
     def _on_wake(self, now: int, _event: Wake) -> None:
         for interval in self._intervals.values():
-            if interval.state is IntervalState.OWNED:
+            if interval.state is _OWNED:
                 interval.fire_wall_timers(now)
                 interval.pump(now)
         if now < self._next_sweep:
@@ -154,7 +155,8 @@ class Worker:
         production = message.production
         key = production.key
         for interval in self._by_computation.get(production.consumer, ()):
-            if interval.interval.contains(key):
+            keys = interval.interval
+            if keys.low <= key and (keys.high is None or key < keys.high):  # as `contains` does
                 interval.deliver(now, message)
                 interval.pump(now)
                 return
@@ -162,11 +164,12 @@ class Worker:
     def _on_ack(self, now: int, message: m.Ack) -> None:
         outbox, history = self._shared.outbox, self._history
         touched: OwnedInterval | None = None
+        consumer = message.consumer
         for record_id in message.record_ids:
-            pending = outbox.acked(message.consumer, record_id)
+            pending = outbox.acked(consumer, record_id)
             if pending is None:
                 continue
-            history.record(Acked(history.at_us, self.address, record_id, message.consumer))
+            history.record(Acked(history.at_us, self.address, record_id, consumer))
             holder = pending.holder
             if touched is not None and holder.interval is not touched:
                 touched.pump(now)
@@ -175,10 +178,9 @@ class Worker:
         if touched is not None:
             touched.pump(now)
 
-    def _on_reply(self, now: int, message: m.Reply) -> None:
+    def _on_refused(self, now: int, message: m.Refused) -> None:
         self._shared.store.reply(now, message)
-        if type(message) is m.Refused:
-            self._forget_dropped()
+        self._forget_dropped()
 
     # Ownership (7.1)
 
@@ -358,5 +360,6 @@ class Worker:
             interval.check_invariants()
 
 
-_REPLIES = (m.RowRead, m.Scanned, m.Written, m.Collected, m.Refused, m.Unavailable)
+_OWNED = IntervalState.OWNED
+_REPLIES = (m.RowRead, m.Scanned, m.Written, m.Collected, m.Unavailable)
 _NO_EFFECTS: list[Effect] = []

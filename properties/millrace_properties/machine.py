@@ -1,7 +1,7 @@
 """A Hypothesis state machine whose rules are the fault verbs: the cluster, worked by hand.
 
-Bulk search for broken protocols goes through `millrace_properties.verification`; this machine is for the verbs themselves, and for
-stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness in the end.
+Bulk search for broken protocols goes through `millrace_properties.verification`; this machine is for the verbs themselves, and
+for stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness in the end.
 """
 
 from collections.abc import Callable
@@ -120,7 +120,9 @@ class _FaultMachine(RuleBasedStateMachine):
         """Cut a process off, from the masters or from everybody."""
         address = self._process(place)
         other = tuple(name for name in self.ground.leaders if masters and name != address)
-        return self.cluster.network.begin(Partition(at_us=0, side=(address,), other=other, for_us=0, one_way=one_way))
+        return self.cluster.network.begin(
+            Partition(at_us=0, side=(address,), other=other, for_us=0, one_way=one_way)
+        )
 
     @rule(target=active, message=st.sampled_from(_MESSAGES), count=st.integers(1, 4))
     def hold(self, message: str, count: int) -> int:
@@ -143,7 +145,9 @@ class _FaultMachine(RuleBasedStateMachine):
         """Heal a partition, release what is held, or end the noise."""
         self.cluster.release(handle)
 
-    @rule(place=_places, kind=st.sampled_from([DelayCommit, DuplicateCommit, LoseCommit, LoseReply]), by=_pauses)
+    @rule(
+        place=_places, kind=st.sampled_from([DelayCommit, DuplicateCommit, LoseCommit, LoseReply]), by=_pauses
+    )
     def disturb_commit(self, place: int, kind: Any, by: int) -> None:
         """Delay, double or lose a worker's next write, or its answer."""
         worker = self.ground.workers[place % len(self.ground.workers)]

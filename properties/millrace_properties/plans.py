@@ -1,7 +1,8 @@
 """Plans: a fixed-length byte string decoded into everything that varies from run to run.
 
-Zeros mean the healthy default, so that a shrinker that makes bytes smaller removes faults. A plan is cheap to draw (one byte string),
-and small to keep. Swarm testing: a header byte pair picks which kinds of fault this plan may use at all, zero meaning all.
+Zeros mean the healthy default, so that a shrinker that makes bytes smaller removes faults. A plan is cheap to draw (one byte
+string), and small to keep. Swarm testing: a header byte pair picks which kinds of fault this plan may use at all, zero meaning
+all of them.
 """
 
 import dataclasses
@@ -62,7 +63,9 @@ def ground_of(pipeline: Pipeline, feed: Feed, options: ClusterOptions) -> Ground
     """Find what there is to disturb."""
     engine = options.engine
     authorities = [a for shard in range(engine.authority_shards) for a in engine.authority_addresses(shard)]
-    keys = sorted({key for spec in pipeline.computations.values() for key in spec.split_at} | {"c", "g", "m", "s"})
+    keys = sorted(
+        {key for spec in pipeline.computations.values() for key in spec.split_at} | {"c", "g", "m", "s"}
+    )
     return Ground(
         workers=tuple(f"worker-{number}" for number in range(options.workers)),
         leaders=(*engine.master_addresses(), *authorities),
@@ -148,7 +151,9 @@ def _crash(b: _Bytes) -> f.AnyFault:
 
 
 def _crash_worker(b: _Bytes) -> f.AnyFault:
-    return f.Crash(at_us=b.at_us, process=b.pick(b.ground.workers), restart_after_us=None if b.how & 1 else b.for_us)
+    return f.Crash(
+        at_us=b.at_us, process=b.pick(b.ground.workers), restart_after_us=None if b.how & 1 else b.for_us
+    )
 
 
 def _pause(b: _Bytes) -> f.AnyFault:
@@ -167,7 +172,13 @@ def _partition(b: _Bytes) -> f.AnyFault:
 
 
 def _noise(b: _Bytes) -> f.AnyFault:
-    kinds: tuple[tuple[str, ...], ...] = ((), ("Ack",), ("Deliver",), ("Report", "Watermarks"), ("Heartbeat", "Table"))
+    kinds: tuple[tuple[str, ...], ...] = (
+        (),
+        ("Ack",),
+        ("Deliver",),
+        ("Report", "Watermarks"),
+        ("Heartbeat", "Table"),
+    )
     rates = ((0.2, 0.2, 0.2), (0.5, 0.0, 0.0), (0.0, 0.7, 0.0), (0.0, 0.0, 0.8))[b.how & 3]
     return f.Noise(
         at_us=b.at_us, for_us=b.for_us + SECOND, drop=rates[0], duplicate=rates[1], delay=rates[2],
@@ -199,7 +210,9 @@ def _lose_reply(b: _Bytes) -> f.AnyFault:
 
 
 def _duplicate_commit(b: _Bytes) -> f.AnyFault:
-    return f.DuplicateCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us)
+    return f.DuplicateCommit(
+        at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us
+    )
 
 
 def _store_unavailable(b: _Bytes) -> f.AnyFault:
@@ -220,7 +233,9 @@ def _skew(b: _Bytes) -> f.AnyFault:
 
 
 def _late(b: _Bytes) -> f.AnyFault:
-    return f.LateRecords(at_us=b.at_us, process=b.pick(b.ground.injectors), count=1 + b.how % 4, by_us=b.for_us)
+    return f.LateRecords(
+        at_us=b.at_us, process=b.pick(b.ground.injectors), count=1 + b.how % 4, by_us=b.for_us
+    )
 
 
 def _stall(b: _Bytes) -> f.AnyFault:
@@ -242,4 +257,3 @@ MAKERS: tuple[Callable[[_Bytes], f.AnyFault], ...] = (
     _lose_reply, _duplicate_commit, _store_unavailable, _store_errors, _slow, _skew, _late, _stall,
 )  # fmt: skip
 """What a slot can become. Every kind of fault is among them."""
-

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from millrace import MillraceError, Pipeline
+from millrace import Pipeline
 from millrace.history import FaultStruck, History
 from millrace_properties.checkers import judge, reached
 from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
@@ -75,12 +75,16 @@ class Verification:
         """
         if self.failure is not None:
             return False
-        unknown = [name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)]
+        unknown = [
+            name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)
+        ]
         return None if unknown or not self.verdicts else True
 
     def take(self, history: History, verdicts: dict[str, Verdict], cases: dict[str, int]) -> int:
         """Add a run; returns how many faults struck in it."""
-        strikes = [event.kind for event in history if isinstance(event, FaultStruck) and event.kind not in _ENDS]
+        strikes = [
+            event.kind for event in history if isinstance(event, FaultStruck) and event.kind not in _ENDS
+        ]
         if strikes:
             self.runs += 1
         else:
@@ -98,7 +102,7 @@ class Verification:
             self._held[name] += verdict.reached
             if not isinstance(before, Violated):
                 self.verdicts[name] = Holds(self._held[name])
-        elif before is None:
+        elif before is None or (isinstance(verdict, Violated) and not isinstance(before, Violated)):
             self.verdicts[name] = verdict
 
 
@@ -118,7 +122,9 @@ def run_plan(
     Raises:
         MillraceError: user code or input stopped the run.
     """
-    history = simulate(pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol)
+    history = simulate(
+        pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
+    )
     return history, judge(history, [pipeline]), reached(history)
 
 
@@ -132,7 +138,7 @@ def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
     return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not is_finding(name)}
 
 
-def verify(  # noqa: PLR0913  all of it is what a user may want to say
+def verify(
     pipeline: Pipeline,
     feed_of: FeedOf,
     *,
@@ -177,7 +183,7 @@ def verify(  # noqa: PLR0913  all of it is what a user may want to say
 class _Search:
     """The runs of one search, and the last one that failed."""
 
-    def __init__(  # noqa: PLR0913  see `verify`
+    def __init__(
         self, pipeline: Pipeline, feed: Feed, feed_seed: int, base: ClusterOptions, protocol: Protocol,
         on_run: Callable[[Verification], None] | None,
     ) -> None:  # fmt: skip
@@ -189,33 +195,33 @@ class _Search:
         self._on_run = on_run
         self._ground = ground_of(pipeline, feed, base)
         self._verification = Verification()
-        self._failure: Failure | None = None
 
     def run(self, data: bytes) -> int:
         """Run a plan; returns how many faults struck. A broken invariant is remembered, and raised to Hypothesis."""
         plan = decode_plan(data, self._ground, self._base)
+        found = self._verification
         try:
             history, verdicts, cases = run_plan(self._pipeline, self._feed, plan, self._protocol)
-        except Exception as error:  # noqa: BLE001  whatever stops a run is a finding, ours or the user's
+        except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            self._failure = Failure(plan, self._feed_seed, {}, "", text)
+            found.failure = Failure(plan, self._feed_seed, {}, "", text)
             raise _Broken(text) from error
         broken = violations(verdicts)
         strikes = 1
-        if self._failure is None:
-            strikes = self._verification.take(history, verdicts, cases)
-        if self._on_run is not None:
-            self._on_run(self._verification)
+        if found.failure is None:  # what is run to shrink a failure is not counted
+            strikes = found.take(history, verdicts, cases)
         if broken:
-            self._failure = Failure(plan, self._feed_seed, broken, history.digest())
+            found.failure = Failure(plan, self._feed_seed, broken, history.digest())
+        if self._on_run is not None:
+            self._on_run(found)
+        if broken:
             raise _Broken(", ".join(broken))
         return strikes
 
     def result(self) -> Verification:
         """What was found."""
-        self._verification.failure = self._failure
-        if self._failure is not None:
-            self._verification.verdicts.update(self._failure.violations)
+        if self._verification.failure is not None:
+            self._verification.verdicts.update(self._verification.failure.violations)
         return self._verification
 
 
@@ -229,6 +235,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
         protocol: name of the state machines that it ran on.
         digest: of its History; ``""`` if it stopped with an error.
         violations: invariant to message, or ``error`` to what it stopped with.
+        feed: name of the function, in the pipeline's module, that makes the input from ``feed_seed``.
         format: of this file.
     """
 
@@ -238,11 +245,12 @@ class ReplayFile(msgspec.Struct, frozen=True):
     protocol: str
     digest: str
     violations: dict[str, str]
+    feed: str = "feed"
     format: int = 1
 
 
-def to_replay(failure: Failure, pipeline: str, protocol: str = "sound") -> bytes:
-    """Write a failure for a file."""
+def to_replay(failure: Failure, pipeline: str, protocol: str = "sound", feed: str = "feed") -> bytes:
+    """Write a failure for a file; the arguments are those of `ReplayFile`."""
     broken = {name: one.message for name, one in failure.violations.items()} or {"error": failure.error}
-    content = ReplayFile(pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken)
+    content = ReplayFile(pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed)
     return msgspec.json.format(msgspec.json.encode(content), indent=2)

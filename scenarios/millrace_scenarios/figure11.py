@@ -1,7 +1,7 @@
 """Figure 11 (MillWheel 6.1.3): weak productions, and the checkpoint that keeps a straggler from holding up its sender.
 
-A produces to B, which at once produces to C. C is slow to ACK. After a second B checkpoints its production and ACKs A, so that A can
-free what it holds. When B then restarts, it recovers the record from the checkpoint and sends it again: nothing is lost.
+A produces to B, which at once produces to C. C is slow to ACK. After a second B checkpoints its production and ACKs A, so that
+A can free what it holds. When B then restarts, it recovers the record from the checkpoint and sends it again: nothing is lost.
 """
 
 from millrace import SECOND, Pipeline, Productions, format_time
@@ -43,7 +43,13 @@ def tell(protocol: Protocol) -> Story:
     cluster.heal()
     cluster.run_to_the_end()
 
-    story.lanes = (Lane(a, "A", "A"), Lane(b, "B", "B"), STORE_LANE, Lane(successor, "B, recovered", "B"), Lane(c, "C", "C"))
+    story.lanes = (
+        Lane(a, "A", "A"),
+        Lane(b, "B", "B"),
+        STORE_LANE,
+        Lane(successor, "B, recovered", "B"),
+        Lane(c, "C", "C"),
+    )
     if successor == b:
         story.lanes = (Lane(a, "A", "A"), Lane(b, "B", "B"), STORE_LANE, Lane(c, "C", "C"))
     story.conclusion = _conclusion(story.cluster.history, c)

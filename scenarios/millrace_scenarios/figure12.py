@@ -80,24 +80,36 @@ def zombie(pipeline: Pipeline, protocol: Protocol, *, first_key: str, cut_from: 
     feed.record(at_us=2 * SECOND, value="second", timestamp=1_200_000, key="cat videos")
     feed.watermark(at_us=6 * SECOND, low_watermark=3 * SECOND)
     feed.watermark(at_us=16 * SECOND, low_watermark=4 * SECOND)
-    patient = ClusterOptions(workers=5, engine=EngineOptions(store_timeout_us=10 * SECOND))  # B does not repeat its write.
+    patient = ClusterOptions(
+        workers=5, engine=EngineOptions(store_timeout_us=10 * SECOND)
+    )  # B does not repeat its write.
     story = Story(start(pipeline, feed.build(), options=patient, protocol=protocol), pipeline)
     cluster = story.cluster
 
     cluster.run_until(1_900_000)  # The first record has long been processed.
     a, b = story.owner("A"), story.owner("B")
     others = (*MASTERS, *AUTHORITIES, *([story.owner(cut_from)] if cut_from else []))
-    cluster.store.expect(DelayCommit(at_us=0, process=b, by_us=3 * SECOND))  # B's transaction is delayed on the wire;
-    away = cluster.network.begin(Partition(at_us=0, side=(b,), other=others, for_us=0))  # B seems dead to the master;
-    deaf = cluster.network.begin(Partition(at_us=0, side=MASTERS, other=(a,), for_us=0, one_way=True))  # A hears of it late.
+    cluster.store.expect(
+        DelayCommit(at_us=0, process=b, by_us=3 * SECOND)
+    )  # B's transaction is delayed on the wire;
+    away = cluster.network.begin(
+        Partition(at_us=0, side=(b,), other=others, for_us=0)
+    )  # B seems dead to the master;
+    deaf = cluster.network.begin(
+        Partition(at_us=0, side=MASTERS, other=(a,), for_us=0, one_way=True)
+    )  # A hears of it late.
 
-    cluster.run_until(5_300_000)  # B' was assigned, scanned, and began; then B's transaction reached the store.
+    cluster.run_until(
+        5_300_000
+    )  # B' was assigned, scanned, and began; then B's transaction reached the store.
     cluster.crash(b)
     cluster.release(away)
     cluster.release(deaf)
     cluster.run_until(12 * SECOND)  # The watermark has passed the window's end.
     successor = story.owner("B")
-    cluster.operate(SplitInterval("B", "m"))  # B' scans again when its interval is split, and sees what it never saw.
+    cluster.operate(
+        SplitInterval("B", "m")
+    )  # B' scans again when its interval is split, and sees what it never saw.
     cluster.heal()
     cluster.run_to_the_end()
     story.lanes = (
@@ -128,7 +140,8 @@ def _timer_conclusion(story: Story) -> list[str]:
     passed = next(
         event.at_us
         for event in events
-        if isinstance(event, h.Published) and dict(event.values).get("A", Progress()).low_watermark >= 2 * SECOND
+        if isinstance(event, h.Published)
+        and dict(event.values).get("A", Progress()).low_watermark >= 2 * SECOND
     )
     fired = [e for e in events if isinstance(e, h.Executed) and e.timer is not None and e.key == "cat videos"]
     delay_us = fired[-1].at_us - passed
@@ -136,7 +149,10 @@ def _timer_conclusion(story: Story) -> list[str]:
         first = f"The zombie's write was applied {format_time(stale[0].at_us)} into the run, after its successor's scan."
     else:
         first = f"The zombie's late write was refused ({refused} refused); A sent its record again, to B'."
-    return [first, f"The timer of 'cat videos' was due at {format_time(passed)} and fired {format_time(delay_us)} later."]
+    return [
+        first,
+        f"The timer of 'cat videos' was due at {format_time(passed)} and fired {format_time(delay_us)} later.",
+    ]
 
 
 def _production_conclusion(story: Story) -> list[str]:
@@ -161,6 +177,7 @@ ZOMBIE_PRODUCTION = Scenario(
     name="zombie-production",
     title="A checkpointed production eludes the scan, and the low watermark runs ahead of it",
     source="MillWheel 6.2, after Figure 12",
-    story=__doc__.split("\n\n", 1)[1].strip() + " The row holds a production to C, and nobody counts it as pending.",
+    story=__doc__.split("\n\n", 1)[1].strip()
+    + " The row holds a production to C, and nobody counts it as pending.",
     tell=tell_eluding_production,
 )

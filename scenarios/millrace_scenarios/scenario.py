@@ -12,8 +12,8 @@ from millrace.history import History
 from millrace_properties.checkers import judge
 from millrace_properties.mutants import MUTANTS
 from millrace_properties.verdict import Verdict, Violated
-from millrace_sim import SOUND, Cluster, Protocol
 from millrace_scenarios.timeline import Lane, render
+from millrace_sim import SOUND, Cluster, Protocol
 
 
 @dataclass(slots=True)

@@ -46,12 +46,14 @@ def _row(at_us: int, index: int, text: str, lanes: int) -> list[str]:
     rows = []
     for number, line in enumerate(lines):
         time = f"{format_time(at_us):>10} " if number == 0 else " " * 11
-        cells = [f" {line:<{_LANE_WIDTH - 1}}" if lane == index else " " * _LANE_WIDTH for lane in range(lanes)]
+        cells = [
+            f" {line:<{_LANE_WIDTH - 1}}" if lane == index else " " * _LANE_WIDTH for lane in range(lanes)
+        ]
         rows.append("|".join([time, *cells]))
     return rows
 
 
-def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0911, PLR0912  a table of phrases
+def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0912  a table of phrases
     """What a lane says of an event; nothing if it is not of this lane or not part of a story."""
     if isinstance(event, h.Published):
         return _published(event, lane)
@@ -72,7 +74,9 @@ def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0911, PLR0912  
         case h.ScanBegun():
             return "scans its rows"
         case h.ScanEnded():
-            found = [f"timer {tag!r} of {key!r}" for key, tag in event.timers] + [f"production {one}" for one, _ in event.productions]
+            found = [f"timer {tag!r} of {key!r}" for key, tag in event.timers] + [
+                f"production {one}" for one, _ in event.productions
+            ]
             return f"scan done: {', '.join(found) or 'no timer, no production'}"
         case h.IntervalDropped():
             return f"learns that it is not the owner ({event.why})"

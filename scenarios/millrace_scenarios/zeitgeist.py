@@ -350,8 +350,9 @@ weak_pipeline = pipeline.with_computation("spike_detector", productions=Producti
 )
 """Zeitgeist with weak productions where they do no harm (6.1.3).
 
-What a detector tells of a bucket is the same whichever of count and prediction comes second, so nothing is lost or told wrongly. But the
-second one is the cause, and after a crash that may be the other one: then the same words go out under another id. S5-weak finds it.
+What a detector tells of a bucket is the same whichever of count and prediction comes second, so nothing is lost or told
+wrongly. But the second one is the cause, and after a crash that may be the other one: then the same words go out under another
+id. S5-weak finds it.
 """
 
 EVENING = SearchOptions(

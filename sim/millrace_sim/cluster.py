@@ -187,8 +187,8 @@ class Cluster:
 
     def release(self, handle: int) -> None:
         """End a network fault; what it held is sent on its way."""
-        for source, target, message in self.network.end(handle):
-            self._transmit(source, target, message, self.nodes.get(source), 0)
+        for send in self.network.end(handle):
+            send()
 
     def heal(self, lasting: Sequence[str] = ()) -> None:
         """End every fault that is in the nodes or in the store, except on these addresses; liveness is due from here on."""
@@ -310,22 +310,35 @@ class Cluster:
             case _:
                 raise AssertionError(f"nobody carries out {effect}")
 
-    def _transmit(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
-        """Put a message on the wire."""
+    def _transmit(
+        self, source: str, target: str, message: Message, node: Node | None, delay_us: int, left: int = 0
+    ) -> None:
+        """Put a message on the wire. ``left``: the incarnation that sent it, if it was held and left its machine long ago."""
+        wire_us = 0
         if self.network.rules:
             self._mark()
             fate = self.network.fate(source, target, message)
+            if fate.held is not None:
+                left = left or (0 if node is None else node.incarnation)
+                fate.held.append(lambda: self._transmit(source, target, message, node, 0, left))
             if not fate.copies:
                 return
             if fate.copies > 1:
-                self._wire(source, target, message, node, delay_us)
-            delay_us += fate.delay_us
-        self._wire(source, target, message, node, delay_us)
+                self._wire(source, target, message, node, delay_us, left=left)
+            wire_us = fate.delay_us
+        self._wire(source, target, message, node, delay_us, wire_us, left)
 
-    def _wire(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
+    def _wire(
+        self, source: str, target: str, message: Message, node: Node | None, delay_us: int, wire_us: int = 0, left: int = 0
+    ) -> None:
+        """The machine's CPU takes ``delay_us`` to come to it, and the wire ``wire_us`` more than usual."""
         receiver = self.nodes.get(target)
-        incarnation = 0 if node is None else node.incarnation
-        sent_us = self.kernel.now + delay_us
+        incarnation, sent_us = 0, self.kernel.now + delay_us
+        if left:
+            incarnation, sent_us = left, _LONG_AGO
+        elif node is not None:
+            incarnation = node.incarnation
+        delay_us += wire_us
         if receiver is not None:
             kind = type(message)
             if kind is Watermarks or kind is Table:
@@ -334,7 +347,7 @@ class Cluster:
             self.kernel.call_later(delay_us + self._link(), self._arrive, arrival)
         elif target == STORE:
             assert node is not None
-            self._to_store(source, message, node, delay_us)
+            self._to_store(message, (source, node, incarnation, sent_us), delay_us)
         elif target == OUTSIDE_ADDRESS:
             at = (message, node, incarnation, sent_us)
             self.kernel.call_later(delay_us + self._link(), self._at_the_outside, at)
@@ -362,8 +375,9 @@ class Cluster:
 
     # The store
 
-    def _to_store(self, source: str, request: Any, node: Node, delay_us: int) -> None:
-        kernel, by_us, mute = self.kernel, 0, False
+    def _to_store(self, request: Any, sender: tuple[str, Node, int, int], delay_us: int) -> None:
+        """``sender``: its address, its machine, its incarnation, and when its CPU sent it."""
+        kernel, by_us, mute, source = self.kernel, 0, False, sender[0]
         delay_us += self._store_link()
         if self.store.commit_faults:
             self._mark()
@@ -374,24 +388,28 @@ class Cluster:
             mute = kind == "lose_reply"
             by_us = getattr(fault, "by_us", 0)
             if kind == "duplicate_commit":
-                again = (source, request, node, node.incarnation, kernel.now + delay_us, False)
+                again = (request, sender, False)
                 kernel.call_later(delay_us + by_us, self._at_the_store, again)
                 by_us = 0
-        arrival = (source, request, node, node.incarnation, kernel.now + delay_us, mute)
-        kernel.call_later(delay_us + by_us, self._at_the_store, arrival)
+        kernel.call_later(delay_us + by_us, self._at_the_store, (request, sender, mute))
 
-    def _at_the_store(self, arrival: tuple[str, Any, Node, int, int, bool]) -> None:
-        source, request, node, incarnation, sent_us, mute = arrival
+    def _at_the_store(self, arrival: tuple[Any, tuple[str, Node, int, int], bool]) -> None:
+        request, (source, node, incarnation, sent_us), mute = arrival
         if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
             return
         self._mark()
         reply = self.store.serve(source, request)
         if reply is None or mute:
             return
-        if self.network.rules and not self.network.fate(STORE, source, reply).copies:
-            return
+        answer = (node, reply, incarnation)
+        if self.network.rules:
+            fate = self.network.fate(STORE, source, reply)
+            if fate.held is not None:
+                fate.held.append(lambda: self._answered(answer))
+            if not fate.copies:
+                return
         delay_us = self.store.service_us(request) + self._store_link()
-        self.kernel.call_later(delay_us, self._answered, (node, reply, incarnation))
+        self.kernel.call_later(delay_us, self._answered, answer)
 
     def _answered(self, arrival: tuple[Node, Any, int]) -> None:
         """A reply reaches the process that asked; one that has restarted meanwhile never hears it."""
@@ -444,3 +462,6 @@ class Cluster:
 
 _WAKE = Wake()
 
+
+_LONG_AGO = -1
+"""When a message left its machine that was held on the wire: before whatever has become of the machine since."""

@@ -6,8 +6,12 @@ Names of processes are addresses: ``worker-0``, ``master-0``, ``authority-0.0``,
 
 import msgspec
 
-from millrace import MAX_TIME, HistoryFormatError, format_time
+from millrace import MAX_TIME, SECOND, HistoryFormatError, format_time
 from millrace._messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+
+
+PATIENCE_US = 2 * SECOND
+"""Choice: long enough for a busy process to send or write something, and to be missed by the master."""
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -22,8 +26,23 @@ class Fault(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
     @property
     def end_us(self) -> int:
-        """When it is over, at the latest."""
-        return self.at_us + getattr(self, "for_us", 0)
+        """When it is over; one that waits for something to strike, or for the heal, is given `PATIENCE_US` more."""
+        match self:
+            case Crash(restart_after_us=int() as for_us):
+                pass
+            case Crash() | DropMessages() | LoseCommit() | LoseReply():
+                for_us = PATIENCE_US
+            case DelayCommit() | DuplicateCommit():
+                for_us = PATIENCE_US + self.by_us
+            case _:
+                for_us = getattr(self, "for_us", 0)
+        return self.at_us + for_us
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The processes that it names."""
+        single = [getattr(self, name, "") for name in ("process", "source", "target")]
+        return tuple(filter(None, (*single, *getattr(self, "side", ()), *getattr(self, "other", ()))))
 
 
 class Crash(Fault, frozen=True, kw_only=True):
@@ -256,7 +275,9 @@ def describe(fault: AnyFault) -> str:
         if name.endswith("_us"):
             words.append(f"{name.removesuffix('_us')}={format_time(min(value, MAX_TIME))}")
         elif name == "verb":
-            words.append(f"{type(value).__name__}({', '.join(str(getattr(value, f)) for f in value.__struct_fields__)})")
+            words.append(
+                f"{type(value).__name__}({', '.join(str(getattr(value, f)) for f in value.__struct_fields__)})"
+            )
         else:
             words.append(f"{name}={','.join(value) if isinstance(value, tuple) else value}")
     return " ".join([format_time(fault.at_us), fault.kind, *words])

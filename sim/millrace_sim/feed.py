@@ -89,7 +89,15 @@ class FeedBuilder:
         spec = self._pipeline.injectors[injector] if injector else self._default
         name = stream or spec.outputs[0]
         data = encode_at(f"stream {name!r}, feed of {spec.name!r}", self._pipeline.codec(name), value)
-        self.raw(at_us=at_us, data=data, timestamp=timestamp, key=key, stream=name, injector=spec.name, process=process)
+        self.raw(
+            at_us=at_us,
+            data=data,
+            timestamp=timestamp,
+            key=key,
+            stream=name,
+            injector=spec.name,
+            process=process,
+        )
 
     def raw(
         self, *, at_us: int, data: bytes, timestamp: int, key: str = "", stream: str | None = None,
@@ -98,14 +106,19 @@ class FeedBuilder:
         """Add a record as the bytes that came from outside, well formed or not."""
         spec = self._pipeline.injectors[injector] if injector else self._default
         if type(timestamp) is not int:
-            raise MalformedRecordError(spec.name, stream or spec.outputs[0], len(self._arrivals), f"timestamp {timestamp!r} is not an int")
+            problem = f"timestamp {timestamp!r} is not an int"
+            raise MalformedRecordError(spec.name, stream or spec.outputs[0], len(self._arrivals), problem)
         record = SourceRecord(0, stream or spec.outputs[0], key, data, timestamp)
         self._arrivals.append((at_us, _address(spec.name, process, spec.processes), record))
 
-    def watermark(self, *, at_us: int, low_watermark: int, injector: str | None = None, process: int = 0) -> None:
+    def watermark(
+        self, *, at_us: int, low_watermark: int, injector: str | None = None, process: int = 0
+    ) -> None:
         """Add the source's promise of no earlier timestamps (an estimate: what breaks it is late)."""
         spec = self._pipeline.injectors[injector] if injector else self._default
-        self._arrivals.append((at_us, _address(spec.name, process, spec.processes), SourceWatermark(0, low_watermark)))
+        self._arrivals.append(
+            (at_us, _address(spec.name, process, spec.processes), SourceWatermark(0, low_watermark))
+        )
 
     def build(self) -> Feed:
         """Order the arrivals, number them at each address, and end each address with a watermark of `MAX_TIME`."""

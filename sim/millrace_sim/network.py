@@ -1,11 +1,16 @@
 """The network: latency for everybody, and what faults do to messages."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from millrace._messages import STORE, Message
 from millrace.history import FaultStruck, History
 from millrace_sim.faults import DropMessages, Hold, Noise, Partition
+
+
+Send = Callable[[], None]
+"""Sends a held message on its way."""
 
 
 class _Rule:
@@ -16,19 +21,23 @@ class _Rule:
     def __init__(self, fault: Any) -> None:
         self.fault = fault
         self.left: int = getattr(fault, "count", 0)
-        self.held: list[tuple[str, str, Message]] = []
+        self.held: list[Send] = []
         self.side = frozenset(getattr(fault, "side", ()))
         self.other = frozenset(getattr(fault, "other", ()))
 
 
 class Fate:
-    """What becomes of a message: how often it arrives, and how much later than usual. Zero times: lost or held."""
+    """What becomes of a message: how often it arrives, and how much later than usual. Zero times: lost or held.
 
-    __slots__ = ("copies", "delay_us")
+    ``held``: if it is held, where to leave word of how to send it on.
+    """
 
-    def __init__(self, copies: int = 1, delay_us: int = 0) -> None:
+    __slots__ = ("copies", "delay_us", "held")
+
+    def __init__(self, copies: int = 1, delay_us: int = 0, held: list[Send] | None = None) -> None:
         self.copies = copies
         self.delay_us = delay_us
+        self.held = held
 
 
 _NORMAL = Fate()
@@ -58,8 +67,8 @@ class Network:
         self.rules[self._next] = _Rule(fault)
         return self._next
 
-    def end(self, handle: int) -> list[tuple[str, str, Message]]:
-        """End a fault; returns (source, target, message) of what it held."""
+    def end(self, handle: int) -> list[Send]:
+        """End a fault; returns what sends on what it held."""
         rule = self.rules.pop(handle, None)
         return rule.held if rule is not None else []
 
@@ -83,13 +92,14 @@ class Network:
                             return fate
                 case Hold() | DropMessages() if self._matches(rule.fault, source, target, message):
                     rule.left -= 1
+                    fate = _LOST
                     if isinstance(rule.fault, Hold):
-                        rule.held.append((source, target, message))
+                        fate = Fate(copies=0, held=rule.held)
                         if rule.left == 0:
                             rule.fault = _SPENT
                     elif rule.left == 0:
                         del self.rules[handle]
-                    return self._strike(rule, source, target, message, _LOST)
+                    return self._strike(rule, source, target, message, fate)
         return fate
 
     def _strike(self, rule: _Rule, source: str, target: str, message: Message, fate: Fate) -> Fate:

@@ -1,9 +1,11 @@
 """A run as a function: ``(pipeline, input, options, faults, seed) -> History``, the same bytes each time."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
-from millrace import Pipeline
+from millrace import OptionsError, Pipeline
+from millrace._messages import STORE
+from millrace._routing import OUTSIDE_ADDRESS
 from millrace.history import History
 from millrace_sim import faults as f
 from millrace_sim.cluster import Cluster
@@ -12,7 +14,7 @@ from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
 
 
-def simulate(  # noqa: PLR0913  a run is made of exactly these
+def simulate(
     pipeline: Pipeline | Sequence[Pipeline],
     feed: Feed,
     *,
@@ -32,6 +34,7 @@ def simulate(  # noqa: PLR0913  a run is made of exactly these
         protocol: the state machines to host; default: the engine's own.
 
     Raises:
+        OptionsError: a fault is to strike a process that there is not.
         MillraceError: user code or input failed for good, and the policy is to stop.
     """
     cluster = start(pipeline, feed, options=options, faults=faults, seed=seed, protocol=protocol)
@@ -41,7 +44,7 @@ def simulate(  # noqa: PLR0913  a run is made of exactly these
     return cluster.history
 
 
-def start(  # noqa: PLR0913  a run is made of exactly these
+def start(
     pipeline: Pipeline | Sequence[Pipeline],
     feed: Feed,
     *,
@@ -50,13 +53,36 @@ def start(  # noqa: PLR0913  a run is made of exactly these
     seed: int = 0,
     protocol: Protocol = SOUND,
 ) -> Cluster:
-    """Build the cluster of a run, with its faults scheduled, and leave it to the caller to let time pass."""
+    """Build the cluster of a run, with its faults scheduled, and leave it to the caller to let time pass.
+
+    Raises:
+        OptionsError: a fault is to strike a process that there is not.
+    """
     pipelines = [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)
     cluster = Cluster(pipelines, feed, options or ClusterOptions(), seed, protocol)
+    _check(cluster, faults)
     director = _Director(cluster, faults)
     for fault in faults.faults:
         cluster.kernel.call_at(fault.at_us, director.begin, fault)
     return cluster
+
+
+def _check(cluster: Cluster, schedule: f.FaultSchedule) -> None:
+    nodes, sources, wires = [*cluster.nodes], [*cluster.sources], [*cluster.nodes, STORE, OUTSIDE_ADDRESS]
+    for fault in schedule.faults:
+        known = nodes
+        if isinstance(fault, f.LateRecords | f.StallSource):
+            known = sources
+        elif isinstance(fault, f.Partition | f.Noise | f.Hold | f.DropMessages):
+            known = wires
+        _check_known(f"{fault.kind} of", fault.addresses, known)
+    _check_known("lasting", schedule.lasting, nodes)
+
+
+def _check_known(option: str, addresses: Sequence[str], known: Sequence[str]) -> None:
+    for address in addresses:
+        if address not in known:
+            raise OptionsError(option, address, f"one of {', '.join(known)}")
 
 
 class _Director:
@@ -69,39 +95,48 @@ class _Director:
 
     def begin(self, fault: Any) -> None:
         """Let a fault begin, and see to its end."""
-        cluster = self._cluster
+        match fault:
+            case f.Partition() | f.Noise() | f.Hold() | f.DropMessages():
+                handle = self._cluster.network.begin(fault)
+                self._until(fault, lambda _: self._cluster.release(handle))
+            case f.StoreUnavailable() | f.StoreErrors():
+                handle = self._cluster.store.begin(fault)
+                self._until(fault, lambda _: self._cluster.store.end(handle))
+            case f.DelayCommit() | f.LoseCommit() | f.LoseReply() | f.DuplicateCommit():
+                self._cluster.store.expect(fault)
+            case f.LateRecords() | f.StallSource():
+                self._disturb_source(fault)
+            case f.Operate():
+                self._cluster.operate(fault.verb)
+            case _:
+                self._disturb_process(fault)
+
+    def _disturb_process(self, fault: f.Crash | f.Pause | f.Slow | f.SkewClock) -> None:
+        cluster, process = self._cluster, fault.process
         match fault:
             case f.Crash():
-                if cluster.crash(fault.process) and fault.restart_after_us is not None:
-                    self._later(fault.restart_after_us, lambda _: cluster.restart(fault.process))
+                if cluster.crash(process) and fault.restart_after_us is not None:
+                    self._later(fault.restart_after_us, lambda _: cluster.restart(process))
             case f.Pause():
-                if cluster.pause(fault.process):
-                    self._later(fault.for_us, lambda _: cluster.revive(fault.process))
-            case f.Partition() | f.Noise() | f.Hold() | f.DropMessages():
-                handle = cluster.network.begin(fault)
-                self._until(fault, lambda _: cluster.release(handle))
-            case f.DelayCommit() | f.LoseCommit() | f.LoseReply() | f.DuplicateCommit():
-                cluster.store.expect(fault)
-            case f.StoreUnavailable() | f.StoreErrors():
-                handle = cluster.store.begin(fault)
-                self._until(fault, lambda _: cluster.store.end(handle))
+                if cluster.pause(process):
+                    self._later(fault.for_us, lambda _: cluster.revive(process))
             case f.Slow():
-                cluster.slow(fault.process, fault.factor)
-                self._until(fault, lambda _: cluster.slow(fault.process, 1))
+                cluster.slow(process, fault.factor)
+                self._until(fault, lambda _: cluster.slow(process, 1))
             case f.SkewClock():
-                cluster.skew(fault.process, fault.by_us)
-                self._until(fault, lambda _: cluster.skew(fault.process, -fault.by_us))
-            case f.LateRecords():
-                late = cluster.sources[fault.process].make_late(cluster.kernel.now, fault.count, fault.by_us)
-                if late:
-                    cluster.struck(fault.kind, fault.process, f"{late} records")
-            case f.StallSource():
-                if cluster.sources[fault.process].stall(cluster.kernel.now, fault.for_us):
-                    cluster.struck(fault.kind, fault.process, "")
-            case f.Operate():
-                cluster.operate(fault.verb)
+                by_us = fault.by_us
+                cluster.skew(process, by_us)
+                self._until(fault, lambda _: cluster.skew(process, -by_us))
             case _:
-                raise AssertionError(f"nobody makes {fault} happen")
+                assert_never(fault)
+
+    def _disturb_source(self, fault: f.LateRecords | f.StallSource) -> None:
+        source, now = self._cluster.sources[fault.process], self._cluster.kernel.now
+        if isinstance(fault, f.StallSource):
+            if source.stall(now, fault.for_us):
+                self._cluster.struck(fault.kind, fault.process, "")
+        elif late := source.make_late(now, fault.count, fault.by_us):
+            self._cluster.struck(fault.kind, fault.process, f"{late} records")
 
     def _later(self, delay_us: int, end: Any) -> None:
         self._cluster.kernel.call_later(delay_us, end, None)

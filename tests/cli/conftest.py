@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from millrace_cli.main import app
-from tests.cli.rig import Run, write_modules
+from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 
 @pytest.fixture
@@ -30,6 +30,8 @@ def run() -> Run:
     """The command, in this process."""
 
     def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(app, arguments, catch_exceptions=False, prog_name="millrace")
+        return CliRunner().invoke(
+            app, arguments, catch_exceptions=False, prog_name="millrace", env=dict.fromkeys(COLOUR_SWITCHES)
+        )
 
     return invoke

@@ -1,6 +1,7 @@
 """What the tests of the command share: pipelines to verify, a failure to replay, and the command in its own process."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,7 +134,17 @@ def run_process(
     )  # fmt: skip
 
 
+COLOUR_SWITCHES = ("FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS")
+"""What in the environment makes rich forget that it does not write to a terminal, or how wide that is."""
+
+
 def environment() -> dict[str, str]:
-    """This process's environment, with its search path made absolute."""
+    """This process's environment, with its search path made absolute, and without a say on colours."""
     path = os.pathsep.join(str(Path(one).absolute()) for one in sys.path if one)
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    kept = {name: value for name, value in os.environ.items() if name not in COLOUR_SWITCHES}
+    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def plain(text: str) -> str:
+    """Undo what colours and a narrow window do to a text."""
+    return re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text))

@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.rig import Run, run_process
+from tests.cli.rig import Run, plain, run_process
 
 COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",)]
-
-
-def plain(text: str) -> str:
-    """Undo what a narrow window does to a text."""
-    return re.sub(r"\s+", " ", re.sub(r"[│╭╮╰╯─]", " ", text))
 
 
 def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Run) -> None:

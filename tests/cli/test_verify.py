@@ -13,7 +13,7 @@ import pytest
 
 from millrace_properties import verification
 from millrace_properties.verification import Verification
-from tests.cli.rig import Run, environment, run_process
+from tests.cli.rig import Run, environment, plain, run_process
 
 
 def searched(run: Run, *arguments: str) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def test_what_is_no_input_exits_2_with_one_line_that_says_what_to_do(
 def test_no_examples_or_an_unknown_without_exit_2(folder: Path, run: Run) -> None:
     none = run("verify", "views:pipeline", "--examples", "0")
     assert none.exit_code == 2
-    assert "--examples" in none.stderr
+    assert "examples" in plain(none.stderr)
     luck = run("verify", "views:pipeline", "--without", "luck")
     assert luck.exit_code == 2
     assert "the protocol can be run without sequencers" in luck.stderr

@@ -13,6 +13,7 @@ from millrace import (
 from millrace._effects import (
     Effect,
     Event,
+    Replayed,
     Send,
     SourceRecord,
     Start,
@@ -121,22 +122,29 @@ def running(
     epoch: int = 1,
     position: int = 0,
     journaled: Progress | None = None,
+    replayed: bool = True,
 ) -> Rig:
-    """A process that has just claimed its role, under incarnation 1."""
+    """A process that has just claimed its role, under incarnation 1, and by default has heard that it has re-read all."""
     rig = Rig(*topologies, options=options)
     rig.at(now, Start(1))
     rig.at(now, Peeked(FIRST_REQUEST, epoch - 1, 0))
     contents = () if journaled is None else ((ADDRESS, journaled),)
     rig.at(now, Claimed(CLAIM, epoch, contents, position, table or table_of()))
+    if replayed:
+        rig.at(now, Replayed())
     return rig
 
 
 def letter(
-    offset: int, timestamp: int, city: str = "Riva", key: str = "p", stream: str = "letters"
+    offset: int,
+    timestamp: int,
+    city: str = "Riva",
+    key: str = "p",
+    stream: str = "letters",
+    arrived_us: int = 0,
 ) -> SourceRecord:
-    return SourceRecord(
-        offset, stream, key, json.dumps({"city": city}, separators=(",", ":")).encode(), timestamp
-    )
+    value = json.dumps({"city": city}, separators=(",", ":")).encode()
+    return SourceRecord(offset, stream, key, value, timestamp, arrived_us)
 
 
 def production(record: SourceRecord, consumer: str, key: str, origin: int) -> Production:

@@ -262,6 +262,15 @@ def test_a_report_that_has_not_changed_is_repeated_now_and_then_only() -> None:
     assert [len(reporter.reports()) for _ in range(2)] == [1, 0]
 
 
+def test_every_so_often_each_shard_is_told_also_those_that_have_none_of_its_intervals() -> None:
+    reporter = Reporter(options=replace(REPORTING, authority_shards=3, authority_replicas=1))
+    told: list[str] = []
+    for _ in range(4):
+        effects = reporter.rig.feed(Wake(), reporter.rig.now + 100)
+        told.extend(one.to for one in effects if isinstance(one, Send) and isinstance(one.message, m.Report))
+    assert sorted(set(told)) == ["authority-0.0", "authority-1.0", "authority-2.0"]
+
+
 def test_during_its_scan_an_interval_is_not_reported() -> None:
     shop = Shop(counter(), options=REPORTING)
     shop.assign_all()
@@ -327,6 +336,18 @@ def test_a_timer_holds_the_watermark_until_what_it_made_does() -> None:
     assert reporter.progress()[0] == 40
     reporter.rig.feed(outside_acks("counter@1.2#0"))
     assert reporter.progress() == (90, 9)
+
+
+def test_a_moved_timer_holds_the_watermark_where_it_is_now_and_a_cancelled_one_nowhere() -> None:
+    reporter = Reporter()
+    reporter.rig.settle(click("r1", value=[("set_timer", "t", 400)]))
+    reporter.rig.settle(click("r2", value=[("set_timer", "t", 500)]))
+    reporter.rig.feed(watermark(450, 0))
+    assert reporter.progress()[0] == 450
+    reporter.rig.settle(click("r3", timestamp=450, value=[("set_timer", "t", 460)]))
+    reporter.rig.settle(click("r4", timestamp=450, value=[("cancel_timer", "t")]))
+    reporter.rig.feed(watermark(900, 0))
+    assert reporter.progress()[0] == 900
 
 
 def test_a_firing_timers_origin_holds_the_horizon_from_its_run_to_the_ack_of_what_it_made() -> None:

@@ -12,28 +12,30 @@ from millrace._file_injector import FileInjectorSource
 def test_the_watermark_is_the_creation_time_of_the_oldest_unfinished_file() -> None:
     """Files come and are finished in any order; the watermark follows the oldest that is still being read."""
     source = FileInjectorSource()
-    assert source.receive("b", created_us=20) == [SourceWatermark(0, 20)]
+    assert source.receive("b", created_us=20) == [SourceWatermark(0, 20, arrived_us=20)]
     assert source.receive("c", created_us=30) == []
     assert source.receive("d", created_us=40) == []
     assert source.finish("c") == []
-    assert source.finish("b") == [SourceWatermark(1, 40)]
+    assert source.finish("b") == [SourceWatermark(1, 40, arrived_us=40)]
 
 
 def test_without_an_unfinished_file_the_watermark_stays() -> None:
     source = FileInjectorSource()
     source.receive("a", created_us=10)
     assert source.finish("a") == []
-    assert source.receive("b", created_us=25) == [SourceWatermark(1, 25)]
+    assert source.receive("b", created_us=25) == [SourceWatermark(1, 25, arrived_us=25)]
 
 
 def test_a_file_that_turns_up_too_late_does_not_take_the_watermark_back() -> None:
     source = FileInjectorSource()
     source.receive("b", created_us=20)
     assert source.receive("a", created_us=10) == []
-    assert source.record("a", "lines", "k", b"1", 12) == [SourceRecord(1, "lines", "k", b"1", 12)]
+    assert source.record("a", "lines", "k", b"1", 12) == [
+        SourceRecord(1, "lines", "k", b"1", 12, arrived_us=20)
+    ]
     assert source.finish("a") == []
     assert source.receive("c", created_us=30) == []
-    assert source.finish("b") == [SourceWatermark(2, 30)]
+    assert source.finish("b") == [SourceWatermark(2, 30, arrived_us=30)]
 
 
 def test_records_and_watermarks_share_one_count_of_offsets() -> None:
@@ -46,11 +48,21 @@ def test_records_and_watermarks_share_one_count_of_offsets() -> None:
         *source.end(),
     ]
     assert events == [
-        SourceWatermark(0, 10),
-        SourceRecord(1, "lines", "k", b"1", 11),
-        SourceRecord(2, "lines", "k", b"2", 12),
-        SourceWatermark(3, MAX_TIME),
+        SourceWatermark(0, 10, arrived_us=10),
+        SourceRecord(1, "lines", "k", b"1", 11, arrived_us=10),
+        SourceRecord(2, "lines", "k", b"2", 12, arrived_us=10),
+        SourceWatermark(3, MAX_TIME, arrived_us=10),
     ]
+
+
+def test_stamps_are_the_creation_time_of_the_newest_file_and_never_go_back() -> None:
+    """They become origins: who replays the same file events gives the same ones, whatever its clock says."""
+    source = FileInjectorSource()
+    stamps = []
+    for file, created_us in (("b", 20), ("c", 35), ("a", 10), ("d", 40)):
+        events = [*source.receive(file, created_us), *source.record(file, "lines", "k", b"1", 50)]
+        stamps += [event.arrived_us for event in events]
+    assert stamps == [20, 20, 35, 35, 40]
 
 
 def test_events_out_of_a_files_life_are_bugs_of_the_host() -> None:

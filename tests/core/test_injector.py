@@ -15,9 +15,11 @@ from millrace import (
     Record,
 )
 from millrace._effects import (
+    Effect,
     Event,
     Halt,
     Replay,
+    Replayed,
     Send,
     SourceRecord,
     SourceWatermark,
@@ -161,11 +163,16 @@ def test_answers_to_a_former_incarnation_are_not_taken_for_its_own() -> None:
 # Records (5.2, 6.1.1)
 
 
+def origins_of(rig: Rig) -> list[int]:
+    events = [event for event in rig.of(Injected) if isinstance(event, Injected)]
+    return [event.productions[0].origin for event in events]
+
+
 def test_a_record_goes_to_the_owner_of_each_consumers_key_under_the_id_of_its_offset() -> None:
     rig = running()
-    record = letter(0, timestamp=50, city="Riva", key="p")
-    to_counter = production(record, "counter", "Riva", origin=11)
-    to_sorter = production(record, "sorter", "p", origin=11)
+    record = letter(0, timestamp=50, city="Riva", key="p", arrived_us=7)
+    to_counter = production(record, "counter", "Riva", origin=7)
+    to_sorter = production(record, "sorter", "p", origin=7)
     assert rig.at(11, record) == [
         Send("worker-1", Deliver(to_counter, ADDRESS)),
         Send("worker-91", Deliver(to_sorter, ADDRESS)),
@@ -175,8 +182,8 @@ def test_a_record_goes_to_the_owner_of_each_consumers_key_under_the_id_of_its_of
 
 def test_a_stream_without_consumers_goes_outside() -> None:
     rig = running()
-    record = letter(0, timestamp=50, key="k", stream="spam")
-    assert rig.at(11, record) == [Send("outside", Deliver(production(record, "", "k", 11), ADDRESS))]
+    record = letter(0, timestamp=50, key="k", stream="spam", arrived_us=7)
+    assert rig.at(11, record) == [Send("outside", Deliver(production(record, "", "k", 7), ADDRESS))]
 
 
 def test_what_was_read_before_is_ignored_and_a_gap_is_a_bug_of_the_host() -> None:
@@ -187,15 +194,23 @@ def test_what_was_read_before_is_ignored_and_a_gap_is_a_bug_of_the_host() -> Non
         rig.at(0, letter(6, timestamp=1))
 
 
-def test_origins_follow_the_clock_but_never_go_back() -> None:
+def test_origins_are_the_sources_stamps_whatever_the_clock_says_and_never_go_back() -> None:
     rig = running()
-    origins = []
-    for offset, now in enumerate((30, 20, 40)):
-        rig.at(now, letter(offset, timestamp=0))
-    for event in rig.of(Injected):
-        assert isinstance(event, Injected)
-        origins.append(event.productions[0].origin)
-    assert origins == [30, 30, 40]
+    for offset, (now, arrived_us) in enumerate(((900, 30), (100, 20), (500, 40))):
+        rig.at(now, letter(offset, timestamp=0, arrived_us=arrived_us))
+    assert origins_of(rig) == [30, 30, 40]
+
+
+def test_a_record_that_is_read_again_has_the_same_origin_whenever_that_is() -> None:
+    """The second copy of a record must not have an origin of its own: its id could be collected while it is under way."""
+    letters = [letter(offset, timestamp=5, arrived_us=100 * offset) for offset in range(3)]
+    former = running()
+    for record in letters:
+        former.at(1_000, record)
+    successor = running(now=MINUTE_US, epoch=2, position=1, journaled=Progress(5, 100), replayed=False)
+    for record in letters[1:]:
+        successor.at(MINUTE_US, record)
+    assert origins_of(successor) == origins_of(former)[1:] == [100, 200]
 
 
 def test_a_record_is_sent_with_growing_pauses_until_it_is_acked() -> None:
@@ -228,6 +243,22 @@ def test_an_ack_that_comes_twice_or_for_nothing_changes_nothing() -> None:
 # Ownership (7.1)
 
 
+def beats_of(rig: Rig, now: int) -> list[Effect]:
+    """The heartbeats that it sends when it wakes."""
+    sends = [effect for effect in rig.sends(now, Wake()) if isinstance(effect, Send)]
+    return [effect for effect in sends if isinstance(effect.message, Heartbeat)]
+
+
+def owing_of(rig: Rig, now: int) -> tuple[tuple[str, int], ...]:
+    """What it tells the masters that it owes, in its heartbeat."""
+    beat, same = beats_of(rig, now)
+    assert isinstance(beat, Send)
+    assert isinstance(same, Send)
+    assert beat.message == same.message
+    assert isinstance(beat.message, Heartbeat)
+    return beat.message.owing
+
+
 def test_a_record_without_an_owner_waits_for_a_table_and_its_first_sending_is_no_retry() -> None:
     rig = running(table=Table())
     assert rig.deliveries(0, letter(0, timestamp=5)) == []
@@ -255,15 +286,91 @@ def test_a_retiring_computation_gets_nothing_new_and_what_it_is_owed_is_told_to_
     rig.at(1, table_of(version=2, topology=1, retiring=("counter",)))
     assert rig.deliveries(2, letter(1, timestamp=5)) == [("worker-91", "sorter", "mail/0:1")]
     period_us = rig.options.heartbeat_period_us
-    beats = [effect for effect in rig.sends(period_us, Wake()) if isinstance(effect.message, Heartbeat)]  # type: ignore[union-attr]
     owing = (("counter", 1),)
-    assert beats == [
+    assert beats_of(rig, period_us) == [
         Send(master, Heartbeat(ADDRESS, 1, 2, owing=owing, is_worker=False))
         for master in ("master-0", "master-1")
     ]
     rig.at(period_us, Ack("counter", ("mail/0:0",)))
-    beats = [effect for effect in rig.sends(2 * period_us, Wake()) if isinstance(effect.message, Heartbeat)]  # type: ignore[union-attr]
-    assert beats[0] == Send("master-0", Heartbeat(ADDRESS, 1, 2, is_worker=False))
+    assert owing_of(rig, 2 * period_us) == ()
+
+
+COUNTER_RETIRES = table_of(version=2, topology=1, retiring=("counter",))
+
+
+def retiring_rig(*, replayed: bool, table: Table = COUNTER_RETIRES, skew_limit_us: int | None = None) -> Rig:
+    """A successor, which reads again from offset 0."""
+    topologies = (
+        pipeline_of(skew_limit_us=skew_limit_us),
+        pipeline_of(counted=False, skew_limit_us=skew_limit_us),
+    )
+    return running(*topologies, epoch=2, table=table, replayed=replayed)
+
+
+def test_a_retiring_computation_is_owed_what_is_read_again_and_nothing_that_is_read_after() -> None:
+    """A predecessor may have died before "counter", which retires, had ACKed what it sent."""
+    rig = retiring_rig(replayed=False)
+    assert rig.deliveries(1, letter(0, timestamp=5)) == [
+        ("worker-91", "sorter", "mail/0:0"),
+        ("worker-1", "counter", "mail/0:0"),
+    ]
+    assert rig.at(2, Replayed()) == []
+    assert rig.deliveries(3, letter(1, timestamp=5)) == [("worker-91", "sorter", "mail/0:1")]
+
+
+def test_a_retiring_computation_is_not_owed_a_stream_that_it_did_not_consume() -> None:
+    rig = retiring_rig(replayed=False)
+    assert rig.deliveries(1, letter(0, timestamp=5, key="k", stream="spam")) == [("outside", "", "mail/0:0")]
+
+
+def test_what_is_read_again_is_keyed_by_the_retiring_computations_own_extractor() -> None:
+    rig = retiring_rig(replayed=False)
+    rig.at(1, letter(0, timestamp=5, city="Riva", key="p"))
+    (injected,) = rig.of(Injected)
+    assert isinstance(injected, Injected)
+    assert [(one.consumer, one.key) for one in injected.productions] == [("sorter", "p"), ("counter", "Riva")]
+
+
+def test_a_record_that_was_read_again_but_waits_for_the_slowest_is_still_owed_when_it_enters() -> None:
+    """Its predecessor may have known of later watermarks (8.4), and have sent it."""
+    rig = retiring_rig(replayed=False, skew_limit_us=100)
+    rig.at(0, broadcast(1_000))
+    rig.at(1, letter(0, timestamp=1_200))
+    rig.at(2, Replayed())
+    rig.at(3, letter(1, timestamp=1_201))
+    assert rig.deliveries(4, broadcast(2_000)) == [
+        ("worker-91", "sorter", "mail/0:0"),
+        ("worker-1", "counter", "mail/0:0"),
+        ("worker-91", "sorter", "mail/0:1"),
+    ]
+
+
+def test_a_computation_that_retires_while_there_is_more_to_re_read_may_be_owed_some_of_it() -> None:
+    """The masters must not take it for settled: what the source gives next is sent to it, too."""
+    rig = retiring_rig(replayed=False)
+    period_us = rig.options.heartbeat_period_us
+    assert owing_of(rig, period_us) == (("counter", 1),)
+    for offset in range(2):
+        rig.at(period_us, letter(offset, timestamp=5))
+    assert owing_of(rig, 2 * period_us) == (("counter", 2),)
+    rig.at(2 * period_us, Replayed())
+    ack(rig, 2 * period_us, offset=0)
+    assert owing_of(rig, 3 * period_us) == (("counter", 1),)
+    ack(rig, 3 * period_us, offset=1)
+    assert owing_of(rig, 4 * period_us) == ()
+
+
+def test_a_record_that_was_read_again_and_waits_is_owed_too() -> None:
+    rig = retiring_rig(replayed=False, skew_limit_us=100)
+    rig.at(0, broadcast(1_000))
+    rig.at(1, letter(0, timestamp=1_200))
+    rig.at(2, Replayed())
+    period_us = rig.options.heartbeat_period_us
+    assert owing_of(rig, period_us) == (("counter", 1),)
+    rig.at(period_us, broadcast(2_000))
+    ack(rig, period_us, offset=0)
+    rig.at(period_us, letter(1, timestamp=9_000))  # waits, but was not read again
+    assert owing_of(rig, 2 * period_us) == ()
 
 
 def test_what_was_on_its_way_to_a_removed_computation_is_finished() -> None:
@@ -277,14 +384,14 @@ def test_what_was_on_its_way_to_a_removed_computation_is_finished() -> None:
 # Malformed records
 
 
-NOT_JSON = SourceRecord(0, "letters", "p", b"\xff{", 5)
-NO_CITY = SourceRecord(0, "letters", "p", b"{}", 5)
-NUMBER_AS_KEY = SourceRecord(0, "letters", "p", b'{"city":3}', 5)
-UNKNOWN_STREAM = SourceRecord(0, "parcels", "p", b"{}", 5)
-NO_TIMESTAMP = SourceRecord(0, "letters", "p", b'{"city":"Riva"}', "noon")  # type: ignore[arg-type]
-END_OF_TIME = SourceRecord(0, "letters", "p", b'{"city":"Riva"}', MAX_TIME)
-NO_KEY = SourceRecord(0, "letters", None, b'{"city":"Riva"}', 5)  # type: ignore[arg-type]
-NO_BYTES = SourceRecord(0, "letters", "p", {"city": "Riva"}, 5)  # type: ignore[arg-type]
+NOT_JSON = SourceRecord(0, "letters", "p", b"\xff{", 5, arrived_us=11)
+NO_CITY = SourceRecord(0, "letters", "p", b"{}", 5, arrived_us=11)
+NUMBER_AS_KEY = SourceRecord(0, "letters", "p", b'{"city":3}', 5, arrived_us=11)
+UNKNOWN_STREAM = SourceRecord(0, "parcels", "p", b"{}", 5, arrived_us=11)
+NO_TIMESTAMP = SourceRecord(0, "letters", "p", b'{"city":"Riva"}', "noon", arrived_us=11)  # type: ignore[arg-type]
+END_OF_TIME = SourceRecord(0, "letters", "p", b'{"city":"Riva"}', MAX_TIME, arrived_us=11)
+NO_KEY = SourceRecord(0, "letters", None, b'{"city":"Riva"}', 5, arrived_us=11)  # type: ignore[arg-type]
+NO_BYTES = SourceRecord(0, "letters", "p", {"city": "Riva"}, 5, arrived_us=11)  # type: ignore[arg-type]
 
 MALFORMED = [
     pytest.param(NOT_JSON, "can not read this value", id="bytes that the codec can not read"),
@@ -318,7 +425,7 @@ def test_a_malformed_record_goes_to_the_dead_letters_and_its_offset_is_consumed(
     record: SourceRecord, reason: str
 ) -> None:
     rig = running(pipeline_of(dead_letters="rejected"))
-    (sent,) = rig.at(11, record)
+    (sent,) = rig.at(900, record)
     assert isinstance(sent, Send)
     assert isinstance(sent.message, Deliver)
     rejected = sent.message.production
@@ -374,6 +481,7 @@ EXAMPLES: dict[type, Event] = {
     Wake: Wake(),
     SourceRecord: letter(0, timestamp=1),
     SourceWatermark: SourceWatermark(0, 1),
+    Replayed: Replayed(),
     Ack: Ack("counter", ("mail/0:9",)),
     Table: table_of(),
     Watermarks: broadcast(1),
@@ -404,6 +512,7 @@ def in_phase(phase: Phase) -> Rig:
     if phase in {Phase.RUNNING, Phase.FENCED, Phase.HALTED}:
         rig.at(0, Claimed(CLAIM, 1, (), 0, table_of()))
     if phase is Phase.FENCED:
+        rig.at(0, letter(0, timestamp=1))
         rig.at(JOURNAL_US, Wake())
         rig.at(JOURNAL_US, Refused(JOURNAL, 2))
     if phase is Phase.HALTED:

@@ -50,8 +50,8 @@ def reports(epoch: int, low_watermark: int, horizon: int) -> list[Effect]:
 
 def test_progress_is_journaled_first_and_reported_to_all_replicas_when_the_journal_has_it() -> None:
     rig = running()
-    rig.at(10, letter(0, timestamp=50))
-    rig.at(20, SourceWatermark(1, 80))
+    rig.at(15, letter(0, timestamp=50, arrived_us=10))
+    rig.at(25, SourceWatermark(1, 80, arrived_us=20))
     request = JournalPosition(JOURNAL, ADDRESS, 1, 0, Progress(50, 10))
     assert rig.sends(JOURNAL_US, Wake()) == [Send(STORE, request)]
     assert rig.of(InjectorReported) == []
@@ -61,12 +61,34 @@ def test_progress_is_journaled_first_and_reported_to_all_replicas_when_the_journ
 
 def test_when_all_is_acked_the_position_is_the_next_offset_and_the_watermark_the_sources() -> None:
     rig = running()
-    rig.at(10, letter(0, timestamp=50))
-    rig.at(20, SourceWatermark(1, 80))
+    rig.at(15, letter(0, timestamp=50, arrived_us=10))
+    rig.at(25, SourceWatermark(1, 80, arrived_us=20))
     ack(rig, 30, offset=0)
-    assert journal_request(rig, JOURNAL_US) == JournalPosition(
-        JOURNAL, ADDRESS, 1, 2, Progress(80, JOURNAL_US)
-    )
+    assert journal_request(rig, JOURNAL_US) == JournalPosition(JOURNAL, ADDRESS, 1, 2, Progress(80, 20))
+
+
+def test_while_the_source_is_idle_the_horizon_stands_at_its_last_stamp() -> None:
+    """No clock moves it: a record that the source has already, and that is read later, must not be before it."""
+    rig = running()
+    rig.at(25, SourceWatermark(0, 80, arrived_us=20))
+    journal_request(rig, JOURNAL_US)
+    rig.at(JOURNAL_US, Journaled(JOURNAL))
+    sent = [effect for _, sends in rig.wakes_until(MINUTE_US) for effect in sends]
+    assert not [effect for effect in sent if _kind(effect) is JournalPosition]
+    assert all(effect in reports(1, 80, 20) for effect in sent if _kind(effect) is InjectorReport)
+    rig.at(MINUTE_US, SourceWatermark(1, 80, arrived_us=50))
+    assert journal_request(rig, MINUTE_US + JOURNAL_US).progress == Progress(80, 50)
+
+
+def test_at_the_end_of_the_source_watermark_and_horizon_are_the_end_of_time_when_all_is_acked() -> None:
+    rig = running()
+    rig.at(0, letter(0, timestamp=50, arrived_us=10))
+    rig.at(0, SourceWatermark(1, MAX_TIME, arrived_us=20))
+    assert journal_request(rig, JOURNAL_US).progress == Progress(50, 10)
+    rig.at(JOURNAL_US, Journaled(JOURNAL))
+    ack(rig, JOURNAL_US, offset=0)
+    request = journal_request(rig, 2 * JOURNAL_US)
+    assert (request.position, request.progress) == (2, Progress(MAX_TIME, MAX_TIME))
 
 
 def test_a_record_is_finished_only_when_all_its_consumers_have_acked_it() -> None:
@@ -88,10 +110,10 @@ def test_an_unanswered_journal_request_is_asked_again_and_nothing_else_is_asked_
 
 def test_only_what_was_journaled_is_reported_also_when_more_is_known() -> None:
     rig = running()
-    rig.at(0, SourceWatermark(0, 80))
+    rig.at(0, SourceWatermark(0, 80, arrived_us=20))
     journal_request(rig, JOURNAL_US)
-    rig.at(JOURNAL_US, SourceWatermark(1, 90))
-    assert rig.sends(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 80, JOURNAL_US)
+    rig.at(JOURNAL_US, SourceWatermark(1, 90, arrived_us=30))
+    assert rig.sends(JOURNAL_US + 3, Journaled(JOURNAL)) == reports(1, 80, 20)
 
 
 def test_what_has_not_changed_is_not_journaled_again_and_reported_every_fourth_period() -> None:
@@ -110,10 +132,11 @@ def test_reports_are_not_more_frequent_than_their_period() -> None:
     options = EngineOptions(injector_journal_us=30 * MILLISECOND, report_period_us=100 * MILLISECOND)
     rig = running(options=options)
     for turn in range(1, 4):
+        rig.at(turn * 30 * MILLISECOND, SourceWatermark(turn - 1, turn, arrived_us=10 * turn))
         journal_request(rig, turn * 30 * MILLISECOND)
         rig.at(turn * 30 * MILLISECOND, Journaled(JOURNAL + turn - 1))
     assert len(rig.of(InjectorReported)) == 1
-    assert rig.sends(130 * MILLISECOND, Wake())[-2:] == reports(1, MIN_TIME, 90 * MILLISECOND)
+    assert rig.sends(130 * MILLISECOND, Wake())[-2:] == reports(1, 3, 30)
 
 
 def test_reports_come_at_their_own_times_whatever_the_journal_does() -> None:
@@ -143,13 +166,13 @@ def test_a_record_behind_the_promised_watermark_is_late_and_holds_nothing_back()
     rig.at(0, SourceWatermark(0, 80))
     journal_request(rig, JOURNAL_US)
     rig.at(JOURNAL_US, Journaled(JOURNAL))
-    rig.at(JOURNAL_US + 5, letter(1, timestamp=79))
+    rig.at(JOURNAL_US + 5, letter(1, timestamp=79, arrived_us=30))
     (injected,) = rig.of(Injected)
     assert isinstance(injected, Injected)
     assert injected.source_watermark == 80
-    rig.at(JOURNAL_US + 6, SourceWatermark(2, 90))
+    rig.at(JOURNAL_US + 6, SourceWatermark(2, 90, arrived_us=40))
     request = journal_request(rig, 2 * JOURNAL_US)
-    assert (request.position, request.progress) == (1, Progress(90, JOURNAL_US + 5))
+    assert (request.position, request.progress) == (1, Progress(90, 30))
 
 
 def test_what_is_given_to_the_journal_counts_as_published_before_the_answer_comes() -> None:
@@ -164,31 +187,31 @@ def test_what_is_given_to_the_journal_counts_as_published_before_the_answer_come
 
 
 def test_after_a_crash_records_are_read_again_under_the_same_ids_and_hold_the_journaled_horizon() -> None:
-    """The predecessor has sent offset 7, with an origin of 500 or later, and died. Its id must not be collected while the
+    """The predecessor has sent offset 7, with an origin of 500, and died. Its id must not be collected while the
     successor's copy is under way."""
-    rig = running(now=10_000, epoch=2, position=7, journaled=Progress(60, 500))
-    assert rig.deliveries(10_000, letter(7, timestamp=70)) == [
+    rig = running(now=10_000, epoch=2, position=7, journaled=Progress(60, 500), replayed=False)
+    assert rig.deliveries(10_000, letter(7, timestamp=70, arrived_us=500)) == [
         ("worker-1", "counter", "mail/0:7"),
         ("worker-91", "sorter", "mail/0:7"),
     ]
     (injected,) = rig.of(Injected)
     assert isinstance(injected, Injected)
     assert (injected.productions[0].origin, injected.source_watermark) == (500, 60)
-    settled_us = 10_000 + rig.options.id_slack_us
-    rig.at(settled_us, letter(8, timestamp=75))
-    ack(rig, settled_us, offset=7)
-    request = journal_request(rig, settled_us + JOURNAL_US)
-    assert (request.position, request.progress.horizon) == (8, settled_us)
+    rig.at(10_000, letter(8, timestamp=75, arrived_us=620))
+    assert rig.sends(10_000 + JOURNAL_US, Wake()) == []
+    ack(rig, 10_000 + JOURNAL_US, offset=7)
+    request = journal_request(rig, 10_000 + 2 * JOURNAL_US)
+    assert (request.position, request.progress) == (8, Progress(60, 620))
 
 
 def test_percentiles_make_it_report_what_is_pending_and_how_far_the_source_is() -> None:
     options = EngineOptions(percentile_bucket_us=10)
     rig = running(pipeline_of(percentile=90), options=options)
     for offset, timestamp in enumerate((41, 42, 55)):
-        rig.at(0, letter(offset, timestamp))
-    rig.at(0, SourceWatermark(3, 80))
+        rig.at(0, letter(offset, timestamp, arrived_us=10 + offset))
+    rig.at(0, SourceWatermark(3, 80, arrived_us=20))
     journal_request(rig, JOURNAL_US)
-    report = InjectorReport("mail", 0, 1, 41, 0, frontier=80, pending=((40, 2), (50, 1)))
+    report = InjectorReport("mail", 0, 1, 41, 10, frontier=80, pending=((40, 2), (50, 1)))
     both = [Send("authority-0.0", report), Send("authority-0.1", report)]
     assert rig.sends(JOURNAL_US, Journaled(JOURNAL)) == both
     assert rig.sends(2 * JOURNAL_US, Wake())[-2:] == both
@@ -229,11 +252,11 @@ def test_waiting_records_enter_in_order_of_timestamps_and_hold_position_watermar
     rig.at(0, broadcast(1_000))
     rig.at(0, SourceWatermark(0, 1_000))
     for offset, timestamp in ((1, 1_400), (2, 1_200), (3, 1_300), (4, 1_050)):
-        rig.at(offset, letter(offset, timestamp))
+        rig.at(offset, letter(offset, timestamp, arrived_us=10 * offset))
     ack(rig, 5, offset=4)
-    rig.at(6, SourceWatermark(5, 2_000))
+    rig.at(6, SourceWatermark(5, 2_000, arrived_us=60))
     request = journal_request(rig, JOURNAL_US)
-    assert (request.position, request.progress) == (1, Progress(1_200, 1))
+    assert (request.position, request.progress) == (1, Progress(1_200, 10))
     assert ids(rig.deliveries(JOURNAL_US, broadcast(1_200))) == ["mail/0:2", "mail/0:3"]
     assert ids(rig.deliveries(JOURNAL_US, broadcast(1_299))) == []
     assert ids(rig.deliveries(JOURNAL_US, broadcast(1_300))) == ["mail/0:1"]
@@ -263,10 +286,10 @@ def test_the_sources_watermark_may_let_a_waiting_record_in() -> None:
 
 
 def test_a_late_record_never_waits() -> None:
-    """The source said that it was at its end, and it was not; the computations are far behind."""
+    """The source said that it was further, and it was not; the computations are far behind."""
     rig = skewed()
     rig.at(0, broadcast(1_000))
-    rig.at(0, SourceWatermark(0, MAX_TIME))
+    rig.at(0, SourceWatermark(0, 6_000))
     journal_request(rig, JOURNAL_US)
     assert ids(rig.deliveries(JOURNAL_US, letter(1, timestamp=5_000))) == ["mail/0:1"]
 

@@ -9,79 +9,121 @@ from millrace._intake import Entry, Intake
 from millrace._messages import Progress
 
 
-def intake_at(position: int = 0, journaled: Progress | None = None, settled_us: int = MIN_TIME) -> Intake:
-    return Intake(position, journaled or Progress(), settled_us)
+def intake_at(position: int = 0, journaled: Progress | None = None) -> Intake:
+    return Intake(position, journaled or Progress())
 
 
-def read(intake: Intake, now: int, timestamp: int) -> Entry:
+def read(intake: Intake, arrived_us: int, timestamp: int) -> Entry:
     offset = intake.next_offset
     assert intake.is_next(offset)
-    return intake.read(now, offset, timestamp)
+    return intake.read(arrived_us, offset, timestamp)
 
 
-def read_watermark(intake: Intake, now: int, low_watermark: int) -> bool:
+def read_watermark(intake: Intake, arrived_us: int, low_watermark: int) -> bool:
     offset = intake.next_offset
     assert intake.is_next(offset)
-    return intake.read_watermark(now, offset, low_watermark)
+    return intake.read_watermark(arrived_us, offset, low_watermark)
 
 
-def promised(intake: Intake, now: int) -> tuple[int, int, int]:
-    intake.promise(now)
+def promised(intake: Intake) -> tuple[int, int, int]:
+    intake.promise()
     intake.check_invariants()
     return intake.position, intake.promised.low_watermark, intake.promised.horizon
 
 
-def test_with_nothing_read_the_position_stays_and_the_horizon_is_the_clock() -> None:
+def test_with_nothing_read_position_and_horizon_stay() -> None:
     intake = intake_at(position=3)
-    assert promised(intake, now=50) == (3, MIN_TIME, 50)
+    assert not intake.promise()
+    assert promised(intake) == (3, MIN_TIME, MIN_TIME)
 
 
 def test_the_position_is_the_first_unfinished_offset_and_the_horizon_its_origin() -> None:
     intake = intake_at()
-    first, second, third = (read(intake, now, timestamp=7) for now in (10, 20, 30))
-    assert promised(intake, now=40)[0::2] == (0, 10)
+    first, second, third = (read(intake, arrived_us, timestamp=7) for arrived_us in (10, 20, 30))
+    assert promised(intake)[0::2] == (0, 10)
     intake.finish(second)
-    assert promised(intake, now=40)[0::2] == (0, 10)
+    assert promised(intake)[0::2] == (0, 10)
     intake.finish(first)
-    assert promised(intake, now=40)[0::2] == (2, 30)
+    assert promised(intake)[0::2] == (2, 30)
     intake.finish(third)
-    assert promised(intake, now=40)[0::2] == (3, 40)
+    assert promised(intake)[0::2] == (3, 30)
 
 
-def test_a_record_read_after_an_idle_horizon_is_not_before_it_whatever_the_clock_says() -> None:
+def test_with_nothing_unfinished_the_horizon_is_the_latest_stamp_read_also_a_watermarks() -> None:
     intake = intake_at()
-    assert promised(intake, now=100) == (0, MIN_TIME, 100)
-    assert read(intake, now=60, timestamp=1).origin == 100
+    intake.finish(read(intake, 10, timestamp=7))
+    assert promised(intake) == (1, MIN_TIME, 10)
+    assert read_watermark(intake, 25, 5)
+    assert promised(intake) == (2, 5, 25)
+    assert not read_watermark(intake, 40, 5), "it says nothing new of the watermark, but brings a stamp"
+    assert promised(intake) == (3, 5, 40)
+
+
+def test_a_record_at_the_idle_horizon_is_not_before_it() -> None:
+    intake = intake_at()
+    read_watermark(intake, 100, 5)
+    assert promised(intake) == (1, 5, 100)
+    assert read(intake, 100, timestamp=7).origin == 100
+    assert promised(intake) == (1, 5, 100)
+
+
+def test_origins_are_the_sources_stamps_and_never_go_back() -> None:
+    intake = intake_at()
+    origins = [read(intake, arrived_us, timestamp=1).origin for arrived_us in (30, 20, 40)]
+    read_watermark(intake, 70, 1)
+    assert [*origins, read(intake, 60, timestamp=1).origin] == [30, 30, 40, 70]
 
 
 def test_the_low_watermark_is_the_oldest_of_the_source_and_of_unfinished_records() -> None:
     intake = intake_at()
     old, new = read(intake, 1, timestamp=70), read(intake, 2, timestamp=90)
     assert read_watermark(intake, 3, 80)
-    assert promised(intake, 4) == (0, 70, 1)
+    assert promised(intake) == (0, 70, 1)
     intake.finish(old)
-    assert promised(intake, 5) == (1, 80, 2)
+    assert promised(intake) == (1, 80, 2)
     intake.finish(new)
-    assert promised(intake, 6) == (3, 80, 6)
+    assert promised(intake) == (3, 80, 3)
+
+
+def test_at_the_end_of_the_source_the_horizon_is_the_end_of_time_once_all_is_finished() -> None:
+    intake = intake_at()
+    last, late = read(intake, 5, timestamp=70), read(intake, 6, timestamp=71)
     assert read_watermark(intake, 7, MAX_TIME)
-    assert promised(intake, 8) == (4, MAX_TIME, 8)
+    assert promised(intake) == (0, 70, 5)
+    intake.finish(last)
+    assert promised(intake) == (1, 71, 6)
+    intake.finish(late)
+    assert promised(intake) == (3, MAX_TIME, MAX_TIME)
+
+
+def test_a_late_record_that_is_unfinished_holds_the_horizon_at_the_end_of_the_source() -> None:
+    intake = intake_at()
+    read_watermark(intake, 1, 80)
+    intake.promise()
+    late = read(intake, 2, timestamp=79)
+    read_watermark(intake, 3, MAX_TIME)
+    assert late.late
+    assert promised(intake) == (1, MAX_TIME, 2)
+    intake.finish(late)
+    assert promised(intake) == (3, MAX_TIME, MAX_TIME)
 
 
 def test_a_record_behind_the_promise_is_late_and_holds_the_horizon_but_not_the_watermark() -> None:
     intake = intake_at()
     read_watermark(intake, 1, 80)
-    intake.promise(2)
+    intake.promise()
     late = read(intake, 3, timestamp=79)
     assert late.late
-    assert promised(intake, 4) == (1, 80, 3)
+    read_watermark(intake, 4, 85)
+    assert promised(intake) == (1, 85, 3)
     intake.finish(late)
-    assert promised(intake, 5) == (2, 80, 5)
+    assert promised(intake) == (3, 85, 4)
 
 
 def test_a_record_at_the_promise_is_not_late() -> None:
     intake = intake_at()
     read_watermark(intake, 1, 80)
-    intake.promise(2)
+    intake.promise()
     assert not read(intake, 3, timestamp=80).late
 
 
@@ -90,7 +132,7 @@ def test_a_record_behind_the_source_but_not_behind_the_promise_holds_the_waterma
     read_watermark(intake, 1, 80)
     early = read(intake, 2, timestamp=50)
     assert not early.late
-    assert promised(intake, 3)[1] == 50
+    assert promised(intake)[1] == 50
 
 
 def test_the_position_does_not_pass_a_source_watermark_that_is_not_reached() -> None:
@@ -99,9 +141,9 @@ def test_the_position_does_not_pass_a_source_watermark_that_is_not_reached() -> 
     read_watermark(intake, 1, 80)
     read(intake, 2, timestamp=90)
     early = read(intake, 3, timestamp=50)
-    assert promised(intake, 4) == (0, 50, 1)
+    assert promised(intake) == (0, 50, 1)
     intake.finish(early)
-    assert promised(intake, 5) == (1, 80, 2)
+    assert promised(intake) == (1, 80, 2)
 
 
 def test_a_lower_source_watermark_changes_nothing() -> None:
@@ -109,48 +151,50 @@ def test_a_lower_source_watermark_changes_nothing() -> None:
     assert read_watermark(intake, 1, 80)
     assert not read_watermark(intake, 2, 80)
     assert not read_watermark(intake, 3, 20)
-    assert promised(intake, 4) == (3, 80, 4)
+    assert promised(intake) == (3, 80, 3)
 
 
 def test_promising_again_without_a_change_is_no_news() -> None:
     intake = intake_at()
     entry = read(intake, 1, timestamp=5)
-    assert intake.promise(2)
-    assert not intake.promise(3)
+    assert intake.promise()
+    assert not intake.promise()
     intake.finish(entry)
-    assert intake.promise(4)
+    assert intake.promise()
+    assert not intake.promise()
 
 
 def test_a_position_that_moves_alone_is_news() -> None:
     intake = intake_at()
     first, _second = read(intake, 1, timestamp=5), read(intake, 1, timestamp=5)
-    intake.promise(2)
+    intake.promise()
     intake.finish(first)
-    assert intake.promise(3)
+    assert intake.promise()
     assert (intake.position, intake.promised.horizon) == (1, 1)
 
 
 def test_after_recovery_it_goes_on_from_the_journal() -> None:
     intake = intake_at(position=7, journaled=Progress(60, 500))
     assert (intake.source_us, intake.next_offset) == (60, 7)
-    assert read(intake, now=400, timestamp=59).late
-    assert promised(intake, now=400) == (7, 60, 500)
+    assert promised(intake) == (7, 60, 500)
+    late = read(intake, arrived_us=400, timestamp=59)
+    assert (late.late, late.origin) == (True, 500)
+    assert promised(intake) == (7, 60, 500)
 
 
-def test_what_a_predecessor_may_have_sent_holds_the_journaled_horizon() -> None:
-    """Its predecessor's copies carry origins from 500 on; the horizon must not pass those while ours are under way."""
-    intake = intake_at(position=7, journaled=Progress(60, 500), settled_us=2_000)
-    again, new = read(intake, now=1_999, timestamp=70), read(intake, now=2_000, timestamp=71)
-    assert (again.origin, new.origin) == (500, 2_000)
-    assert promised(intake, 2_100) == (7, 60, 500)
-    intake.finish(again)
-    assert promised(intake, 2_100) == (8, 60, 2_000)
-
-
-def test_until_it_is_settled_an_idle_process_leaves_the_horizon_where_it_was() -> None:
-    intake = intake_at(position=7, journaled=Progress(60, 500), settled_us=2_000)
-    assert not intake.promise(1_999)
-    assert intake.promise(2_000)
+def test_a_record_that_is_read_again_has_the_same_origin() -> None:
+    """Offset 1 is stamped before the horizon that offset 0 made: also a successor that begins at 1 must raise it."""
+    stamps = (500, 400, 450, 600)
+    first = intake_at()
+    entries = [read(first, arrived_us, timestamp=70) for arrived_us in stamps]
+    origins = [entry.origin for entry in entries]
+    assert origins == [500, 500, 500, 600]
+    for position, entry in enumerate(entries):
+        first.promise()
+        second = intake_at(first.position, first.promised)
+        again = [read(second, arrived_us, timestamp=70).origin for arrived_us in stamps[position:]]
+        assert (first.position, again) == (position, origins[position:])
+        first.finish(entry)
 
 
 def test_offsets_are_taken_once_and_a_gap_is_a_bug_of_the_host() -> None:
@@ -160,10 +204,19 @@ def test_offsets_are_taken_once_and_a_gap_is_a_bug_of_the_host() -> None:
         intake.is_next(5)
 
 
+def test_a_record_after_the_end_of_the_source_is_a_bug_of_the_host() -> None:
+    """All its receivers would take it for a remnant."""
+    intake = intake_at()
+    read_watermark(intake, 1, MAX_TIME)
+    intake.promise()
+    with pytest.raises(AssertionError, match="the source goes on at offset 1 after its end"):
+        read(intake, 2, timestamp=5)
+
+
 def test_pending_timestamps_are_counted_without_late_and_finished_ones() -> None:
     intake = intake_at()
     read_watermark(intake, 0, 10)
-    intake.promise(0)
+    intake.promise()
     read(intake, 1, timestamp=9)
     read(intake, 1, timestamp=14)
     done = read(intake, 1, timestamp=25)
@@ -174,29 +227,48 @@ def test_pending_timestamps_are_counted_without_late_and_finished_ones() -> None
 
 
 step = st.tuples(
-    st.sampled_from(["record", "watermark", "finish", "promise"]), st.integers(0, 20), st.integers(0, 3)
+    st.sampled_from(["record", "watermark", "end", "finish", "promise", "restart"]),
+    st.integers(0, 20),
+    st.integers(-2, 3),
 )
 
 
 @given(steps=st.lists(step, max_size=50))
-def test_whatever_happens_promises_rise_and_cover_all_that_is_unfinished(
+def test_whatever_happens_promises_rise_cover_all_that_is_unfinished_and_origins_stay(
     steps: list[tuple[str, int, int]],
 ) -> None:
+    """Stamps may go back; a successor begins at the position, and reads on, from the log, as far as its predecessor was."""
     intake = intake_at()
+    log: list[tuple[str, int, int]] = []
+    origins: dict[int, int] = {}
     entries: list[Entry] = []
-    now = 0
+    arrived_us = 0
     before = (0, MIN_TIME, MIN_TIME)
+
+    def take(kind: str, argument: int, stamp_us: int) -> None:
+        if kind == "record":
+            entry = read(intake, stamp_us, argument)
+            assert origins.setdefault(entry.offset, entry.origin) == entry.origin, (
+                "read again, with another origin"
+            )
+            entries.append(entry)
+        else:
+            read_watermark(intake, stamp_us, argument)
+
     for verb, argument, pause_us in steps:
-        now += pause_us
+        arrived_us += pause_us
         match verb:
-            case "record":
-                entries.append(read(intake, now, argument))
-            case "watermark":
-                read_watermark(intake, now, argument)
+            case "record" | "watermark" | "end" if intake.source_us < MAX_TIME:
+                log.append((verb, MAX_TIME if verb == "end" else argument, arrived_us))
+                take(*log[-1])
             case "finish" if entries:
                 intake.finish(entries.pop(argument % len(entries)))
+            case "restart":
+                intake, entries = intake_at(intake.position, intake.promised), []
+                for logged in log[intake.position :]:
+                    take(*logged)
             case _:
-                after = promised(intake, now)
+                after = promised(intake)
                 assert all(new >= old for new, old in zip(after, before, strict=True)), "a promise went back"
                 assert after[1] <= intake.source_us
                 before = after

@@ -317,6 +317,7 @@ def test_what_is_not_there_can_not_be_changed_or_removed() -> None:
         ({"bloom_error": 0.0}, "bloom_error"),
         ({"bloom_error": 1.0}, "bloom_error"),
         ({"overload": 1.0}, "overload"),
+        ({"merge_load": 11, "split_load": 10}, "merge_load"),
         ({"masters": 0}, "masters"),
         ({"authority_shards": 0}, "authority_shards"),
         pytest.param(

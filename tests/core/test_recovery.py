@@ -16,6 +16,7 @@ from tests.core.driver import (
     QUIET,
     Rig,
     Scripted,
+    Shop,
     ack,
     click,
     counter,
@@ -55,7 +56,7 @@ def predecessor(
 def heir(rig: Rig, address: str = HEIR, incarnation: int = 1) -> tuple[Rig, list[Effect]]:
     """Another worker gets everything; return it, and what it sends when it has scanned."""
     shop = rig.shop
-    shop.mint(MintChange("counter", ALL_KEYS, address, incarnation))
+    shop.mint(MintChange("counter", ALL_KEYS, address, incarnation), topology=shop.table.topology)
     other = Rig(shop, address=address, incarnation=incarnation)
     return other, other.settle(shop.table)
 
@@ -348,6 +349,24 @@ def test_halves_of_a_split_recover_their_own_rows_and_no_others() -> None:
         assert other.settle(shop.table) == [
             sent(result(f"counter@1.{number}#0", 1, f"key {number}"), sender=address)
         ]
+
+
+def test_a_checkpoint_whose_consumer_has_left_is_deleted_and_not_sent() -> None:
+    first = counter()
+    first.add(Scripted(), name="sink", inputs=["counts"])
+    shop = Shop(first, first.without("sink"))
+    rig = Rig(shop)
+    shop.assign_all()
+    rig.settle(shop.table)
+    rig.feed(click("r1"))
+    shop.store(rig.open.pop())
+    shop.mint(topology=1, removed=("sink",))
+    other, effects = heir(rig)
+    assert effects == []
+    other.wake(50_000)
+    row = shop.row("dog")
+    assert row is not None
+    assert (row.productions, other.worker.unacked) == ((), 0)
 
 
 def test_a_restarted_process_recovers_what_it_is_given_again() -> None:

@@ -1,5 +1,6 @@
 """The life of a step (MillWheel 6.1.1 to 6.1.3): every state meets every input, declared or refused."""
 
+from collections.abc import Iterator
 from itertools import product
 
 import pytest
@@ -50,6 +51,23 @@ def test_every_state_can_be_reached_and_only_done_is_an_end() -> None:
         frontier.extend(after for after in following if after not in reached)
         reached.update(following)
     assert reached == set(StepState)
+
+
+def lives(state: StepState, so_far: tuple[StepInput, ...] = ()) -> Iterator[tuple[StepInput, ...]]:
+    """Every sequence of inputs from a state to the end."""
+    assert len(so_far) <= len(StepInput), "a step's life has no circle"
+    if state is StepState.DONE:
+        yield so_far
+    for (before, input_), after in STEP.items():
+        if before is state:
+            yield from lives(after, (*so_far, input_))
+
+
+def test_a_steps_life_is_one_of_these() -> None:
+    sending = [(), (StepInput.SENT,)]
+    ready = {(*sent, StepInput.COMPLETE) for sent in sending} | {(StepInput.SENT, StepInput.STRAGGLING)}
+    ends = [(StepInput.WRITE, StepInput.WRITTEN), (StepInput.SKIP_WRITE,)]
+    assert set(lives(StepState.RUNNING)) == {(*one, *end) for one in ready for end in ends}
 
 
 def test_no_step_is_done_before_its_write_is_durable_or_proved_needless() -> None:

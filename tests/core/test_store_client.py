@@ -49,6 +49,15 @@ def test_each_request_has_a_number_of_its_own() -> None:
     assert sorted(set(numbers)) == numbers
 
 
+def test_two_lives_of_a_process_have_no_number_in_common() -> None:
+    numbers: set[int] = set()
+    for incarnation in (1, 2, 3):
+        client = Desk().client
+        client.start(incarnation)
+        numbers.update(client.number() for _ in range(1_000))
+    assert len(numbers) == 3_000
+
+
 @pytest.mark.parametrize("unavailable", [False, True], ids=["silence", "unavailable"])
 def test_an_unanswered_request_is_asked_again_as_it_was_until_it_is_answered(unavailable: bool) -> None:  # noqa: FBT001
     desk = Desk()

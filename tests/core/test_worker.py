@@ -297,6 +297,25 @@ def test_only_so_many_writes_are_under_way_at_once() -> None:
     assert (len(rig.open), rig.worker.user_code_runs) == (2, 3)
 
 
+def test_a_key_whose_deletion_is_being_written_is_locked_too() -> None:
+    """A key waits for its turn while others' writes are under way; one of them takes along the deletion that it owes.
+    Its own step must not run before that is answered."""
+    rig = Rig(counter(), options=replace(QUIET, commits_in_flight=2, delete_delay_us=10**9))
+    rig.settle(click("r1"))
+    rig.feed(click("a1", "a"))
+    rig.feed(click("b1", "b"))
+    rig.feed(outside_acks(FIRST))
+    rig.feed(click("c1", "c"))
+    rig.feed(click("r2"))
+    rig.answer()
+    rig.answer()
+    assert [one.key for one in rig.write().deltas] == ["c", "dog"]
+    assert rig.worker.user_code_runs == 4
+    effects = rig.answer()
+    assert effects[-1] == Send(STORE, rig.write())
+    assert [(one.key, one.seen) for one in rig.write().deltas] == [("dog", (("r2", 1),))]
+
+
 def test_with_single_commits_each_record_has_its_own_write() -> None:
     rig = Rig(counter())
     for number in range(4):
@@ -342,9 +361,6 @@ def test_a_write_that_was_taken_but_not_answered_counts_once() -> None:
     assert len(rig.shop.of(Applied)) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a worker numbers its requests from 1 in each life: an answer to the last life counts"
-)
 def test_an_answer_to_a_former_life_of_the_process_is_not_taken_for_one_to_this() -> None:
     """A worker writes and crashes before it is answered; it restarts, gets its interval back and writes again.
     The old answer comes late: it must not make the new write count as durable."""
@@ -583,3 +599,17 @@ def test_the_worker_charges_each_run_of_user_code() -> None:
     rig.settle(click("r1"))
     rig.settle(click("r2"))
     assert rig.worker.user_code_runs == 2
+
+
+def test_it_says_how_much_it_is_in_the_middle_of() -> None:
+    """A record, its write, its production, its checkpoint's deletion: when all that is done, it only waits."""
+    rig = Rig(counter(), options=replace(QUIET, sweep_period_us=50))
+    assert rig.worker.unfinished == 0
+    rig.feed(click("r1"))
+    assert rig.worker.unfinished > 0
+    rig.answer()
+    assert rig.worker.unfinished == rig.worker.unacked == 1
+    rig.feed(outside_acks(FIRST))
+    assert rig.worker.unfinished == 1
+    rig.wake(50)
+    assert rig.worker.unfinished == 0

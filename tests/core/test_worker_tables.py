@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MAX_TIME, KeyInterval, Pipeline
+from millrace import MAX_TIME, KeyInterval, Pipeline, Productions
 from millrace import _messages as m
 from millrace._effects import Send, Wake
 from millrace._keys import ALL_KEYS
@@ -28,7 +28,6 @@ from tests.core.driver import (
 )
 
 LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
-NO_CACHE = replace(QUIET, cache_bytes=0)
 FIRST = "counter@1.1#0"
 """The id of the first production of the first write."""
 
@@ -136,6 +135,18 @@ def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
     assert beats == [m.Heartbeat(WORKER, 1, table_version=1)] * 2
 
 
+def test_what_it_knew_of_progress_serves_a_new_interval_and_never_goes_back() -> None:
+    shop = Shop(counter(split_at=["m"]))
+    shop.mint(MintChange("counter", LEFT, WORKER, 1), MintChange("counter", RIGHT, "worker-1", 1))
+    rig = Rig(shop)
+    rig.settle(shop.table)
+    rig.settle(watermark(90, 9))
+    rig.settle(watermark(50, 5))
+    shop.mint(MintChange("counter", RIGHT, WORKER, 1))
+    rig.settle(shop.table)
+    assert [(one.low_watermark, one.horizon) for one in rig.worker.intervals] == [(90, 9), (90, 9)]
+
+
 # Topology (3)
 
 
@@ -186,6 +197,79 @@ def test_a_senders_leaving_advances_the_input_watermark_of_those_it_fed() -> Non
     rig.settle(shop.table)
     rig.settle(watermark(MAX_TIME))
     assert rig.interval.timer_watermark == MAX_TIME
+
+
+def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherever_it_is() -> None:
+    """One production was sent, one is in a write that is under way, and one waits for the next write."""
+    first = counter()
+    first.add(Scripted(), name="sink", inputs=["counts"])
+    options = replace(QUIET, heartbeat_period_us=100, sweep_period_us=50, commits_in_flight=1)
+    shop = Shop(first, first.without("sink"), options=options)
+    rig = Rig(shop)
+    shop.assign_all(others={"sink": "worker-9"})
+    rig.settle(shop.table)
+    rig.settle(click("r1", "a"))
+    rig.feed(click("r2", "b"))
+    rig.feed(click("r3", "c"))
+    shop.mint(topology=1, retiring=("sink",))
+    rig.feed(shop.table)
+
+    def owing(at: int) -> tuple[tuple[str, int], ...]:
+        (beat, _) = [
+            one.message
+            for one in rig.feed(Wake(), at)
+            if isinstance(one, Send) and isinstance(one.message, m.Heartbeat)
+        ]
+        return beat.owing
+
+    assert owing(100) == (("sink", 2),)
+    rig.answer()
+    assert owing(200) == (("sink", 2),), "the third ran under the new version, which knows no sink"
+    rig.feed(m.Ack("sink", ("counter@1.1#0", "counter@1.2#0")))
+    assert owing(300) == ()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a step asks again, when it is written, whether it is strong; so nobody sends what it made",
+)
+def test_a_step_ends_as_it_began_also_when_its_computation_is_switched_to_weak_meanwhile() -> None:
+    pipeline = counter()
+    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
+    shop.assign_all()
+    rig = Rig(shop)
+    rig.settle(shop.table)
+    rig.feed(click("r1"))
+    shop.mint(topology=1)
+    rig.feed(shop.table)
+    assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="whether timers hold the horizon is settled when the interval begins, not when it changes",
+)
+def test_a_timer_of_a_computation_that_is_switched_to_weak_fires_with_an_origin_that_is_not_behind() -> None:
+    """A strong computation's pending timer holds no horizon, and fires at the horizon of the day; a weak one's does, and keeps
+    its origin. A timer that was set strong and fires weak must not make a record that its consumer takes for a remnant."""
+    pipeline = counter(
+        Scripted(
+            lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", 1)
+        )
+    )
+    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
+    shop.assign_all()
+    rig = Rig(shop)
+    rig.settle(shop.table)
+    rig.settle(click("r1", origin=1))
+    rig.settle(watermark(40, horizon=9))
+    reported = rig.worker.intervals[0].report(None).horizon
+    shop.mint(topology=1)
+    rig.settle(shop.table)
+    (effect,) = rig.settle(watermark(60, horizon=9))
+    assert isinstance(effect, Send)
+    assert isinstance(effect.message, m.Deliver)
+    assert effect.message.production.origin >= reported
 
 
 def test_a_worker_that_hears_of_no_table_owns_nothing() -> None:

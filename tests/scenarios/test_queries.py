@@ -143,7 +143,7 @@ def test_counts_leave_out_late_searches() -> None:
 
 def test_no_traffic_is_a_feed_that_ends_at_once() -> None:
     log = generate(SearchOptions((), duration_us=SECOND))
-    assert [entry.event for entry in log.feed.entries] == [SourceWatermark(0, MAX_TIME)] * 2
+    assert [entry.event for entry in log.feed.entries] == [SourceWatermark(0, MAX_TIME, arrived_us=0)] * 2
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def storm(source: str, computation: str) -> tuple[f.AnyFault, ...]:
     ms = MILLISECOND
     return (
         f.Operate(at_us=1_200 * ms, verb=SplitInterval(computation, "g")),
+        f.StoreErrors(at_us=1_200 * ms, for_us=600 * ms, rate=0.5),
         f.Hold(at_us=1_300 * ms, message="Report", count=2, for_us=400 * ms),
         f.DropMessages(at_us=1_400 * ms, message="Ack", count=2),
         f.Noise(at_us=1_500 * ms, for_us=1_500 * ms, drop=0.1, duplicate=0.2, delay=0.2, delay_us=800 * ms),
@@ -54,8 +55,7 @@ def storm(source: str, computation: str) -> tuple[f.AnyFault, ...]:
         f.Pause(at_us=2_600 * ms, process="worker-1", for_us=1_800 * ms),
         f.StallSource(at_us=2_800 * ms, process=source, for_us=400 * ms),
         f.Operate(at_us=3_000 * ms, verb=MoveInterval(computation, "a")),
-        f.StoreErrors(at_us=3_000 * ms, for_us=600 * ms, rate=0.9),
-        f.StoreUnavailable(at_us=3_300 * ms, for_us=200 * ms),
+        f.StoreUnavailable(at_us=3_300 * ms, for_us=400 * ms),
         f.Crash(at_us=3_700 * ms, process="worker-2", restart_after_us=600 * ms),
         f.Crash(at_us=4_000 * ms, process="master-0", restart_after_us=2_000 * ms),
         f.Crash(at_us=4_200 * ms, process="authority-0.0", restart_after_us=2_000 * ms),

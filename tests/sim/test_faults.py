@@ -311,6 +311,37 @@ def test_held_messages_are_released_together() -> None:
     assert done.all(h.Resent) == []
 
 
+@pytest.mark.parametrize("fault", [f.Crash, f.Pause])
+@pytest.mark.parametrize("how", ["held", "delayed"])
+def test_what_is_on_the_wire_arrives_although_its_sender_has_been_stopped(how: str, fault: type[f.Fault]) -> None:
+    """The sorter's deliveries leave, and are slow; then the sorter stops, and they arrive: remnants of a dead process."""
+    wire: dict[str, f.AnyFault] = {
+        "held": f.Hold(at_us=AT, message="Deliver", source=SORTER, count=3, for_us=700 * MILLISECOND),
+        "delayed": f.Noise(
+            at_us=AT, for_us=200 * MILLISECOND, delay=1.0, delay_us=700 * MILLISECOND, kinds=("Deliver",), process=SORTER
+        ),
+    }  # fmt: skip
+    stopped_us = AT + 250 * MILLISECOND
+    done = disturbed(wire[how], gone(fault, SORTER, stopped_us, 3 * SECOND))
+    remnants = [
+        event
+        for event in done.all(h.Delivered)
+        if event.sender == SORTER and stopped_us + 10 * MILLISECOND < event.at_us < stopped_us + SECOND
+    ]
+    assert remnants
+
+
+def test_a_held_reply_of_the_store_is_not_taken_for_another_by_the_next_incarnation() -> None:
+    """Requests are numbered from 1 in each incarnation: the old answer would fit a new question."""
+    done = disturbed(
+        f.Hold(at_us=0, message="Written", target=COUNTER, count=30, for_us=AT + 400 * MILLISECOND),
+        f.Crash(at_us=AT, process=COUNTER, restart_after_us=10 * MILLISECOND),
+        f.LoseCommit(at_us=AT, process=COUNTER, count=3),
+    )
+    assert len(done.struck("hold")) == 2
+    assert AT < done.struck("lose_commit")[0].at_us < AT + 400 * MILLISECOND
+
+
 def test_dropped_acks_are_asked_for_again_by_sending_again() -> None:
     done = disturbed(f.DropMessages(at_us=AT, message="Ack", source=SORTER, count=2))
     assert len(done.struck("drop")) == 2

@@ -1,0 +1,128 @@
+"""A run is a function of (pipeline, feed, options, faults, seed): the same bytes each time, in every process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millrace import HistoryFormatError, Pipeline
+from millrace.history import Event, FaultStruck, History, RunEnded
+from millrace_scenarios import zeitgeist
+from millrace_sim import ClusterOptions, FaultSchedule, simulate
+from millrace_sim import faults as f
+from tests.sim.rig import HEAL_US, storm, with_engine
+
+FAULTS = FaultSchedule(storm("searches/0", "window_counter"), HEAL_US)
+OPTIONS = with_engine(cache_bytes=2_000, commit_batch=4, id_slack_us=0)
+
+
+def zeitgeist_run(
+    pipeline: Pipeline = zeitgeist.pipeline,
+    *,
+    feed_seed: int = 1,
+    options: ClusterOptions = OPTIONS,
+    faults: FaultSchedule = FAULTS,
+    seed: int = 7,
+) -> History:
+    return simulate(pipeline, zeitgeist.feed(feed_seed), options=options, faults=faults, seed=seed)
+
+
+def test_the_runs_of_these_tests_are_full_of_faults() -> None:
+    struck = {event.kind.partition("_")[0] for event in zeitgeist_run() if isinstance(event, FaultStruck)}
+    assert struck >= {kind.partition("_")[0] for kind in f.KINDS.values()}
+
+
+@pytest.mark.parametrize("pipeline", [zeitgeist.pipeline, zeitgeist.weak_pipeline], ids=["strong", "weak"])
+def test_the_same_run_twice_in_one_process_is_the_same_history(pipeline: Pipeline) -> None:
+    first, second = zeitgeist_run(pipeline), zeitgeist_run(pipeline)
+    assert first.digest() == second.digest()
+    assert first.events == second.events
+
+
+def test_a_run_leaves_nothing_behind_that_changes_the_next_one() -> None:
+    before = zeitgeist_run().digest()
+    zeitgeist_run(zeitgeist.weak_pipeline, feed_seed=2, seed=8)
+    assert zeitgeist_run().digest() == before
+
+
+def test_everything_that_goes_into_a_run_changes_it() -> None:
+    runs = [
+        zeitgeist_run(),
+        zeitgeist_run(zeitgeist.build(split_at=("b",))),
+        zeitgeist_run(feed_seed=2),
+        zeitgeist_run(options=with_engine(cache_bytes=0, commit_batch=4, id_slack_us=0)),
+        zeitgeist_run(faults=FaultSchedule(FAULTS.faults[:-1], HEAL_US)),
+        zeitgeist_run(seed=8),
+    ]
+    assert len({history.digest() for history in runs}) == len(runs)
+
+
+PROGRAM = """
+from millrace_scenarios import zeitgeist
+from tests.sim.test_determinism import zeitgeist_run
+for pipeline in (zeitgeist.pipeline, zeitgeist.weak_pipeline):
+    print(zeitgeist_run(pipeline).digest())
+"""
+
+
+def test_every_process_makes_the_same_history_whatever_its_hash_seed() -> None:
+    here = [zeitgeist_run().digest(), zeitgeist_run(zeitgeist.weak_pipeline).digest()]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("0", "1", "random")
+    ]
+    for process in processes:
+        printed, _ = process.communicate(timeout=120)
+        assert printed.split() == here
+
+
+# Histories as files
+
+
+def test_a_history_survives_a_file(tmp_path: Path) -> None:
+    history = zeitgeist_run()
+    path = tmp_path / "history.jsonl"
+    history.save(path)
+    again = History.load(path)
+    assert again.events == history.events
+    assert again.digest() == history.digest()
+    assert isinstance(again.events[-1], RunEnded)
+
+
+def test_the_history_of_these_runs_has_most_of_the_vocabulary(tmp_path: Path) -> None:
+    """So that the file above is a fair sample of what must survive."""
+    kinds = {type(event) for event in zeitgeist_run()} | {type(one) for one in zeitgeist_run(zeitgeist.weak_pipeline)}
+    absent = {kind.__name__ for kind in Event.__args__ if kind not in kinds}
+    assert absent <= {"UserCodeFailed", "DeadLettered", "ComputationRemoved", "Checkpointed", "WriteRefused"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "wrong"),
+    [
+        (lambda data: data[: len(data) // 2], "truncated"),
+        (lambda data: data.replace(b'"type":"RunEnded"', b'"type":"RunStarted"'), "RunStarted"),
+        (lambda data: data.replace(b'"at_us":0', b'"at_us":"midnight"', 1), "at_us"),
+        (lambda _: b"not a history", "malformed"),
+    ],
+    ids=["cut", "unknown event", "wrong type", "something else"],
+)  # fmt: skip
+def test_a_corrupt_file_is_refused_and_says_what_is_wrong(tmp_path: Path, spoil: object, wrong: str) -> None:
+    assert callable(spoil)
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(spoil(simulate(zeitgeist.pipeline, zeitgeist.feed(1)).to_bytes()))
+    with pytest.raises(HistoryFormatError) as caught:
+        History.load(path)
+    assert str(caught.value).startswith(f"{path} is not a history that can be read: ")
+    assert wrong in caught.value.reason
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HistoryFormatError, match=r"nowhere\.jsonl.*No such file"):
+        History.load(tmp_path / "nowhere.jsonl")

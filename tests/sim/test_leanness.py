@@ -1,0 +1,84 @@
+"""What a delivery costs the simulation, counted in events on SimPy's heap: a figure that no machine's speed changes."""
+
+from typing import Any, NoReturn
+
+import pytest
+import simpy
+
+from millrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
+from millrace.history import Delivered
+from millrace_sim import Cluster, FeedBuilder, start
+
+MOST = 6
+"""Heap events a delivery: there, write and reply, ACK, and a deletion and its reply; the rest of the cluster is in it, too."""
+
+KEYS = 100
+
+
+class Tally(Computation):
+    """Counts by key, and passes on to the next stage, if there is one."""
+
+    def __init__(self, stream: str = "") -> None:
+        self._stream = stream
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["count"] = context.state.get("count", 0) + 1
+        if self._stream:
+            context.produce(self._stream, record.value)
+
+
+def shuffle() -> Pipeline:
+    """Two stages, each with intervals on all workers, the second one keyed anew."""
+    pipeline = Pipeline("shuffle")
+    pipeline.injector("numbers")
+    first, second = (lambda record: f"{record.value % KEYS:02}"), (lambda record: f"{record.value * 7 % KEYS:02}")
+    pipeline.add(Tally("again"), name="first", inputs={"numbers": first}, outputs=["again"], split_at=["33", "66"])
+    pipeline.add(Tally(), name="second", inputs={"again": second}, split_at=["33", "66"])
+    return pipeline
+
+
+def loaded(records: int, every_us: int) -> Cluster:
+    """Run so many records through `shuffle`, with default options; return the cluster when all are delivered."""
+    pipeline = shuffle()
+    builder = FeedBuilder(pipeline)
+    for number in range(records):
+        at_us = SECOND + number * every_us
+        builder.record(at_us=at_us, value=number, timestamp=at_us)
+    cluster = start(pipeline, builder.build())
+    cluster.run_until(SECOND + records * every_us + 200 * MILLISECOND)
+    assert deliveries(cluster) == 2 * records
+    return cluster
+
+
+def deliveries(cluster: Cluster) -> int:
+    return sum(isinstance(event, Delivered) for event in cluster.history)
+
+
+@pytest.mark.parametrize("every_us", [5 * MILLISECOND, MILLISECOND, 100 * MICROSECOND])
+def test_a_shuffle_takes_at_most_six_heap_events_a_delivery(every_us: int) -> None:
+    """From 200 to 10,000 records a second; heartbeats, reports, journals and the first scans are counted with them."""
+    cluster = loaded(1_500, every_us)
+    assert cluster.kernel.events <= MOST * deliveries(cluster)
+
+
+def test_more_load_costs_less_a_delivery() -> None:
+    light, heavy = loaded(500, 5 * MILLISECOND), loaded(500, 100 * MICROSECOND)
+    assert heavy.kernel.events < light.kernel.events / 2
+
+
+def test_the_count_is_honest_and_nothing_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduled: list[Any] = []
+    schedule = simpy.Environment.schedule
+
+    def counted(environment: simpy.Environment, event: Any, *args: Any, **options: Any) -> None:
+        scheduled.append(event)
+        schedule(environment, event, *args, **options)
+
+    def process(*_: Any) -> NoReturn:
+        pytest.fail("a SimPy process was started")
+
+    monkeypatch.setattr(simpy.Environment, "schedule", counted)
+    monkeypatch.setattr(simpy.Environment, "process", process)
+    cluster = loaded(200, MILLISECOND)
+    ours = [event for event in scheduled if type(event) is not simpy.Event]  # SimPy's own: the end of `run`
+    assert cluster.kernel.events == len(ours)
