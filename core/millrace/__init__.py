@@ -24,7 +24,15 @@ from millrace._errors import (
 )
 from millrace._keys import KeyInterval
 from millrace._options import EngineOptions, Eviction
-from millrace._pipeline import ComputationSpec, DeadLetter, InjectorSpec, Pipeline, Productions, Stop, same_key
+from millrace._pipeline import (
+    ComputationSpec,
+    DeadLetter,
+    InjectorSpec,
+    Pipeline,
+    Productions,
+    Stop,
+    same_key,
+)
 from millrace._records import Clock, Record, Timer
 from millrace._time import (
     HOUR,
@@ -34,8 +42,6 @@ from millrace._time import (
     MIN_TIME,
     MINUTE,
     SECOND,
-    EventTime,
-    WallTime,
     format_time,
 )
 
@@ -58,7 +64,6 @@ __all__ = [
     "DeadLetter",
     "DuplicateNameError",
     "EngineOptions",
-    "EventTime",
     "Eviction",
     "HistoryFormatError",
     "InjectorSpec",
@@ -82,7 +87,6 @@ __all__ = [
     "UndeclaredOutputError",
     "UnknownStreamError",
     "UserCodeError",
-    "WallTime",
     "format_time",
     "same_key",
 ]

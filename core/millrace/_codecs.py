@@ -3,6 +3,7 @@
 Each stream and each computation's state names one. User code only ever sees fresh copies.
 """
 
+import math
 import pickle
 from typing import Any, Protocol
 
@@ -48,7 +49,7 @@ class JsonCodec:
 
 
 class TypedCodec:
-    """Values of one class (dataclass, ``msgspec.Struct``, NamedTuple, TypedDict, or ``list[int]`` ...), as JSON, checked when read.
+    """Values of one class (dataclass, ``msgspec.Struct``, NamedTuple, TypedDict, ``list[int]`` ...), as JSON, checked when read.
 
     Args:
         type_: the class; a value that does not fit is refused with the field that is wrong.
@@ -85,9 +86,21 @@ _JSON = msgspec.json.Encoder(order="deterministic")
 def _encode_json(value: Any) -> bytes:
     """Equal values give equal bytes, whatever the order in which their dicts and sets were filled."""
     try:
-        return _JSON.encode(value)
+        data = _JSON.encode(value)
     except TypeError:  # keys of a dict that are not str take a longer way
-        return _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+        data = _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
+    if b"null" in data and _has_no_json(msgspec.to_builtins(value, str_keys=True)):
+        raise ValueError("JSON has no NaN and no infinity")
+    return data
+
+
+def _has_no_json(value: Any) -> bool:
+    """Tell whether there is a float in it that JSON would write as null."""
+    if isinstance(value, dict):
+        return any(map(_has_no_json, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_no_json, value))
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 class BytesCodec:

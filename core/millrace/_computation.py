@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from millrace._codecs import decode_at, encode_at
-from millrace._errors import KeyExtractorError, TimestampRegressionError, UndeclaredOutputError
+from millrace._errors import (
+    CodecError,
+    KeyExtractorError,
+    OptionsError,
+    TimestampRegressionError,
+    UndeclaredOutputError,
+)
 from millrace._records import Clock, Record, Timer
 from millrace._time import MAX_TIME, MIN_TIME
 
@@ -62,11 +68,18 @@ class Context:
     """
 
     __slots__ = (
-        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "timers", "wall_time",
+        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "timers",
+        "wall_time",
     )  # fmt: skip
 
     def __init__(
-        self, spec: "ComputationSpec", key: str, state: bytes, cause_us: int, low_watermark: int, wall_time: int
+        self,
+        spec: "ComputationSpec",
+        key: str,
+        state: bytes,
+        cause_us: int,
+        low_watermark: int,
+        wall_time: int,
     ) -> None:
         self.key = key
         self.low_watermark = low_watermark
@@ -108,6 +121,8 @@ class Context:
         Args:
             timestamp: event time, microseconds; ``None`` lets go.
         """
+        if timestamp is not None:
+            self._check("hold_watermark", times=(timestamp,))
         self._hold = MAX_TIME if timestamp is None else timestamp
 
     def set_timer(self, tag: str, at: int) -> None:
@@ -115,9 +130,10 @@ class Context:
 
         Args:
             tag: a name; setting it again moves the timer.
-            at: event time, microseconds. At or before the watermark: fires at once, after those already due. When it fires, records
-                stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``.
+            at: event time, microseconds. At or before the watermark: fires at once, after those already due. When it fires,
+                records stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``.
         """
+        self._check("set_timer", text=(tag,), times=(at,))
         self._set(TimerRequest(tag, at, Clock.WATERMARK, None))
 
     def set_wall_timer(self, tag: str, at: int, hold: int | None = None) -> None:
@@ -128,6 +144,7 @@ class Context:
             at: wall time, microseconds.
             hold: event time, microseconds, that the low watermark must not pass before it has fired; ``None``: it holds nothing.
         """
+        self._check("set_wall_timer", text=(tag,), times=(at,) if hold is None else (at, hold))
         self._set(TimerRequest(tag, at, Clock.WALL, hold))
 
     def cancel_timer(self, tag: str) -> None:
@@ -148,6 +165,7 @@ class Context:
 
         Raises:
             UndeclaredOutputError: the stream is not among the outputs.
+            OptionsError: a timestamp or key of the wrong kind.
             TimestampRegressionError: the timestamp is before that of its cause (4.5).
             CodecError: the stream's codec refuses the value.
         """
@@ -155,6 +173,10 @@ class Context:
         codec = spec.output_codecs.get(stream)
         if codec is None:
             raise UndeclaredOutputError(spec.name, stream, tuple(spec.output_codecs))
+        if key is not None or timestamp is not None:
+            self._check(
+                "produce", text=() if key is None else (key,), times=() if timestamp is None else (timestamp,)
+            )
         if timestamp is None:
             timestamp = self._cause_us if self._cause_us != MIN_TIME else self.low_watermark
         elif timestamp < self._cause_us:
@@ -163,6 +185,16 @@ class Context:
         if self.emissions is None:
             self.emissions = []
         self.emissions.append(Emission(stream, self.key if key is None else key, data, timestamp))
+
+    def _check(self, method: str, *, text: tuple[object, ...] = (), times: tuple[object, ...] = ()) -> None:
+        """Refuse arguments of the wrong kind where they are given, and not when they have reached a row."""
+        where = f"computation {self._spec.name!r}, key {self.key!r}: {method}"
+        for one in text:
+            if type(one) is not str or not _is_text(one):
+                raise OptionsError(where, one, "a str that can be written as UTF-8")
+        for one in times:
+            if type(one) is not int or not MIN_TIME <= one <= MAX_TIME:
+                raise OptionsError(where, one, "a time as an int of microseconds")
 
     def _set(self, request: TimerRequest) -> None:
         if self.timers is None:
@@ -189,11 +221,25 @@ class Context:
         after = encode_at(_STATE, spec.state_codec, self._state, spec.name, self.key)
         if after == spec.initial_state:
             after = b""
+        elif not after:
+            where = f"state of {spec.name!r}, key {self.key!r}"
+            raise CodecError(
+                where, repr(spec.state_codec), "write", "no bytes at all stand for the initial state only"
+            )
         return None if after == self._before else after
 
 
 _STATE = "state of {!r}, key {!r}"
 _PRODUCED = "stream {!r}, produced by {!r} for key {!r}"
+
+
+def _is_text(key: str) -> bool:
+    """Tell whether a str can leave this process: lone surrogates can not."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def extract_key(computation: str, stream: str, extractor: Callable[[Record], str], record: Record) -> str:
@@ -205,7 +251,9 @@ def extract_key(computation: str, stream: str, extractor: Callable[[Record], str
     try:
         key = extractor(record)
     except Exception as error:
-        raise KeyExtractorError(computation, stream, f"{type(error).__name__}: {error} (value {record.value!r:.80})") from error
-    if type(key) is not str:
+        raise KeyExtractorError(
+            computation, stream, f"{type(error).__name__}: {error} (value {record.value!r:.80})"
+        ) from error
+    if type(key) is not str or not (key.isascii() or _is_text(key)):
         raise KeyExtractorError(computation, stream, f"returned {key!r:.80} ({type(key).__name__})")
     return key

@@ -1,12 +1,14 @@
 """Running user code for one record or timer (MillWheel 5.1, 6.1): pure, nothing it does counts before the step commits.
 
 Rules of this file: user code that fails leaves no trace in its step; ids of productions are given here (6.1.1): strong ones from
-the row's version, weak ones from their cause and ordinal, so that a re-run makes the same ids; each consumer gets its own production.
+the row's version, weak ones from their cause and ordinal, so that a re-run makes the same ids; each consumer gets its own
+production.
 """
 
 import base64
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millrace._codecs import Codec, JsonCodec, decode_at
 from millrace._computation import Context, Emission, extract_key
@@ -39,6 +41,14 @@ class Deployed:
         self.exactly_once = spec.exactly_once
         self._codecs: dict[str, Codec] = {}
         self._consumers: dict[str, list[tuple[str, KeyExtractor]]] = {}
+
+    def with_switches_of(self, before: "Deployed") -> "Deployed":
+        """The same, with the switches that an interval began with: they change when it is next assigned (6.1.3)."""
+        if (self.strong, self.exactly_once) == (before.strong, before.exactly_once):
+            return self
+        old = before.spec
+        spec = replace(self.spec, productions=old.productions, exactly_once=old.exactly_once)
+        return Deployed(spec, self.pipeline, self.present)
 
     def codec(self, stream: str) -> Codec:
         """The codec of a stream; asked for with each record, and so remembered."""
@@ -80,7 +90,9 @@ def run_record(
     return context
 
 
-def run_timer(where: Deployed, key: str, state: bytes, timer: StoredTimer, low_watermark: int, now: int) -> Context:
+def run_timer(
+    where: Deployed, key: str, state: bytes, timer: StoredTimer, low_watermark: int, now: int
+) -> Context:
     """Run ``process_timer`` on a fresh copy of everything; raises what user code raises."""
     held = timer.held
     context = Context(where.spec, key, state, MIN_TIME if held is None else held, low_watermark, now)
@@ -116,9 +128,15 @@ def productions_of(
             if extractor is same_key:
                 key = emission.key
             else:
-                value = where.codec(stream).decode(emission.value)
-                key = extract_key(consumer, stream, extractor, Record(emission.key, value, emission.timestamp, stream))
-            found.append(Production(record_id, stream, consumer, key, emission.value, emission.timestamp, origin))
+                value = decode_at(
+                    f"stream {stream!r}, read for {consumer!r}", where.codec(stream), emission.value
+                )
+                key = extract_key(
+                    consumer, stream, extractor, Record(emission.key, value, emission.timestamp, stream)
+                )
+            found.append(
+                Production(record_id, stream, consumer, key, emission.value, emission.timestamp, origin)
+            )
     return found
 
 
@@ -147,7 +165,9 @@ def stored_timers(
         base = handler_time if request.clock is Clock.WATERMARK else now
         overdue = request.timestamp <= base
         due = base if overdue else request.timestamp
-        found[tag] = StoredTimer(tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin)
+        found[tag] = StoredTimer(
+            tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin
+        )
     return found
 
 
@@ -164,7 +184,13 @@ _JSON = JsonCodec()
 
 
 def dead_letter(
-    where: Deployed, stream: str, key: str, cause: str, production: Production | None, timestamp: int, error: Exception
+    where: Deployed,
+    stream: str,
+    key: str,
+    cause: str,
+    production: Production | None,
+    timestamp: int,
+    error: Exception,
 ) -> Emission:
     """The dead letter of a record, or of a timer (``production`` is ``None``): JSON, with the record's bytes in base64."""
     letter = {

@@ -1,8 +1,8 @@
 """A file injector (MillWheel 5.2, Figure 10): its low watermark is the creation time of the oldest unfinished file.
 
 Rules of this file: on every file event the watermark becomes the smallest creation time of the unfinished files; without any
-it stays (the figure's ``kint64max``); it never goes back, so the records of a file that turns up too late are late. What the source
-gets is stamped with the creation time of the newest file so far.
+it stays (the figure's ``kint64max``); it never goes back, so the records of a file that turns up too late are late. What the
+source gets is stamped with the creation time of the newest file so far.
 """
 
 from millrace._effects import SourceEvent, SourceRecord, SourceWatermark

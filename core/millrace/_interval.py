@@ -3,7 +3,8 @@
 Rules of this file:
 
 * Between the end of the recovery scan and the end of the assignment, soft state agrees with the rows, and is never scanned again.
-* Per key strictly serial: a key is locked from user code to the answer of its write. Keys run in parallel; several may share a write.
+* Per key strictly serial: a key is locked from user code to the answer of its write. Keys run in parallel; several may share a
+  write.
 * Strong order: duplicate check, user code, commit, ACK, send. Weak order: check, user code, send, wait, commit, ACK.
 * A refused write, or a table that gives the interval to somebody else, ends everything at once: nothing is sent, nothing ACKed.
 """
@@ -65,10 +66,16 @@ _SCANNING, _OWNED = IntervalState.SCANNING, IntervalState.OWNED
 _COMPLETE, _WRITE, _WRITTEN = StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN
 
 INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {
-    (IntervalState.SCANNING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
+    (
+        IntervalState.SCANNING,
+        IntervalInput.SCAN_ENDED,
+    ): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
     (IntervalState.SCANNING, IntervalInput.REFUSED): IntervalState.DROPPED,
     (IntervalState.SCANNING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
-    (IntervalState.OWNED, IntervalInput.REFUSED): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more
+    (
+        IntervalState.OWNED,
+        IntervalInput.REFUSED,
+    ): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more
     (IntervalState.OWNED, IntervalInput.REASSIGNED): IntervalState.DROPPED,
 }
 
@@ -115,9 +122,9 @@ class OwnedInterval:
     """
 
     __slots__ = (
-        "_collected_below", "_committable", "_early", "_filter", "_in_progress", "_owing", "_pending", "_ready", "_runner", "_scanned", "_shared", "_slots",
-        "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "horizon", "interval", "low_watermark", "records_run",
-        "sequencer", "state", "timer_watermark", "where",
+        "_collected_below", "_committable", "_early", "_filter", "_in_progress", "_owing", "_pending", "_ready", "_runner",
+        "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "horizon",
+        "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -155,10 +162,14 @@ class OwnedInterval:
         """Scan the interval's rows; then work begins. ``progress_of``: whose journaled progress to learn with it."""
         self.begun = True
         history = self._shared.history
-        history.record(ScanBegun(history.at_us, self._shared.address, self.computation, self.interval, self.sequencer))
+        history.record(
+            ScanBegun(history.at_us, self._shared.address, self.computation, self.interval, self.sequencer)
+        )
         self._scan(now, None, progress_of, on_recovered)
 
-    def _scan(self, now: int, after: str | None, progress_of: tuple[str, ...], on_recovered: OnRecovered) -> None:
+    def _scan(
+        self, now: int, after: str | None, progress_of: tuple[str, ...], on_recovered: OnRecovered
+    ) -> None:
         store = self._shared.store
 
         def scanned(now: int, reply: m.Reply) -> None:
@@ -188,6 +199,7 @@ class OwnedInterval:
         early, self._early = self._early, []
         for delivery in early:
             self.deliver(now, delivery)
+        self._wake_for_wall_timers(now)
         self.pump(now)
 
     def _restore(self, now: int, image: RowImage) -> None:
@@ -214,9 +226,15 @@ class OwnedInterval:
         productions = tuple((p.record_id, p.consumer) for image in images for p in image.productions)
         history.record(
             ScanEnded(
-                history.at_us, self._shared.address, self.computation, self.interval, self.sequencer, len(images), timers,
+                history.at_us,
+                self._shared.address,
+                self.computation,
+                self.interval,
+                self.sequencer,
+                len(images),
+                timers,
                 productions,
-            )  # fmt: skip
+            )
         )
 
     def drop(self, input_: IntervalInput) -> None:
@@ -236,7 +254,9 @@ class OwnedInterval:
         self._stragglers.clear()
         why = "refused" if input_ is IntervalInput.REFUSED else "table"
         history.record(
-            IntervalDropped(history.at_us, shared.address, self.computation, self.interval, self.sequencer, why)
+            IntervalDropped(
+                history.at_us, shared.address, self.computation, self.interval, self.sequencer, why
+            )
         )
 
     def _move(self, input_: IntervalInput) -> None:
@@ -247,7 +267,7 @@ class OwnedInterval:
 
     # Deliveries (6.1.1)
 
-    def deliver(self, now: int, delivery: m.Deliver) -> None:
+    def deliver(self, _now: int, delivery: m.Deliver) -> None:
         """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key."""
         if self.state is not _OWNED:
             if self.state is _SCANNING and len(self._early) < _EARLY_LIMIT:
@@ -293,7 +313,12 @@ class OwnedInterval:
         history = self._shared.history
         history.record(
             DuplicateDropped(
-                history.at_us, self._shared.address, self.computation, production.key, production.record_id, by
+                history.at_us,
+                self._shared.address,
+                self.computation,
+                production.key,
+                production.record_id,
+                by,
             )
         )
 
@@ -371,7 +396,9 @@ class OwnedInterval:
             return
         for production in step.productions:
             known = self._shared.outbox.find(production.consumer, production.record_id)
-            if known is not None:  # a re-run, without exactly-once, of a step whose checkpoint is still on its way
+            if (
+                known is not None
+            ):  # a re-run, without exactly-once, of a step whose checkpoint is still on its way
                 continue
             holder = Holder(self, step.slot, step, False)  # noqa: FBT003  ``durable``
             step.holders += (holder,)
@@ -410,7 +437,11 @@ class OwnedInterval:
             for production in late:
                 history.record(
                     Checkpointed(
-                        history.at_us, shared.address, self.computation, production.record_id, production.consumer
+                        history.at_us,
+                        shared.address,
+                        self.computation,
+                        production.record_id,
+                        production.consumer,
                     )
                 )
             step.advance(StepInput.STRAGGLING)
@@ -443,6 +474,7 @@ class OwnedInterval:
             self._writes -= 1
             for step in to_write:
                 step.advance(_WRITTEN)
+                step.slot.stored = True
             self._finish(now, to_write)
             self.pump(now)
 
@@ -451,7 +483,13 @@ class OwnedInterval:
     def _next_batch(self) -> list[Step]:
         """The steps to commit together, and with them the deletions that idle keys owe."""
         committable = self._committable
-        steps = [committable.popleft() for _ in range(min(len(committable), self._shared.options.commit_batch))]
+        room = self._shared.options.commit_batch
+        steps = [committable.popleft()] if committable else []
+        while committable:
+            room -= len(steps[-1].arrivals) + len(steps[-1].fired)
+            if len(committable[0].arrivals) + len(committable[0].fired) > room:
+                break
+            steps.append(committable.popleft())
         if self._owing:
             slots = [self._slots[key] for key in self._owing]
             steps += [self._deletion_step(slot) for slot in slots if not slot.busy]
@@ -466,7 +504,9 @@ class OwnedInterval:
 
     def _needs_write(self, step: Step) -> bool:
         """A step that used neither state nor timers and has nothing to remember is a stateless function (6.1.3)."""
-        return bool(step.touched or step.checkpoints or step.fired or (step.arrivals and self.where.exactly_once))
+        return bool(
+            step.touched or step.checkpoints or step.fired or (step.arrivals and self.where.exactly_once)
+        )
 
     def _take_owed(self, slot: KeySlot) -> tuple[tuple[str, str], ...]:
         owed = slot.owed
@@ -520,8 +560,6 @@ class OwnedInterval:
     def _adopt(self, now: int, step: Step) -> None:
         """Bring soft state up to what the row now is (6.2)."""
         slot, arrivals = step.slot, step.arrivals
-        if step.touched or arrivals or step.fired or step.checkpoints:
-            slot.stored = True
         row = slot.row
         if row is not None:
             if step.state_after is not None:
@@ -533,7 +571,8 @@ class OwnedInterval:
                     seen[production.record_id] = production.origin
                     add(arrival.print, production.origin)
         else:
-            assert not (arrivals or step.fired), "a locked key lost its row"
+            assert not arrivals, "a locked key lost its row"
+            assert not step.fired, "a locked key lost its row"
         if step.hold is not None:
             self.accounts.set_hold(slot, step.hold)
         if step.fired or step.changes:
@@ -557,6 +596,9 @@ class OwnedInterval:
         if not timers:
             slot.timers = None
         self._mark_due(now)
+        self._wake_for_wall_timers(now)
+
+    def _wake_for_wall_timers(self, now: int) -> None:
         wall = self._timers.next_wall()
         if wall is not None and wall > now:
             self._shared.effects.append(WakeAt(wall))
@@ -604,10 +646,8 @@ class OwnedInterval:
 
     def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
         """The worker knows more of the senders' progress. Values only rise."""
-        if low_watermark > self.low_watermark:
-            self.low_watermark = low_watermark
-        if horizon > self.horizon:
-            self.horizon = horizon
+        self.low_watermark = max(self.low_watermark, low_watermark)
+        self.horizon = max(self.horizon, horizon)
         if timer_watermark > self.timer_watermark:
             self.timer_watermark = timer_watermark
             history = self._shared.history
@@ -646,7 +686,9 @@ class OwnedInterval:
         self._filter.forget_before(below)
         for slot in self._slots.values():
             if slot.row is not None and slot.row.seen and not slot.busy:
-                slot.row.seen = {record_id: origin for record_id, origin in slot.row.seen.items() if origin >= below}
+                slot.row.seen = {
+                    record_id: origin for record_id, origin in slot.row.seen.items() if origin >= below
+                }
         store = self._shared.store
         request = m.CollectIds(store.number(), self.computation, self.sequencer, self.interval, below)
         store.ask(now, request, self._on_collected, self)
@@ -690,7 +732,9 @@ class OwnedInterval:
         """Assert what must hold between events."""
         for slot in self._slots.values():
             waits = bool(slot.queue) or slot.due
-            assert slot.busy or not waits or slot in self._ready, f"key {slot.key!r} has work and nobody will do it"
+            assert slot.busy or not waits or slot in self._ready, (
+                f"key {slot.key!r} has work and nobody will do it"
+            )
             assert slot.row is not None or slot.cached_bytes == 0
         assert self._writes >= 0
         assert all(self._slots[key].owed for key in self._owing), "a key owes nothing"

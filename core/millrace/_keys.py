@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from millrace._wire import Value
 
 
-
 class KeyInterval(Value, frozen=True, gc=False):
     """The keys from ``low`` (inclusive) to ``high`` (exclusive; ``None``: no end).
 

@@ -2,8 +2,8 @@
 
 Rules of this file:
 
-* A write is applied whole or refused whole: its sequencer must be the latest minted for an interval that covers its keys *at the moment
-  it is applied*, not when it was issued.
+* A write is applied whole or refused whole: its sequencer must be the latest minted for an interval that covers its keys *at the
+  moment it is applied*, not when it was issued.
 * A mint kills every older sequencer that overlaps, before anybody can scan under the new one.
 * Every change of a row is a blind delta, and taking the same write twice is taking it once.
 * Journals are fenced by epochs; ownership of keys and their sequencers are one table, so they can not disagree.
@@ -171,7 +171,11 @@ class Mediator:
         return m.Written(request.request)
 
     def _refuse(self, request: m.Write) -> m.Reply:
-        computation, keys, history = request.computation, [delta.key for delta in request.deltas], self._history
+        computation, keys, history = (
+            request.computation,
+            [delta.key for delta in request.deltas],
+            self._history,
+        )
         live = self.live_sequencer(computation, keys[0])
         history.record(WriteRefused(history.at_us, STORE, computation, request.sequencer, live, tuple(keys)))
         return m.Refused(request.request, live)
@@ -201,7 +205,9 @@ class Mediator:
         page = keys[: self._page_rows]
         rows = self._rows.get(request.computation, {})
         after = page[-1] if len(keys) > len(page) else None
-        progress = tuple((name, self._progress[name]) for name in request.progress_of if name in self._progress)
+        progress = tuple(
+            (name, self._progress[name]) for name in request.progress_of if name in self._progress
+        )
         return m.Scanned(request.request, tuple(rows[key].image(key) for key in page), after, progress)
 
     def _keys_in(self, computation: str, interval: KeyInterval, after: str | None) -> list[str]:
@@ -258,9 +264,13 @@ class Mediator:
     ) -> list[m.Assignment]:
         wanted = [change.interval for change in changes]
         replaced = [
-            a for a in assignments if a.computation == computation and any(a.interval.overlaps(one) for one in wanted)
+            a
+            for a in assignments
+            if a.computation == computation and any(a.interval.overlaps(one) for one in wanted)
         ]
-        assert cover_same_keys(wanted, [a.interval for a in replaced] or [ALL_KEYS]), "a mint leaves keys without an owner"
+        assert cover_same_keys(wanted, [a.interval for a in replaced] or [ALL_KEYS]), (
+            "a mint leaves keys without an owner"
+        )
         live = self._live.setdefault(computation, {})
         for old in replaced:
             live.pop(old.sequencer, None)
@@ -270,10 +280,18 @@ class Mediator:
             sequencer = self._next_sequencer
             self._next_sequencer += 1
             live[sequencer] = change.interval
-            kept.append(m.Assignment(computation, change.interval, sequencer, change.owner, change.incarnation))
+            kept.append(
+                m.Assignment(computation, change.interval, sequencer, change.owner, change.incarnation)
+            )
             history.record(
                 IntervalMinted(
-                    history.at_us, STORE, computation, change.interval, sequencer, change.owner, change.incarnation
+                    history.at_us,
+                    STORE,
+                    computation,
+                    change.interval,
+                    sequencer,
+                    change.owner,
+                    change.incarnation,
                 )
             )
         return kept
@@ -300,7 +318,9 @@ class Mediator:
         elif not (request.seen_epoch + 1 == journal.epoch and journal.holder == request.holder):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
-        return m.Claimed(request.request, journal.epoch, tuple(journal.contents.items()), journal.position, self._table)
+        return m.Claimed(
+            request.request, journal.epoch, tuple(journal.contents.items()), journal.position, self._table
+        )
 
     def _renew(self, request: m.Renew) -> m.Reply:
         journal = self._journal(request.role)
@@ -333,12 +353,18 @@ class Mediator:
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
         journal.position = max(journal.position, request.position)
-        journal.contents[request.role] = journal.contents.get(request.role, _NOTHING).at_least(request.progress)
+        journal.contents[request.role] = journal.contents.get(request.role, _NOTHING).at_least(
+            request.progress
+        )
         return m.Journaled(request.request)
 
     def check_invariants(self) -> None:
         """Assert what must hold between requests: live intervals are disjoint and are those of the table."""
         for computation, live in self._live.items():
-            assigned = {a.sequencer: a.interval for a in self._table.assignments if a.computation == computation}
+            assigned = {
+                a.sequencer: a.interval for a in self._table.assignments if a.computation == computation
+            }
             assert assigned == live, f"table and live sequencers of {computation!r} disagree"
-            assert cover_same_keys(live.values(), [ALL_KEYS]), f"intervals of {computation!r} do not cover all keys once"
+            assert cover_same_keys(live.values(), [ALL_KEYS]), (
+                f"intervals of {computation!r} do not cover all keys once"
+            )

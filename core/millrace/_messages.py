@@ -414,7 +414,17 @@ class JournalPosition(Value, frozen=True, gc=False):
 
 Request = Read | Scan | Write | CollectIds | Mint | Peek | Claim | Renew | JournalWatermarks | JournalPosition
 Reply = (
-    RowRead | Scanned | Written | Collected | Refused | Unavailable | Minted | Peeked | Claimed | Renewed | Journaled
+    RowRead
+    | Scanned
+    | Written
+    | Collected
+    | Refused
+    | Unavailable
+    | Minted
+    | Peeked
+    | Claimed
+    | Renewed
+    | Journaled
 )
 Verb = MoveInterval | SplitInterval | MergeIntervals | ChangeTopology
 Message = Deliver | Ack | Table | Heartbeat | Report | InjectorReport | Watermarks | Verb | Request | Reply

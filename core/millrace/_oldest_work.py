@@ -7,6 +7,8 @@ from heapq import heappop, heappush
 
 from millrace._time import MAX_TIME
 
+_SPARE = 64
+
 
 class OldestWork:
     """A multiset of times in microseconds, with its minimum.
@@ -32,6 +34,10 @@ class OldestWork:
         else:
             counts[time_us] = 1
             heappush(self._heap, time_us)
+            if len(self._heap) > _SPARE + 4 * len(
+                counts
+            ):  # while one time is held, what is done behind it would pile up
+                self._heap = sorted(counts)
 
     def remove(self, time_us: int) -> None:
         """Work of this time is done."""

@@ -120,7 +120,9 @@ class InjectorSpec:
     @property
     def all_outputs(self) -> tuple[str, ...]:
         """Its outputs, and its dead letters' stream if it has one."""
-        return self.outputs + ((self.on_malformed.stream,) if isinstance(self.on_malformed, DeadLetter) else ())
+        return self.outputs + (
+            (self.on_malformed.stream,) if isinstance(self.on_malformed, DeadLetter) else ()
+        )
 
     def addresses(self) -> list[str]:
         """The addresses of its processes: the expected set of 5.2."""
@@ -160,7 +162,9 @@ class Pipeline:
             DuplicateNameError: the stream has a codec already.
         """
         if name in self._codecs:
-            raise DuplicateNameError(self.name, f"stream {name!r} is given a codec twice", "Name its codec once")
+            raise DuplicateNameError(
+                self.name, f"stream {name!r} is given a codec twice", "Name its codec once"
+            )
         self._codecs[name] = codec
         self._frozen = None
 
@@ -228,7 +232,11 @@ class Pipeline:
             CodecError: the state codec can not write the initial state, or reads it back as something else.
         """
         self._claim(name)
-        extractors = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(_several("inputs", inputs), same_key)
+        extractors = (
+            dict(inputs)
+            if isinstance(inputs, Mapping)
+            else dict.fromkeys(_several("inputs", inputs), same_key)
+        )
         self._computations[name] = _checked(
             ComputationSpec(
                 name=name,
@@ -248,7 +256,11 @@ class Pipeline:
         """Return this pipeline without one computation, as a topology to change to while it runs (3)."""
         other = self.copy()
         if other._computations.pop(name, None) is None:
-            raise PipelineError(self.name, f"there is no computation {name!r} to remove", "Name one that is there")
+            raise PipelineError(
+                self.name, f"there is no computation {name!r} to remove", "Name one that is there"
+            )
+        produced = _producers(other._computations, other._injectors)
+        other._codecs = {stream: codec for stream, codec in other._codecs.items() if stream in produced}
         return other
 
     def copy(self) -> "Pipeline":
@@ -272,11 +284,13 @@ class Pipeline:
         """
         other = self.copy()
         if name not in other._computations:
-            raise PipelineError(self.name, f"there is no computation {name!r} to change", "Name one that is there")
+            raise PipelineError(
+                self.name, f"there is no computation {name!r} to change", "Name one that is there"
+            )
         known = {one.name for one in fields(ComputationSpec)} - {"name", "output_codecs", "initial_state"}
-        for change in changes:
+        for change, value in changes.items():
             if change not in known:
-                raise OptionsError(change, changes[change], f"one of {', '.join(sorted(known))}")
+                raise OptionsError(change, value, f"one of {', '.join(sorted(known))}")
         other._computations[name] = _checked(replace(other._computations[name], **changes))  # type: ignore[arg-type]
         return other
 
@@ -339,7 +353,9 @@ class Pipeline:
         if not name or "/" in name or "@" in name or "#" in name:
             raise OptionsError("name", name, "a name without '/', '@' and '#'")
         if name in self._computations or name in self._injectors:
-            raise DuplicateNameError(self.name, f"there are two of the name {name!r}", "Give each its own name")
+            raise DuplicateNameError(
+                self.name, f"there are two of the name {name!r}", "Give each its own name"
+            )
         self._frozen = None
 
     def _topology(self) -> "_Topology":
@@ -376,7 +392,9 @@ class _Topology:
             computations={name: _with_codecs(pipeline, computations[name]) for name in order},
             injectors=dict(injectors),
             streams=tuple(sorted(producers)),
-            consumers={stream: tuple(found) or ((OUTSIDE, same_key),) for stream, found in subscribers.items()},
+            consumers={
+                stream: tuple(found) or ((OUTSIDE, same_key),) for stream, found in subscribers.items()
+            },
             senders={name: tuple(sorted(graph.predecessors(name))) for name in order},
         )
 
@@ -389,7 +407,12 @@ def _several(option: str, names: Iterable[str]) -> tuple[str, ...]:
 
 def _checked(spec: ComputationSpec) -> ComputationSpec:
     """Refuse switches out of range; normalise the rest."""
-    if not 0 < spec.watermark_percentile <= 100:  # noqa: PLR2004  per cent
+    for option, kind in _KINDS.items():
+        value = getattr(spec, option)
+        if not isinstance(value, kind):
+            names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise OptionsError(option, value, f"an object of {names}, for computation {spec.name!r}")
+    if not 0 < spec.watermark_percentile <= 100:
         raise OptionsError("watermark_percentile", spec.watermark_percentile, "more than 0 and at most 100")
     where, initial = f"initial state of {spec.name!r}", spec.computation.initial_state()
     data = encode_at(where, spec.state_codec, initial)
@@ -397,7 +420,17 @@ def _checked(spec: ComputationSpec) -> ComputationSpec:
     if type(again) is not type(initial):
         reason = f"{type(initial).__name__} comes back as {type(again).__name__}"
         raise CodecError(where, repr(spec.state_codec), "carry", reason)
-    return replace(spec, split_at=tuple(sorted({*_several("split_at", spec.split_at)} - {""})), initial_state=data)
+    return replace(
+        spec, split_at=tuple(sorted({*_several("split_at", spec.split_at)} - {""})), initial_state=data
+    )
+
+
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "computation": Computation,
+    "productions": Productions,
+    "exactly_once": bool,
+    "on_failure": (Stop, DeadLetter),
+}
 
 
 def _with_codecs(pipeline: Pipeline, spec: ComputationSpec) -> ComputationSpec:
@@ -416,7 +449,9 @@ def _producers(
 
 
 def _graph(
-    computations: Mapping[str, ComputationSpec], injectors: Mapping[str, InjectorSpec], producers: Mapping[str, list[str]]
+    computations: Mapping[str, ComputationSpec],
+    injectors: Mapping[str, InjectorSpec],
+    producers: Mapping[str, list[str]],
 ) -> "nx.DiGraph[str]":
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from([*injectors, *computations])
@@ -436,11 +471,15 @@ def _check_streams(pipeline: Pipeline, producers: Mapping[str, list[str]]) -> No
             if stream not in producers:
                 known = ", ".join(map(repr, sorted(producers)))
                 remedy = f"Produced are: {known}. Add an injector or an output of that name"
-                raise UnknownStreamError(pipeline.name, f"{name!r} consumes stream {stream!r}, which nobody produces", remedy)
+                raise UnknownStreamError(
+                    pipeline.name, f"{name!r} consumes stream {stream!r}, which nobody produces", remedy
+                )
     for stream in pipeline._codecs:
         if stream not in producers:
             raise UnknownStreamError(
-                pipeline.name, f"stream {stream!r} is given a codec, but nobody produces it", "Remove it, or mend its name"
+                pipeline.name,
+                f"stream {stream!r} is given a codec, but nobody produces it",
+                "Remove it, or mend its name",
             )
 
 
@@ -451,8 +490,11 @@ def _check_graph(pipeline: Pipeline, graph: "nx.DiGraph[str]") -> None:
         cycle = []
     if cycle:
         path = " -> ".join([*cycle, cycle[0]])
-        raise CycleError(pipeline.name, f"computations feed each other in a circle: {path}", "Break it: watermarks need a direction")
+        problem = f"computations feed each other in a circle: {path}"
+        raise CycleError(pipeline.name, problem, "Break it: watermarks need a direction")
     reached = set(pipeline._injectors).union(*(nx.descendants(graph, name) for name in pipeline._injectors))
     for name in pipeline._computations:
         if name not in reached:
-            raise NoSourceError(pipeline.name, f"no injector reaches {name!r}", "Give it an input that comes from one")
+            raise NoSourceError(
+                pipeline.name, f"no injector reaches {name!r}", "Give it an input that comes from one"
+            )

@@ -46,12 +46,11 @@ class SeenFilter:
         newest = generations[-1]
         newest.bloom.add(print_)
         newest.count += 1
-        if origin > newest.newest_origin:
-            newest.newest_origin = origin
+        newest.newest_origin = max(newest.newest_origin, origin)
 
     def may_have(self, print_: int) -> bool:
         """``False``: provably never seen. ``True``: ask the row."""
-        for generation in self._generations:
+        for generation in self._generations:  # noqa: SIM110  a generator would cost more than the look-up
             if print_ in generation.bloom:
                 return True
         return False

@@ -3,8 +3,8 @@
 Rules of this file:
 
 * What a step changes is one row delta, or nothing at all.
-* The step's life is the table `STEP`. Strong: run, commit. Weak (6.1.3): run, wait for the ACKs of what it sent, commit; a straggler is
-  checkpointed by that commit instead of being waited for.
+* The step's life is the table `STEP`. Strong: run, commit. Weak (6.1.3): run, wait for the ACKs of what it sent, commit; a
+  straggler is checkpointed by that commit instead of being waited for.
 * Nothing is ACKed before the step is done.
 """
 
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from millrace._cache import CachedRow
+from millrace._records import Clock
 from millrace._rows import Production, RowDelta, StoredTimer
 from millrace._time import MAX_TIME
 
@@ -54,10 +55,16 @@ class StepInput(enum.IntEnum):
 
 
 STEP: dict[tuple[StepState, StepInput], StepState] = {
-    (StepState.RUNNING, StepInput.SENT): StepState.AWAITING_ACKS,  # 6.1.3: optimistically, prior to persisting
+    (
+        StepState.RUNNING,
+        StepInput.SENT,
+    ): StepState.AWAITING_ACKS,  # 6.1.3: optimistically, prior to persisting
     (StepState.RUNNING, StepInput.COMPLETE): StepState.COMMITTABLE,  # 6.1.1: pending changes are committed
     (StepState.AWAITING_ACKS, StepInput.COMPLETE): StepState.COMMITTABLE,
-    (StepState.AWAITING_ACKS, StepInput.STRAGGLING): StepState.COMMITTABLE,  # 6.1.3: checkpoint a small percentage
+    (
+        StepState.AWAITING_ACKS,
+        StepInput.STRAGGLING,
+    ): StepState.COMMITTABLE,  # 6.1.3: checkpoint a small percentage
     (StepState.COMMITTABLE, StepInput.WRITE): StepState.COMMITTING,
     (StepState.COMMITTABLE, StepInput.SKIP_WRITE): StepState.DONE,  # 6.1.3: a stateless filter
     (StepState.COMMITTING, StepInput.WRITTEN): StepState.DONE,
@@ -124,10 +131,11 @@ class KeySlot:
         self.cache_boundary = MAX_TIME
 
     def next_boundary(self) -> int:
-        """When its next timer is due; `MAX_TIME`: it has none."""
+        """When its next watermark timer is due, event time in microseconds; `MAX_TIME`: it has none."""
         if not self.timers:
             return MAX_TIME
-        return min([live.timer.due for live in self.timers.values()])
+        timers = [live.timer for live in self.timers.values()]
+        return min([timer.due for timer in timers if timer.clock is Clock.WATERMARK], default=MAX_TIME)
 
 
 _NO_CHANGES: Mapping[str, StoredTimer | None] = MappingProxyType({})
@@ -140,8 +148,8 @@ class Step:
     """
 
     __slots__ = (
-        "arrivals", "changes", "checkpoints", "emitted", "fired", "held_origins", "hold", "holders", "number", "productions", "slot", "state",
-        "state_after", "touched", "waiting",
+        "arrivals", "changes", "checkpoints", "emitted", "fired", "held_origins", "hold", "holders", "number", "productions",
+        "slot", "state", "state_after", "touched", "waiting",
     )  # fmt: skip
 
     def __init__(self, slot: KeySlot, number: int) -> None:
@@ -170,7 +178,10 @@ class Step:
 
     def delta(self, delivered: tuple[tuple[str, str], ...], *, remember: bool) -> RowDelta:
         """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
-        changes, set_timers, cancelled, seen = self.changes, (), (), ()
+        changes = self.changes
+        set_timers: tuple[StoredTimer, ...] = ()
+        cancelled: tuple[str, ...] = ()
+        seen: tuple[tuple[str, int], ...] = ()
         if changes:
             set_timers = tuple([timer for timer in changes.values() if timer is not None])
             cancelled = tuple([tag for tag, timer in changes.items() if timer is None])

@@ -101,6 +101,8 @@ class StepRunner:
                 if not succeeded:
                     break
             done += 1
+            if step.changes and self._sets_due_timer(now, step):
+                break
         del queue[:done]
         return succeeded
 
@@ -228,9 +230,18 @@ class StepRunner:
             self._failures.pop(cause.identity, None)
         history.record(
             Executed(
-                history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,
-                cause.timer is None and cause.timestamp < watermark, cause.timer, watermark, version, productions,
-            )  # fmt: skip
+                history.at_us,
+                self._shared.address,
+                interval.computation,
+                step.slot.key,
+                cause.identity,
+                cause.timestamp,
+                cause.timer is None and cause.timestamp < watermark,
+                cause.timer,
+                watermark,
+                version,
+                productions,
+            )
         )
 
     # Failures
@@ -242,7 +253,13 @@ class StepRunner:
         text = f"{type(error).__name__}: {error}"
         history.record(
             UserCodeFailed(
-                history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, attempt, text
+                history.at_us,
+                self._shared.address,
+                interval.computation,
+                step.slot.key,
+                cause.identity,
+                attempt,
+                text,
             )
         )
         if attempt < options.user_code_attempts and not isinstance(error, MillraceError):
@@ -261,13 +278,17 @@ class StepRunner:
         timestamp = cause.timestamp if cause.production is not None else max(cause.handler_time, MIN_TIME)
         letter = dead_letter(where, policy.stream, key, cause.identity, cause.production, timestamp, error)
         version = Version(interval.sequencer, step.number)
-        first = step.emitted if where.strong else 0
-        productions = productions_of(
-            where, [letter], id_prefix(where, version, cause.identity), first, cause.origin
-        )
+        first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
+        try:
+            productions = productions_of(where, [letter], prefix, first, cause.origin)
+        except MillraceError as second:
+            self._shared.effects.append(Halt(second))
+            return False
         history = self._shared.history
         history.record(
-            DeadLettered(history.at_us, self._shared.address, interval.computation, cause.identity, policy.stream)
+            DeadLettered(
+                history.at_us, self._shared.address, interval.computation, cause.identity, policy.stream
+            )
         )
         self._take(step, cause, tuple(productions), 1, version)
         return True

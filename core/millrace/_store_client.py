@@ -71,6 +71,11 @@ class StoreClient:
         for number in [number for number, one in self._open.items() if one.owner is owner]:
             del self._open[number]
 
+    def set_clock_back(self, now: int) -> None:
+        """The asker's clock was put back: nothing waits for longer than the time-out, counted from now."""
+        latest = now + self._timeout_us
+        self._due = deque((min(due, latest), number) for due, number in self._due)
+
     def sweep(self, now: int) -> None:
         """Ask again what has waited too long."""
         due, open_ = self._due, self._open

@@ -1,16 +1,8 @@
 """Time (MillWheel 4.5, 4.6): an ``int`` of microseconds, on two clocks that never mix.
 
-Event time is what a record's timestamp says; wall time is what a process's own clock says. Both are plain
-integers on every wire; the two names keep signatures honest.
+Event time is what a record's timestamp says; wall time is what a process's own clock says. Choice: both are plain ``int``
+in every signature, since user code computes with them in every line; which one is meant, the docstrings say.
 """
-
-from typing import NewType
-
-EventTime = NewType("EventTime", int)
-"""Microseconds on the clock of the data."""
-
-WallTime = NewType("WallTime", int)
-"""Microseconds on the clock of a process."""
 
 MICROSECOND = 1
 MILLISECOND = 1_000

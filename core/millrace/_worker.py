@@ -52,6 +52,7 @@ class Worker:
         self._last_reports: dict[int, tuple[int, m.IntervalReport]] = {}
         self._next_sweep = self._next_report = self._next_heartbeat = self._next_collect = 0
         self._report_round = 0
+        self._now = MIN_TIME
         self._handlers: dict[Any, Callable[[int, Any], None]] = {
             m.Deliver: self._on_deliver,
             m.Ack: self._on_ack,
@@ -91,6 +92,9 @@ class Worker:
             now: this process's clock, microseconds.
             event: what has happened.
         """
+        if now < self._now:
+            self._set_clock_back(now)
+        self._now = now
         self._handlers[type(event)](now, event)
         effects = self._shared.effects
         if not effects:
@@ -110,6 +114,17 @@ class Worker:
         self._next_heartbeat = now
         self._next_collect = now + self._options.collect_period_us
         self._on_wake(now, Wake())
+
+    def _set_clock_back(self, now: int) -> None:
+        """What is due is not to wait until this clock has come round again."""
+        options = self._options
+        self._shared.outbox.set_clock_back(now)
+        self._shared.store.set_clock_back(now)
+        self._next_sweep = min(self._next_sweep, now + options.sweep_period_us)
+        self._next_report = min(self._next_report, now + options.report_period_us)
+        self._next_heartbeat = min(self._next_heartbeat, now + options.heartbeat_period_us)
+        self._next_collect = min(self._next_collect, now + options.collect_period_us)
+        self._shared.effects.append(WakeAt(self._next_sweep))
 
     def _on_wake(self, now: int, _event: Wake) -> None:
         for interval in self._intervals.values():
@@ -204,17 +219,20 @@ class Worker:
             if sequencer not in self._intervals:
                 self._intervals[sequencer] = OwnedInterval(self._shared, specs[name], assignment)
             else:
-                self._intervals[sequencer].where = specs[name]
+                interval = self._intervals[sequencer]
+                interval.where = specs[name].with_switches_of(interval.where)
         self._index()
         self._drop_removed(now)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
-        for interval in self._intervals.values():
+        self._advance_all(now)  # a sender that has left holds nothing back any more
+        for interval in self.intervals:
             if interval.state is IntervalState.SCANNING and not interval.begun:
                 names = (interval.computation, *self._senders(interval.computation))
                 interval.begin(now, names, self._on_recovered)
 
     def _on_recovered(self, now: int, interval: OwnedInterval, progress: Mapping[str, m.Progress]) -> None:
-        self._learn(progress.items())
+        if self._learn(progress.items()):
+            self._advance_all(now)
         self._advance(now, interval)
 
     def _forget_dropped(self) -> None:
@@ -247,7 +265,11 @@ class Worker:
         return self._senders_of[computation]
 
     def _find_senders(self, computation: str) -> tuple[str, ...]:
-        """Its senders by its own pipeline version; and retiring ones of other versions, until they have drained."""
+        """Its senders by its own pipeline version; and retiring ones of other versions, until they have drained.
+
+        In the place of a sender that has left stand those that fed it: a retiring computation whose senders have all left
+        still goes no further than what is upstream, and can come back.
+        """
         table = self._table
         found = dict.fromkeys(deployed(computation, self._topologies, table).pipeline.senders(computation))
         for pipeline in self._topologies:
@@ -255,14 +277,15 @@ class Worker:
                 found |= {name: None for name in pipeline.senders(computation) if name in table.retiring}
         computations = {name for pipeline in self._topologies for name in pipeline.computations}
         here = {a.computation for a in table.assignments}
-        return tuple(name for name in found if name in here or name not in computations)
+        senders: dict[str, None] = {}
+        for name in found:
+            left = name in computations and name not in here
+            senders |= dict.fromkeys(self._find_senders(name)) if left else {name: None}
+        return tuple(senders)
 
     def _on_watermarks(self, now: int, message: m.Watermarks) -> None:
         if self._learn(message.values):
-            for interval in self.intervals:
-                if interval.state is IntervalState.OWNED:
-                    self._advance(now, interval)
-                    interval.pump(now)
+            self._advance_all(now)
 
     def _learn(self, values: Any) -> bool:
         """Take in progress; values never go back at any observer (S11)."""
@@ -279,6 +302,12 @@ class Worker:
             self._inputs.clear()
         return learned
 
+    def _advance_all(self, now: int) -> None:
+        for interval in self.intervals:
+            if interval.state is IntervalState.OWNED:
+                self._advance(now, interval)
+                interval.pump(now)
+
     def _advance(self, now: int, interval: OwnedInterval) -> None:
         name = interval.computation
         values = self._inputs.get(name)
@@ -294,7 +323,7 @@ class Worker:
         low = min((one.low_watermark for one in senders), default=MAX_TIME)
         horizon = min((one.horizon for one in senders), default=MAX_TIME)
         percentile = where.spec.watermark_percentile
-        if percentile >= 100:  # noqa: PLR2004  per cent
+        if percentile >= 100:
             return low, low, horizon
         timer = min((dict(one.percentiles).get(percentile, MIN_TIME) for one in senders), default=MAX_TIME)
         return low, max(low, timer), horizon
@@ -304,7 +333,9 @@ class Worker:
         options, history = self._options, self._history
         self._report_round += 1
         by_shard: dict[int, list[m.IntervalReport]] = {}
-        if self._report_round % _REPEAT_REPORTS == 0:  # also shards that have none of its intervals must know of it
+        if (
+            self._report_round % _REPEAT_REPORTS == 0
+        ):  # also shards that have none of its intervals must know of it
             by_shard = {shard: [] for shard in range(options.authority_shards)}
         bucket_us = options.percentile_bucket_us if self._percentiles_wanted else None
         for sequencer, interval in self._intervals.items():
@@ -317,9 +348,14 @@ class Worker:
             self._last_reports[sequencer] = (self._report_round, report)
             history.record(
                 Reported(
-                    history.at_us, self.address, report.computation, report.interval, sequencer, report.low_watermark,
+                    history.at_us,
+                    self.address,
+                    report.computation,
+                    report.interval,
+                    sequencer,
+                    report.low_watermark,
                     report.horizon,
-                )  # fmt: skip
+                )
             )
             by_shard.setdefault(options.shard_of(interval.computation), []).append(report)
         for shard, reports in by_shard.items():
@@ -329,7 +365,7 @@ class Worker:
     @property
     def _percentiles_wanted(self) -> bool:
         specs = self._topologies[self._table.topology].computations.values()
-        return any(spec.watermark_percentile < 100 for spec in specs)  # noqa: PLR2004  per cent
+        return any(spec.watermark_percentile < 100 for spec in specs)
 
     def _heartbeat(self) -> None:
         loads = tuple(one.load() for one in self._intervals.values() if one.state is IntervalState.OWNED)

@@ -1,7 +1,7 @@
 """The simulated cluster: hosts the engine's processes, moves their messages, and makes things go wrong.
 
-Nothing of the protocol is here: a process gets an event and its clock, and what it returns is carried out. Lean by construction: a
-message is one event on the heap, a request to the store two (there, and back), and nothing is a process or a queue of its own.
+Nothing of the protocol is here: a process gets an event and its clock, and what it returns is carried out. Lean by construction:
+a message is one event on the heap, a request to the store two (there, and back), and nothing is a process or a queue of its own.
 """
 
 import random
@@ -14,8 +14,8 @@ from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Waterm
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace.history import FaultStruck, Healed, History, RunEnded
 from millrace_sim.feed import Feed, FeedEntry
-from millrace_sim.kernel import Kernel
-from millrace_sim.network import Network
+from millrace_sim.kernel import Kernel, seldom_collected
+from millrace_sim.network import NORMAL, Fate, Network
 from millrace_sim.node import Node, NodeState
 from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
@@ -64,7 +64,9 @@ class Cluster:
         self._timer_lag = options.timer_lag.sampler(self._stream("timer lag"))
         self.network = Network(self.history, self._stream("network faults"))
         mediator = protocol.mediator(self.history, options.engine.scan_page_rows)
-        self.store = StoreHost(mediator, options, self.history, self._stream("store"), self._stream("store faults"))
+        self.store = StoreHost(
+            mediator, options, self.history, self._stream("store"), self._stream("store faults")
+        )
         self._outside = Outside(OUTSIDE_ADDRESS, self.history)
         self.sources = self._sources(feed)
         self.nodes = self._nodes(protocol)
@@ -92,8 +94,9 @@ class Cluster:
         """Run until everything is done, or until the options' grace has passed; then write the last event."""
         end_us = max([self.kernel.now, *(source.end_us for source in self.sources.values())])
         deadline_us = end_us + self._options.grace_us
-        while self.kernel.now < deadline_us and not self.quiescent:
-            self.advance(min(self._options.check_period_us, deadline_us - self.kernel.now))
+        with seldom_collected():
+            while self.kernel.now < deadline_us and not self.quiescent:
+                self.advance(min(self._options.check_period_us, deadline_us - self.kernel.now))
         self._mark()
         self.history.record(RunEnded(self.kernel.now, "", "quiescent" if self.quiescent else "deadline"))
 
@@ -108,7 +111,9 @@ class Cluster:
             return False
         if any(self._published.get(name) != MAX_TIME for name in names):
             return False
-        running = [node for node in self.nodes.values() if node.state is NodeState.UP]  # the others' work is somebody else's now
+        running = [
+            node for node in self.nodes.values() if node.state is NodeState.UP
+        ]  # the others' work is somebody else's now
         return all(getattr(node.process, "unfinished", 0) == 0 for node in running)
 
     @property
@@ -187,6 +192,7 @@ class Cluster:
 
     def release(self, handle: int) -> None:
         """End a network fault; what it held is sent on its way."""
+        self._mark()
         for send in self.network.end(handle):
             send()
 
@@ -228,13 +234,17 @@ class Cluster:
             builders[address] = lambda a=address: protocol.master(a, pipelines, engine, history)
         for shard in range(engine.authority_shards):
             for address in engine.authority_addresses(shard):
-                builders[address] = lambda a=address, s=shard: protocol.authority(a, s, pipelines, engine, history)
+                builders[address] = lambda a=address, s=shard: protocol.authority(
+                    a, s, pipelines, engine, history
+                )
         for number in range(self._options.workers):
             address = f"worker-{number}"
             builders[address] = lambda a=address: protocol.worker(a, pipelines, engine, history)
         for spec in pipelines[0].injectors.values():
             for number, address in enumerate(spec.addresses()):
-                builders[address] = lambda s=spec, n=number: protocol.injector(s, n, pipelines, engine, history)
+                builders[address] = lambda s=spec, n=number: protocol.injector(
+                    s, n, pipelines, engine, history
+                )
         return {address: Node(address, build, skew()) for address, build in builders.items()}
 
     def _start(self, node: Node) -> None:
@@ -250,9 +260,13 @@ class Cluster:
     # Moving messages
 
     def _arrive(self, arrival: tuple[Node, Event, Node | None, int, int]) -> None:
-        """A message reaches its machine. (target, message, source, the source's incarnation, when the source's CPU sent it.)"""
+        """A message reaches its machine: (target, message, source, source's incarnation, when the source's CPU sent it)."""
         node, event, source, incarnation, sent_us = arrival
-        if source is not None and source.halted_at_us >= 0 and self._never_sent(arrival, source, incarnation, sent_us):
+        if (
+            source is not None
+            and source.halted_at_us >= 0
+            and self._never_sent(arrival, source, incarnation, sent_us)
+        ):
             return
         self._give(node, event)
 
@@ -269,7 +283,7 @@ class Cluster:
 
     def _give(self, node: Node, event: Event) -> None:
         """Let a process handle an event, and carry out its effects."""
-        if node.state is not NodeState.UP:
+        if node.state is not _UP:
             if node.state is NodeState.PAUSED:
                 node.inbox.append(event)
             return
@@ -278,10 +292,10 @@ class Cluster:
         if self._check_invariants:
             node.process.check_invariants()
         if effects:
-            done_us = self._cpu(node, now)
+            address, delay_us = node.address, self._cpu(node, now) - now
             for effect in effects:
                 if type(effect) is Send:
-                    self._transmit(node.address, effect.to, effect.message, node, done_us - now)
+                    self._transmit(address, effect.to, effect.message, node, delay_us)
                 else:
                     self._carry_out(node, effect)
 
@@ -294,7 +308,7 @@ class Cluster:
                 node.runs += 1
                 cost += self._user_cpu()
         busy_us = node.busy_until_us
-        node.busy_until_us = (busy_us if busy_us > now else now) + cost * node.slow_factor
+        node.busy_until_us = (max(now, busy_us)) + cost * node.slow_factor
         return node.busy_until_us
 
     def _carry_out(self, node: Node, effect: Effect) -> None:
@@ -310,30 +324,52 @@ class Cluster:
             case _:
                 raise AssertionError(f"nobody carries out {effect}")
 
-    def _transmit(
-        self, source: str, target: str, message: Message, node: Node | None, delay_us: int, left: int = 0
-    ) -> None:
-        """Put a message on the wire. ``left``: the incarnation that sent it, if it was held and left its machine long ago."""
-        wire_us = 0
+    def _transmit(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
+        """Put a message on the wire."""
         if self.network.rules:
-            self._mark()
             fate = self.network.fate(source, target, message)
-            if fate.held is not None:
-                left = left or (0 if node is None else node.incarnation)
-                fate.held.append(lambda: self._transmit(source, target, message, node, 0, left))
-            if not fate.copies:
+            if fate is not NORMAL:
+                self._suffer(fate, source, target, message, node, delay_us, 0)
                 return
-            if fate.copies > 1:
-                self._wire(source, target, message, node, delay_us, left=left)
-            wire_us = fate.delay_us
-        self._wire(source, target, message, node, delay_us, wire_us, left)
+        self._wire(source, target, message, node, delay_us)
+
+    def _suffer(
+        self,
+        fate: Fate,
+        source: str,
+        target: str,
+        message: Message,
+        node: Node | None,
+        delay_us: int,
+        left: int,
+    ) -> None:
+        """Send it as often and as late as a fault has decided; hold it, if that is what it decided."""
+        if fate.held is not None:
+            left = left or (0 if node is None else node.incarnation)
+            fate.held.append(lambda: self._send_on(source, target, message, node, left))
+        if fate.copies > 1:
+            self._wire(source, target, message, node, delay_us, left=left)
+        if fate.copies:
+            self._wire(source, target, message, node, delay_us, fate.delay_us, left)
+
+    def _send_on(self, source: str, target: str, message: Message, node: Node | None, left: int) -> None:
+        """A message that was held is released. ``left``: the incarnation that sent it; it left its machine long ago."""
+        fate = self.network.fate(source, target, message)
+        self._suffer(fate, source, target, message, node, 0, left)
 
     def _wire(
-        self, source: str, target: str, message: Message, node: Node | None, delay_us: int, wire_us: int = 0, left: int = 0
+        self,
+        source: str,
+        target: str,
+        message: Message,
+        node: Node | None,
+        delay_us: int,
+        wire_us: int = 0,
+        left: int = 0,
     ) -> None:
         """The machine's CPU takes ``delay_us`` to come to it, and the wire ``wire_us`` more than usual."""
-        receiver = self.nodes.get(target)
-        incarnation, sent_us = 0, self.kernel.now + delay_us
+        receiver, kernel = self.nodes.get(target), self.kernel
+        incarnation, sent_us = 0, kernel.now + delay_us
         if left:
             incarnation, sent_us = left, _LONG_AGO
         elif node is not None:
@@ -344,7 +380,7 @@ class Cluster:
             if kind is Watermarks or kind is Table:
                 self._notice(message)
             arrival = (receiver, message, node, incarnation, sent_us)
-            self.kernel.call_later(delay_us + self._link(), self._arrive, arrival)
+            kernel.call_later(delay_us + self._link(), self._arrive, arrival)
         elif target == STORE:
             assert node is not None
             self._to_store(message, (source, node, incarnation, sent_us), delay_us)
@@ -371,7 +407,9 @@ class Cluster:
 
     @staticmethod
     def _never_left(node: Node, incarnation: int, sent_us: int) -> bool:
-        return node.halted_at_us <= sent_us and (node.incarnation != incarnation or node.state is NodeState.DOWN)
+        return node.halted_at_us <= sent_us and (
+            node.incarnation != incarnation or node.state is NodeState.DOWN
+        )
 
     # The store
 
@@ -414,7 +452,7 @@ class Cluster:
     def _answered(self, arrival: tuple[Node, Any, int]) -> None:
         """A reply reaches the process that asked; one that has restarted meanwhile never hears it."""
         node, reply, incarnation = arrival
-        if node.incarnation == incarnation and node.state is not NodeState.DOWN:
+        if node.incarnation == incarnation and node.state is not _DOWN:
             self._give(node, reply)
 
     # Time and sources
@@ -461,6 +499,7 @@ class Cluster:
 
 
 _WAKE = Wake()
+_UP, _DOWN = NodeState.UP, NodeState.DOWN
 
 
 _LONG_AGO = -1

@@ -9,7 +9,6 @@ import msgspec
 from millrace import MAX_TIME, SECOND, HistoryFormatError, format_time
 from millrace._messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 
-
 PATIENCE_US = 2 * SECOND
 """Choice: long enough for a busy process to send or write something, and to be missed by the master."""
 

@@ -91,7 +91,9 @@ class Source:
             ends = [_at(ends[0], max(ends[0].at_us, others[-1].at_us))]
         self._entries[appeared:] = [
             FeedEntry(
-                entry.at_us, entry.address, msgspec.structs.replace(entry.event, offset=offset, arrived_us=entry.at_us)
+                entry.at_us,
+                entry.address,
+                msgspec.structs.replace(entry.event, offset=offset, arrived_us=entry.at_us),
             )
             for offset, entry in enumerate([*others, *ends], appeared)
         ]

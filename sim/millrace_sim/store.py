@@ -38,7 +38,12 @@ class StoreHost:
     """
 
     def __init__(
-        self, mediator: Mediator, options: ClusterOptions, history: History, costs: random.Random, noise: random.Random
+        self,
+        mediator: Mediator,
+        options: ClusterOptions,
+        history: History,
+        costs: random.Random,
+        noise: random.Random,
     ) -> None:
         self.mediator = mediator
         self._history = history
@@ -92,7 +97,11 @@ class StoreHost:
             if isinstance(fault, StoreUnavailable) and fault.process in ("", source):
                 self._strike(source, fault.kind, type(request).__name__)
                 return None if fault.silent else Unavailable(request.request)
-            if isinstance(fault, StoreErrors) and isinstance(request, Read | Scan) and self._noise.random() < fault.rate:
+            if (
+                isinstance(fault, StoreErrors)
+                and isinstance(request, Read | Scan)
+                and self._noise.random() < fault.rate
+            ):
                 self._strike(source, fault.kind, type(request).__name__)
                 return Unavailable(request.request)
         return self.mediator.handle(request)

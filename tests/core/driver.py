@@ -1,6 +1,10 @@
 """A worker and its store, joined by hand: feed an event, look at all that comes out, answer the store's part when told to."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from millrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
 from millrace import _messages as m
@@ -318,3 +322,18 @@ def counted(number: int, total: int, *record_ids: str, key: str = "dog") -> RowD
 def wrote(rig: Rig, *deltas: RowDelta) -> Send:
     """The one open request as it was sent: a write of these, by the counter's first owner."""
     return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas))
+
+
+def printed_elsewhere(program: str) -> set[str]:
+    """What a program prints in processes of its own with different hash seeds; one string, if it is the same everywhere."""
+    root = str(Path(__file__).parents[2])
+    return {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([root, *sys.path])},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1", "random")
+    }

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -430,10 +429,6 @@ def test_a_percentile_does_not_change_what_is_reported() -> None:
     assert reporter.progress() == (50, 5)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="what one interval's scan tells is known already when it is broadcast, and so advances no other",
-)
 def test_what_a_scan_tells_of_the_senders_advances_the_other_intervals_too() -> None:
     """A worker owns one half, and gets the other one, too. The scan tells it of an end that was journaled but not yet broadcast.
     When the broadcast comes there is nothing new in it: the first half must not have been forgotten."""

@@ -1,6 +1,5 @@
 """The row cache (MillWheel 8.3): never over its capacity, and each policy evicts whom it should."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,9 +179,6 @@ def test_a_keys_boundary_is_its_next_watermark_timer() -> None:
     assert slot_with(timer("a", 30), timer("b", 20)).next_boundary() == 20
 
 
-@pytest.mark.xfail(
-    strict=True, reason="wall times are compared with event times: the two clocks must not mix"
-)
 def test_a_wall_timer_is_no_boundary() -> None:
     assert slot_with(timer("a", 5, Clock.WALL)).next_boundary() == MAX_TIME
     assert slot_with(timer("a", 5, Clock.WALL), timer("b", 20)).next_boundary() == 20

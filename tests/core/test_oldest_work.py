@@ -51,10 +51,6 @@ def test_buckets_round_down_also_before_the_epoch() -> None:
     assert work.buckets(10) == ((-10, 1), (0, 2), (10, 1))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="times that are done stay in the heap until they are its top: memory while one hold lasts",
-)
 def test_while_one_time_is_held_the_work_behind_it_takes_no_room_when_it_is_done() -> None:
     work = OldestWork()
     work.add(0)

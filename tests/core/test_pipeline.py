@@ -146,10 +146,6 @@ def test_without_a_computation_the_rest_is_as_it_was() -> None:
     assert "archive" in pipeline.computations
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the codec of the removed computation's output stays behind, and then nobody produces it",
-)
 def test_a_computation_can_be_removed_together_with_a_stream_that_has_a_codec() -> None:
     pipeline = zeitgeist()
     pipeline.stream("archived", BytesCodec())
@@ -323,19 +319,14 @@ def test_what_is_not_there_can_not_be_changed_or_removed() -> None:
         pytest.param(
             {"retry_us": 0.0},
             "retry_us",
-            marks=pytest.mark.xfail(
-                strict=True, reason="a float is taken; with this one a sender never ends"
-            ),
         ),
         pytest.param(
             {"lease_us": None},
             "lease_us",
-            marks=pytest.mark.xfail(strict=True, reason="types are not looked at"),
         ),
         pytest.param(
             {"eviction": "boundary"},
             "eviction",
-            marks=pytest.mark.xfail(strict=True, reason="a string is taken, and means LRU"),
         ),
     ],
     ids=str,
@@ -367,12 +358,10 @@ def test_options_for_which_zero_means_never_take_it(option: str) -> None:
         pytest.param(
             {"productions": "strong"},
             "productions",
-            marks=pytest.mark.xfail(strict=True, reason="any string is taken, and means weak"),
         ),
         pytest.param(
             {"on_failure": "dead"},
             "on_failure",
-            marks=pytest.mark.xfail(strict=True, reason="a string is taken, and means Stop"),
         ),
     ],
     ids=str,
@@ -383,9 +372,6 @@ def test_a_computations_switch_out_of_range_is_named(switches: dict[str, Any], n
     assert caught.value.option == named
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TypeError, reason="a class in place of an object fails with Python's own words"
-)
 def test_a_class_in_place_of_an_object_is_named() -> None:
     with pytest.raises(MillraceError, match="counter"):
         base().add(Computation, name="counter", inputs=["clicks"])  # type: ignore[arg-type]

@@ -129,9 +129,6 @@ def test_wall_timers_are_live_again() -> None:
     assert len(other.wake(120_000)) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="after a scan nobody asks to be woken for a wall timer: it fires with the next sweep"
-)
 def test_after_recovery_a_wall_timer_asks_to_be_woken() -> None:
     rig = predecessor(Scripted(lambda context, _: context.set_wall_timer("w", 70_000)))
     _, effects = heir(rig)

@@ -152,10 +152,6 @@ def test_due_timers_fire_before_the_records_that_wait() -> None:
     assert order == ["r1", "r2", "t", "r3"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a record's timer that is due at once does not end the step: the next record overtakes it",
-)
 def test_nothing_overtakes_a_timer_that_a_record_sets_and_that_is_due_already() -> None:
     rig, order = orderly()
     rig.settle(watermark(100, horizon=0))

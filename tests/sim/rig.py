@@ -174,15 +174,16 @@ def assert_sound(done: Run) -> None:
     """No invariant is broken, and everything was done in time."""
     verdicts = judge(done.history, done.pipelines)
     broken = {name: one.message for name, one in verdicts.items() if isinstance(one, Violated)}
-    assert not broken
-    assert done.all(RunEnded)[-1].why == "quiescent"
+    assert not broken, broken
+    assert done.all(RunEnded)[-1].why == "quiescent", "not everything was done in time"
 
 
 def assert_as_reference(done: Run) -> None:
     """What came out is what one machine without faults would have made of the input."""
     expected = run_reference(done.pipelines[0], done.feed)
-    assert expected.outputs
-    assert outputs_of(done.history) == expected.outputs
+    assert expected.outputs, "nothing to compare"
+    found = outputs_of(done.history)
+    assert found == expected.outputs, {"missing": expected.outputs - found, "too many": found - expected.outputs}
 
 
 @cache

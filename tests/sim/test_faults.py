@@ -5,7 +5,17 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from millrace import MILLISECOND, SECOND, Computation, Context, HistoryFormatError, OptionsError, Pipeline, Record, Timer
+from millrace import (
+    MILLISECOND,
+    SECOND,
+    Computation,
+    Context,
+    HistoryFormatError,
+    OptionsError,
+    Pipeline,
+    Record,
+    Timer,
+)
 from millrace import history as h
 from millrace._messages import MergeIntervals, MoveInterval, SplitInterval, Verb
 from millrace_sim import ClusterOptions, FaultSchedule, FeedBuilder, start
