@@ -94,13 +94,13 @@ class EngineOptions:
         may_be_zero = {"balance_period_us", "merge_load", "id_slack_us", "cache_bytes", "delete_delay_us"}
         for option in fields(self):
             value = getattr(self, option.name)
-            kind = type(option.default)
+            kind: type = type(option.default)
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise OptionsError(
                     option.name, value, f"an {kind.__name__}" if kind is int else f"a {kind.__name__}"
                 )
             least = 0 if option.name in may_be_zero else 1
-            if kind is int and value < least:
+            if isinstance(value, int) and value < least:
                 raise OptionsError(option.name, value, f"at least {least}")
         if not 0 < self.bloom_error < 1:
             raise OptionsError("bloom_error", self.bloom_error, "between 0 and 1")

@@ -292,10 +292,10 @@ class Cluster:
         if self._check_invariants:
             node.process.check_invariants()
         if effects:
-            address, delay_us = node.address, self._cpu(node, now) - now
+            delay_us = self._cpu(node, now) - now
             for effect in effects:
                 if type(effect) is Send:
-                    self._transmit(address, effect.to, effect.message, node, delay_us)
+                    self._transmit(node, effect.to, effect.message, delay_us)
                 else:
                     self._carry_out(node, effect)
 
@@ -304,12 +304,11 @@ class Cluster:
         cost = self._message_cpu()
         if node.runs_user_code:
             runs = node.process.user_code_runs
-            while node.runs < runs:
-                node.runs += 1
+            for _ in range(node.runs, runs):
                 cost += self._user_cpu()
-        busy_us = node.busy_until_us
-        node.busy_until_us = (max(now, busy_us)) + cost * node.slow_factor
-        return node.busy_until_us
+            node.runs = runs
+        busy_until_us = node.busy_until_us = max(now, node.busy_until_us) + cost * node.slow_factor
+        return busy_until_us
 
     def _carry_out(self, node: Node, effect: Effect) -> None:
         match effect:
@@ -324,14 +323,19 @@ class Cluster:
             case _:
                 raise AssertionError(f"nobody carries out {effect}")
 
-    def _transmit(self, source: str, target: str, message: Message, node: Node | None, delay_us: int) -> None:
-        """Put a message on the wire."""
+    def _transmit(self, node: Node, target: str, message: Message, delay_us: int) -> None:
+        """Put a process's message on the wire: most of them go to another one, and nothing happens to them."""
         if self.network.rules:
-            fate = self.network.fate(source, target, message)
+            fate = self.network.fate(node.address, target, message)
             if fate is not NORMAL:
-                self._suffer(fate, source, target, message, node, delay_us, 0)
+                self._suffer(fate, node.address, target, message, node, delay_us, 0)
                 return
-        self._wire(source, target, message, node, delay_us)
+        receiver, kernel = self.nodes.get(target), self.kernel
+        if receiver is None or type(message) in _NOTICED:
+            self._wire(node.address, target, message, node, delay_us)
+            return
+        arrival = (receiver, message, node, node.incarnation, kernel.now + delay_us)
+        kernel.call_later(delay_us + self._link(), self._arrive, arrival)
 
     def _suffer(
         self,
@@ -353,7 +357,7 @@ class Cluster:
             self._wire(source, target, message, node, delay_us, fate.delay_us, left)
 
     def _send_on(self, source: str, target: str, message: Message, node: Node | None, left: int) -> None:
-        """A message that was held is released. ``left``: the incarnation that sent it; it left its machine long ago."""
+        """Put a message on the wire that has no CPU to wait for. ``left``: the incarnation that sent it, if it was held."""
         fate = self.network.fate(source, target, message)
         self._suffer(fate, source, target, message, node, 0, left)
 
@@ -370,15 +374,14 @@ class Cluster:
         """The machine's CPU takes ``delay_us`` to come to it, and the wire ``wire_us`` more than usual."""
         receiver, kernel = self.nodes.get(target), self.kernel
         incarnation, sent_us = 0, kernel.now + delay_us
+        if type(message) in _NOTICED:
+            self._notice(message)
         if left:
             incarnation, sent_us = left, _LONG_AGO
         elif node is not None:
             incarnation = node.incarnation
         delay_us += wire_us
         if receiver is not None:
-            kind = type(message)
-            if kind is Watermarks or kind is Table:
-                self._notice(message)
             arrival = (receiver, message, node, incarnation, sent_us)
             kernel.call_later(delay_us + self._link(), self._arrive, arrival)
         elif target == STORE:
@@ -403,7 +406,7 @@ class Cluster:
             return
         self._mark()
         ack: Ack = self._outside.receive(message)
-        self._transmit(OUTSIDE_ADDRESS, message.sender, ack, None, 0)
+        self._send_on(OUTSIDE_ADDRESS, message.sender, ack, None, 0)
 
     @staticmethod
     def _never_left(node: Node, incarnation: int, sent_us: int) -> bool:
@@ -500,6 +503,8 @@ class Cluster:
 
 _WAKE = Wake()
 _UP, _DOWN = NodeState.UP, NodeState.DOWN
+_NOTICED = frozenset([Watermarks, Table])
+"""What the host reads as it passes: see `Cluster.quiescent`."""
 
 
 _LONG_AGO = -1

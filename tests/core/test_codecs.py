@@ -38,6 +38,9 @@ class Message:
     def __init__(self, text: str = "") -> None:
         self.text = text
 
+    def __repr__(self) -> str:  # in the names of tests, which must be the same in every process
+        return f"Message({self.text!r})"
+
     def SerializeToString(self, *, deterministic: bool) -> bytes:  # noqa: N802  its name in protobuf
         assert deterministic, "equal messages must give equal bytes"
         return self.text.encode()

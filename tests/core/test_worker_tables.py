@@ -126,6 +126,17 @@ def test_heartbeats_tell_the_table_that_is_acted_upon_and_each_intervals_load() 
     assert effects[1] == Send("master-1", beat)
 
 
+def test_a_loaded_interval_names_a_key_that_would_halve_it() -> None:
+    rig = Rig(counter(), options=replace(QUIET, split_load=3))
+    for number, key in enumerate("cab"):
+        assert rig.worker.intervals[0].load().split_key == ""
+        for again in range(3 if key == "b" else 1):
+            rig.settle(click(f"r{number}.{again}", key))
+    load = rig.worker.intervals[0].load()
+    assert (load.split_key, load.records) == ("b", 3)
+    assert rig.worker.intervals[0].load().records == 0
+
+
 def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
     shop = Shop(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
     shop.assign_all()

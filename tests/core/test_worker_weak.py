@@ -145,6 +145,14 @@ def test_a_duplicate_is_acked_and_sends_nothing() -> None:
     assert rig.feed(click("r1")) == [ack("r1")]
 
 
+def test_one_ack_may_complete_steps_of_several_intervals() -> None:
+    rig = Rig(counter(productions=Productions.WEAK, split_at=["m"]), options=OPTIONS)
+    rig.feed(click("r1", "ant"))
+    rig.feed(click("r2", "zebra"))
+    rig.feed(outside_acks("r1>counter#0", "r2>counter#0"))
+    assert [one.sequencer for one in rig.open if isinstance(one, m.Write)] == [1, 2]
+
+
 def test_a_weak_sender_sends_again_by_itself_until_acked() -> None:
     """Its cause may have been forgotten upstream already, so nobody else would."""
     rig = Rig(weak(), options=replace(OPTIONS, retry_us=100, retry_max_us=100, straggler_delay_us=10**9))
