@@ -62,12 +62,12 @@ class RowCache:
         row = owner.row
         assert row is not None
         size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)
-        lru = self._lru
+        lru, before = self._lru, owner.cached_bytes
         lru.pop(owner.cache_mark, None)
         mark = self._mark = owner.cache_mark = self._mark + 1
         lru[mark] = owner
-        if size != owner.cached_bytes:
-            self.used_bytes += size - owner.cached_bytes
+        if size != before:
+            self.used_bytes += size - before
             owner.cached_bytes = size
         if self._by_boundary:
             boundary = owner.next_boundary()

@@ -173,10 +173,10 @@ class Context:
         codec = spec.output_codecs.get(stream)
         if codec is None:
             raise UndeclaredOutputError(spec.name, stream, tuple(spec.output_codecs))
-        if key is not None or timestamp is not None:
-            self._check(
-                "produce", text=() if key is None else (key,), times=() if timestamp is None else (timestamp,)
-            )
+        if key is not None and not (type(key) is str and key.isascii()):
+            self._check("produce", text=(key,))
+        if timestamp is not None:
+            self._check("produce", times=(timestamp,))
         if timestamp is None:
             timestamp = self._cause_us if self._cause_us != MIN_TIME else self.low_watermark
         elif timestamp < self._cause_us:

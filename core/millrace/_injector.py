@@ -134,13 +134,12 @@ class Injector:
         self._now = now
         transition.handler(self, now, event)
         assert self.phase in transition.leads_to, f"{event} led to {self.phase}"
-        if self.phase not in _SILENT and (was_put_back or not self._wakes_in_time(now, event)):
-            self._ask_to_wake()
+        if self.phase not in _SILENT:
+            # What was sent just now is not due before the first pause is over.
+            in_time = type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
+            if was_put_back or not in_time:
+                self._ask_to_wake()
         return effects
-
-    def _wakes_in_time(self, now: int, event: Event) -> bool:
-        """Nothing that this event changed is due before the next wake: what was sent just now waits for the first pause."""
-        return type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
 
     # Becoming the holder of the role
 
@@ -309,6 +308,8 @@ class Injector:
             self._adopt_topology(table.topology)
         self._drop_removed(table)
         self._release(now)
+        if table.joining is not None:  # the change waits for everybody to know
+            self._heartbeat(now)
 
     def _drop_removed(self, table: m.Table) -> None:
         """What was on its way to a computation that has left the topology has nowhere to go (3)."""

@@ -22,7 +22,7 @@ from millrace._keys import KeyInterval
 from millrace._options import EngineOptions
 from millrace._outbox import Outbox
 from millrace._routing import NOWHERE, Routing
-from millrace._rows import Production, RowImage
+from millrace._rows import Production, RowDelta, RowImage
 from millrace._seen_filter import SeenFilter, fingerprint
 from millrace._step import Arrival, Holder, KeySlot, Step, StepInput, StepState
 from millrace._stepping import StepRunner
@@ -216,7 +216,7 @@ class OwnedInterval:
         self._shared.cache.keep(slot)
         for production in image.productions:
             if production.consumer in self.where.present:
-                self._send(now, production, Holder(self, slot, None, True))  # noqa: FBT003  ``durable``
+                self._send(now, production, Holder(self, slot, None, durable=True))
             else:  # its consumer has left the topology
                 self._owe(now, slot, production)
 
@@ -338,13 +338,11 @@ class OwnedInterval:
 
     def pump(self, now: int) -> None:
         """Run what is ready, and write what is to be committed, as far as writes may be under way."""
-        ready, committable = self._ready, self._committable
-        if not (ready or committable):
-            return
         options, strong = self._shared.options, self.where.strong
-        most_writes, batch = options.commits_in_flight, options.commit_batch
+        most_writes = options.commits_in_flight
         if strong and self._writes >= most_writes:  # the answer to a write comes back here
             return
+        ready, committable, batch = self._ready, self._committable, options.commit_batch
         while self.state is _OWNED:
             while ready and not (strong and (self._writes >= most_writes or len(committable) >= batch)):
                 self._turn(now, ready.popleft())
@@ -400,7 +398,7 @@ class OwnedInterval:
                 known is not None
             ):  # a re-run, without exactly-once, of a step whose checkpoint is still on its way
                 continue
-            holder = Holder(self, step.slot, step, False)  # noqa: FBT003  ``durable``
+            holder = Holder(self, step.slot, step, durable=False)
             step.holders += (holder,)
             step.waiting += 1
             self._send(now, production, holder)
@@ -423,6 +421,14 @@ class OwnedInterval:
             if self._owing:
                 self._delete_delivered(now)
             self.pump(now)
+
+    def set_clock_back(self, now: int) -> None:
+        """The worker's clock was put back: nothing waits for longer than it would from now on."""
+        options = self._shared.options
+        latest = now + options.straggler_delay_us
+        self._stragglers = deque((min(due, latest), step) for due, step in self._stragglers)
+        self._owing = {key: min(since, now) for key, since in self._owing.items()}
+        self._runner.set_clock_back(now + options.user_code_retry_us)
 
     def _checkpoint_stragglers(self, now: int) -> None:
         """Weak steps that have waited too long get their un-ACKed productions checkpointed (Figure 11)."""
@@ -451,7 +457,8 @@ class OwnedInterval:
 
     def _write(self, now: int) -> None:
         to_write, to_skip = [], []
-        for step in self._next_batch():
+        batch, idle = self._next_batch(), self._lock_idle_owing()
+        for step in batch:
             if step.touched or self._needs_write(step):
                 step.advance(_WRITE)
                 to_write.append(step)
@@ -460,10 +467,11 @@ class OwnedInterval:
                 to_skip.append(step)
         if to_skip:
             self._finish(now, to_skip)
-        if not to_write:
+        if not to_write and not idle:
             return
         remember = self.where.exactly_once
-        deltas = tuple([step.delta(self._take_owed(step.slot), remember=remember) for step in to_write])
+        deltas = [step.delta(self._take_owed(step.slot), remember=remember) for step in to_write]
+        deltas += [self._deletion(slot) for slot in idle]
         self._writes += 1
         store = self._shared.store
 
@@ -476,12 +484,15 @@ class OwnedInterval:
                 step.advance(_WRITTEN)
                 step.slot.stored = True
             self._finish(now, to_write)
+            for slot in idle:
+                self._release(slot)
             self.pump(now)
 
-        store.ask(now, m.Write(store.number(), self.computation, self.sequencer, deltas), written, self)
+        request = m.Write(store.number(), self.computation, self.sequencer, tuple(deltas))
+        store.ask(now, request, written, self)
 
     def _next_batch(self) -> list[Step]:
-        """The steps to commit together, and with them the deletions that idle keys owe."""
+        """The steps to commit together."""
         committable = self._committable
         room = self._shared.options.commit_batch
         steps = [committable.popleft()] if committable else []
@@ -490,10 +501,20 @@ class OwnedInterval:
             if len(committable[0].arrivals) + len(committable[0].fired) > room:
                 break
             steps.append(committable.popleft())
-        if self._owing:
-            slots = [self._slots[key] for key in self._owing]
-            steps += [self._deletion_step(slot) for slot in slots if not slot.busy]
         return steps
+
+    def _lock_idle_owing(self) -> list[KeySlot]:
+        """The idle keys that owe deletions: these share any write, and need no step of their own for it."""
+        if not self._owing:
+            return []
+        slots = self._slots
+        idle = [slot for slot in [slots[key] for key in self._owing] if not slot.busy]
+        for slot in idle:
+            slot.busy = True
+        return idle
+
+    def _deletion(self, slot: KeySlot) -> RowDelta:
+        return RowDelta(slot.key, self._runner.next_number(), delivered=self._take_owed(slot))
 
     def _deletion_step(self, slot: KeySlot) -> Step:
         slot.busy = True
@@ -536,14 +557,15 @@ class OwnedInterval:
             self._ack(sender, record_ids)
         strong = self.where.strong
         for step in steps:
+            slot = step.slot
             if strong:
                 for production in step.productions:
-                    self._send(now, production, Holder(self, step.slot, None, True))  # noqa: FBT003  ``durable``
+                    self._send(now, production, Holder(self, slot, None, durable=True))
             elif step.holders:
                 self._settle_holders(now, step)
             for origin in step.held_origins:
                 self.accounts.release_origin(origin)
-            self._release(step.slot)
+            self._release(slot)
 
     def _settle_holders(self, now: int, step: Step) -> None:
         """Of a weak step's productions, those that it checkpointed are durable now."""

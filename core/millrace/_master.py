@@ -82,8 +82,23 @@ class Master:
     """
 
     __slots__ = (
-        "_asked_us", "_balanced_us", "_draining", "_election", "_history", "_members", "_mint", "_mints", "_options", "_since_us",
-        "_ticked_us", "_topologies", "_unlisted", "_verbs", "address", "table",
+        "_asked_us",
+        "_balanced_us",
+        "_draining",
+        "_election",
+        "_history",
+        "_joined_at",
+        "_members",
+        "_mint",
+        "_mints",
+        "_options",
+        "_since_us",
+        "_ticked_us",
+        "_topologies",
+        "_unlisted",
+        "_verbs",
+        "address",
+        "table",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +122,7 @@ class Master:
         self._since_us = 0
         self._balanced_us = 0
         self._verbs: list[Verb] = []
+        self._joined_at: int | None = None
         self._unlisted: dict[int, int] = {}
         self._draining = Draining(self._topologies)
 
@@ -199,7 +215,7 @@ class Master:
         if beat.table_version < self.table.version:
             return [Send(beat.sender, self.table)]
         self._note_unlisted(now, beat)
-        return []
+        return self._decide(now) if self.table.joining is not None else []
 
     def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
         listed = {load.sequencer for load in beat.loads}
@@ -237,6 +253,7 @@ class Master:
         cluster = self._cluster(now)
         mint = (
             self._repair(now, cluster)
+            or self._switch(now)
             or self._obey(cluster)
             or self._drain(now)
             or self._balance(now, cluster)
@@ -268,6 +285,23 @@ class Master:
                 return mint
         return None
 
+    def _switch(self, now: int) -> Mint | None:
+        """Put the version in force that is joining, once everybody has reported a table that has its computations (3).
+
+        An owner that did not count a new sender could let its watermark and horizon pass what that one sends.
+        """
+        table = self.table
+        if table.joining is None:
+            return None
+        if self._joined_at is None:
+            self._joined_at = table.version
+        for address in self._required(now):
+            member = self._members.get(address)
+            if member is None or member.beat.table_version < self._joined_at:
+                return None
+        self._joined_at = None
+        return self._put_in_force(table.joining)
+
     def _try(self, verb: Verb, cluster: Cluster) -> Mint | None:
         match verb:
             case MoveInterval():
@@ -280,28 +314,43 @@ class Master:
                 return self._change_topology(verb.topology, cluster)
 
     def _change_topology(self, topology: int, cluster: Cluster) -> Mint | None:
-        """Added computations get their intervals at once; those that are gone begin to drain (3)."""
-        if topology == self.table.topology or not 0 <= topology < len(self._topologies):
+        """Added computations get their intervals first, in the topology that is still in force (3)."""
+        table = self.table
+        if not 0 <= topology < len(self._topologies) or (
+            topology == table.topology and table.joining is None
+        ):
             return None
+        added = assign(first_intervals(self._topologies[topology], self.table), cluster)
+        self._joined_at = None
+        if not added:
+            return self._put_in_force(topology)
+        return self._build(added, table.topology, table.retiring, topology)
+
+    def _put_in_force(self, topology: int) -> Mint:
+        """Those that are gone begin to drain."""
         pipeline = self._topologies[topology]
         present = dict.fromkeys(one.computation for one in self.table.assignments)
         retiring = tuple(name for name in present if name not in pipeline.computations)
-        return self._build(assign(first_intervals(pipeline, self.table), cluster), topology, retiring)
+        return self._build([], topology, retiring, None)
 
     def _drain(self, now: int) -> Mint | None:
         table = self.table
         if not table.retiring:
             return None
-        injectors = self._topologies[table.topology].injectors.values()
-        required = [beat.sender for beat in self._live(now)]
-        required += [one.owner for one in table.assignments]
-        required += [address for spec in injectors for address in spec.addresses()]
         beats = {address: member.beat for address, member in self._members.items()}
-        drained = self._draining.look(beats, list(dict.fromkeys(required)))
+        drained = self._draining.look(beats, self._required(now))
         if not drained and not self._draining.wants_mint:
             return None
         retiring = tuple(name for name in table.retiring if name not in drained)
-        return self._build([], table.topology, retiring, drained)
+        return self._build([], table.topology, retiring, table.joining, drained)
+
+    def _required(self, now: int) -> list[str]:
+        """Whose word counts when the topology changes: the living, the owners, and the expected injector processes."""
+        injectors = self._topologies[self.table.topology].injectors.values()
+        required = [beat.sender for beat in self._live(now)]
+        required += [one.owner for one in self.table.assignments]
+        required += [address for spec in injectors for address in spec.addresses()]
+        return list(dict.fromkeys(required))
 
     def _balance(self, now: int, cluster: Cluster) -> Mint | None:
         period = self._options.balance_period_us
@@ -314,18 +363,20 @@ class Master:
 
     def _change(self, changes: Sequence[MintChange]) -> Mint | None:
         """Change intervals and nothing else; nothing to change is no mint."""
-        return self._build(changes, self.table.topology, self.table.retiring) if changes else None
+        table = self.table
+        return self._build(changes, table.topology, table.retiring, table.joining) if changes else None
 
     def _build(
         self,
         changes: Sequence[MintChange],
         topology: int,
         retiring: tuple[str, ...],
+        joining: int | None,
         removed: tuple[str, ...] = (),
     ) -> Mint:
         self._mints += 1
         request, epoch = self._election.request(), self._election.epoch
-        return Mint(request, epoch, self._mints, tuple(changes), topology, retiring, removed)
+        return Mint(request, epoch, self._mints, tuple(changes), topology, retiring, removed, joining)
 
     def _ask(self, now: int, mint: Mint) -> Send:
         self._asked_us = now

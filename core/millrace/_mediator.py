@@ -60,8 +60,9 @@ class StoredRow:
             tuple(self.timers.values()), tuple(self.productions.values()), tuple(self.seen.items()),
         )  # fmt: skip
 
-    def apply(self, delta: RowDelta) -> None:
-        """Make all changes of a delta."""
+    def apply(self, sequencer: int, delta: RowDelta) -> None:
+        """Make all changes of a delta that comes from the owner of this sequencer."""
+        self.sequencer, self.number = sequencer, delta.number
         if delta.state is not None:
             self.state = delta.state
         if delta.hold is not None:
@@ -165,9 +166,15 @@ class Mediator:
             rows = self._rows[computation] = {}
         history, is_latest = self._history, sequencer in self._live.get(computation, _NOBODY)
         for delta in deltas:
-            if self._apply(computation, rows, sequencer, delta):
-                live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
-                history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
+            row = rows.get(delta.key)
+            if row is None:
+                row = rows[delta.key] = StoredRow()
+                self._sorted_keys.pop(computation, None)
+            elif self.already_taken(row, sequencer, delta.number):
+                continue
+            row.apply(sequencer, delta)
+            live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
+            history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
         return m.Written(request.request)
 
     def _refuse(self, request: m.Write) -> m.Reply:
@@ -179,17 +186,6 @@ class Mediator:
         live = self.live_sequencer(computation, keys[0])
         history.record(WriteRefused(history.at_us, STORE, computation, request.sequencer, live, tuple(keys)))
         return m.Refused(request.request, live)
-
-    def _apply(self, computation: str, rows: dict[str, StoredRow], sequencer: int, delta: RowDelta) -> bool:
-        row = rows.get(delta.key)
-        if row is None:
-            row = rows[delta.key] = StoredRow()
-            self._sorted_keys.pop(computation, None)
-        if self.already_taken(row, sequencer, delta.number):
-            return False
-        row.apply(delta)
-        row.sequencer, row.number = sequencer, delta.number
-        return True
 
     def _read(self, request: m.Read) -> m.Reply:
         if not self.is_live(request.computation, request.sequencer, request.key, request.key):
@@ -257,7 +253,9 @@ class Mediator:
             self._live.pop(computation, None)
             self._history.record(ComputationRemoved(self._history.at_us, STORE, computation))
         kept.sort(key=lambda one: (one.computation, one.interval.low))
-        self._table = m.Table(self._table.version + 1, request.topology, request.retiring, tuple(kept))
+        self._table = m.Table(
+            self._table.version + 1, request.topology, request.retiring, tuple(kept), request.joining
+        )
 
     def _replace(
         self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]

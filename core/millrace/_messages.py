@@ -50,12 +50,14 @@ class Table(Value, frozen=True, gc=False):
         topology: index of the pipeline version in force (3: computations are added and removed while it runs).
         retiring: computations that get no new records and leave when they have drained.
         assignments: sorted by computation and interval.
+        joining: index of the version that is to be put in force once everybody knows its added computations, if any.
     """
 
     version: int = 0
     topology: int = 0
     retiring: tuple[str, ...] = ()
     assignments: tuple[Assignment, ...] = ()
+    joining: int | None = None
 
 
 class IntervalLoad(Value, frozen=True, gc=False):
@@ -316,6 +318,7 @@ class Mint(Value, frozen=True, gc=False):
         topology: the pipeline version in force from now on.
         retiring: computations that are draining from now on.
         removed: computations whose intervals vanish.
+        joining: see `Table`.
     """
 
     request: int
@@ -325,6 +328,7 @@ class Mint(Value, frozen=True, gc=False):
     topology: int
     retiring: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    joining: int | None = None
 
 
 class Minted(Value, frozen=True, gc=False):

@@ -40,13 +40,14 @@ class SeenFilter:
 
     def add(self, print_: int, origin: int) -> None:
         """Remember an id by its fingerprint and the record's origin in microseconds."""
-        generations = self._generations
-        if not generations or generations[-1].count >= self._capacity:
-            generations.append(_Generation(self._capacity, self._error))
-        newest = generations[-1]
+        newest = self._generations[-1] if self._generations else None
+        if newest is None or newest.count >= self._capacity:
+            newest = _Generation(self._capacity, self._error)
+            self._generations.append(newest)
         newest.bloom.add(print_)
         newest.count += 1
-        newest.newest_origin = max(newest.newest_origin, origin)
+        if origin > newest.newest_origin:  # noqa: PLR1730  a call of max() for each record
+            newest.newest_origin = origin
 
     def may_have(self, print_: int) -> bool:
         """``False``: provably never seen. ``True``: ask the row."""

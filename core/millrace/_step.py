@@ -207,7 +207,7 @@ class Holder:
 
     __slots__ = ("durable", "holds_horizon", "holds_watermark", "interval", "slot", "step")
 
-    def __init__(self, interval: "OwnedInterval", slot: KeySlot, step: Step | None, durable: bool) -> None:  # noqa: FBT001  a field
+    def __init__(self, interval: "OwnedInterval", slot: KeySlot, step: Step | None, *, durable: bool) -> None:
         self.interval = interval
         self.slot = slot
         self.step = step

@@ -9,7 +9,6 @@ Rules of this file:
 """
 
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millrace._computation import Context
@@ -73,9 +72,13 @@ class StepRunner:
 
     def empty_step(self, slot: KeySlot) -> Step:
         """A step with the next number and nothing in it."""
-        step = Step(slot, self._next_number)
-        self._next_number += 1
-        return step
+        return Step(slot, self.next_number())
+
+    def next_number(self) -> int:
+        """The number for the next row delta of this interval."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
 
     def run(self, now: int, slot: KeySlot) -> Step | None:
         """Run the due timers and the waiting records of a key, as many as may share a write.
@@ -92,14 +95,17 @@ class StepRunner:
 
     def _run_records(self, now: int, step: Step, queue: list[Arrival], budget: int) -> bool:
         """Run what waits, in order; ``False``: user code failed, and that record waits on."""
-        done, succeeded = 0, True
+        done, succeeded, watermark = 0, True, self._interval.timer_watermark
         for arrival in queue:
             if len(step.arrivals) == budget:
                 break
             if not (arrival.maybe_seen and self._was_seen(arrival, step.slot)):
-                succeeded = self._run_record(now, step, arrival)
+                record = arrival.production
+                cause = _Cause(record.record_id, record.timestamp, record.origin, watermark, record, None)
+                succeeded = self._attempt(now, step, cause)
                 if not succeeded:
                     break
+                step.arrivals += (arrival,)
             done += 1
             if step.changes and self._sets_due_timer(now, step):
                 break
@@ -120,6 +126,10 @@ class StepRunner:
     def _unless_failed(self, step: Step) -> Step | None:
         """What succeeded before the failure is committed; then the key runs again at once."""
         return step if step.arrivals or step.fired else None
+
+    def set_clock_back(self, latest_us: int) -> None:
+        """The worker's clock was put back: no key rests for longer than until then."""
+        self._resting = deque((min(until, latest_us), slot) for until, slot in self._resting)
 
     def end_rests(self, now: int) -> None:
         """Let the keys run again whose pause after a failure is over."""
@@ -149,20 +159,12 @@ class StepRunner:
             for timer in step.changes.values()
         )
 
-    def _run_record(self, now: int, step: Step, arrival: Arrival) -> bool:
-        production, watermark = arrival.production, self._interval.timer_watermark
-        cause = _Cause(
-            production.record_id, production.timestamp, production.origin, watermark, production, None
-        )  # fmt: skip
-        if self._attempt(now, step, cause):
-            step.arrivals += (arrival,)
-            return True
-        return False
-
     def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
         interval = self._interval
         where, watermark = interval.where, interval.timer_watermark
-        origin = max(timer.origin, interval.horizon) if where.strong else timer.origin
+        origin = (
+            max(timer.origin, interval.horizon, interval.accounts.horizon) if where.strong else timer.origin
+        )
         handler_time = timer.due if timer.clock is Clock.WATERMARK else watermark
         identity = timer_identity(where.spec.name, timer)
         if self._attempt(now, step, _Cause(identity, timer.timestamp, origin, handler_time, None, timer)):
@@ -178,18 +180,14 @@ class StepRunner:
         where = interval.where
         version = Version(interval.sequencer, step.number)
         self._shared.runs += 1
-        productions: Sequence[Production] = ()
-        emitted = 0
+        productions: tuple[Production, ...] = ()
         try:
             context = self._run_user_code(now, step, cause)
             after = context.new_state()
             emissions = context.emissions
             if emissions is not None:
-                first = step.emitted if where.strong else 0
-                productions = productions_of(
-                    where, emissions, id_prefix(where, version, cause.identity), first, cause.origin
-                )
-                emitted = len(emissions)
+                first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
+                productions = tuple(productions_of(where, emissions, prefix, first, cause.origin))
         except Exception as error:  # noqa: BLE001  user code may raise anything
             return self._failed(now, step, cause, error)
         if context.timers is not None:
@@ -203,7 +201,10 @@ class StepRunner:
             step.hold = context.new_hold
         if not step.touched:
             step.touched = not context.untouched
-        self._take(step, cause, tuple(productions), emitted, version)
+        if emissions is not None:
+            step.emitted += len(emissions)
+            step.productions += productions
+        self._note_executed(step, cause, productions, version)
         return True
 
     def _run_user_code(self, now: int, step: Step, cause: _Cause) -> Context:
@@ -219,11 +220,9 @@ class StepRunner:
         assert cause.timer is not None
         return run_timer(where, slot.key, state, cause.timer, watermark, now)
 
-    def _take(
-        self, step: Step, cause: _Cause, productions: tuple[Production, ...], emitted: int, version: Version
+    def _note_executed(
+        self, step: Step, cause: _Cause, productions: tuple[Production, ...], version: Version
     ) -> None:
-        step.emitted += emitted
-        step.productions += productions
         history, interval = self._shared.history, self._interval
         watermark = interval.timer_watermark
         if self._failures:
@@ -280,7 +279,7 @@ class StepRunner:
         version = Version(interval.sequencer, step.number)
         first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
         try:
-            productions = productions_of(where, [letter], prefix, first, cause.origin)
+            productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))
         except MillraceError as second:
             self._shared.effects.append(Halt(second))
             return False
@@ -290,5 +289,7 @@ class StepRunner:
                 history.at_us, self._shared.address, interval.computation, cause.identity, policy.stream
             )
         )
-        self._take(step, cause, tuple(productions), 1, version)
+        step.emitted += 1
+        step.productions += productions
+        self._note_executed(step, cause, productions, version)
         return True

@@ -120,6 +120,8 @@ class Worker:
         options = self._options
         self._shared.outbox.set_clock_back(now)
         self._shared.store.set_clock_back(now)
+        for interval in self._intervals.values():
+            interval.set_clock_back(now)
         self._next_sweep = min(self._next_sweep, now + options.sweep_period_us)
         self._next_report = min(self._next_report, now + options.report_period_us)
         self._next_heartbeat = min(self._next_heartbeat, now + options.heartbeat_period_us)
@@ -229,6 +231,8 @@ class Worker:
             if interval.state is IntervalState.SCANNING and not interval.begun:
                 names = (interval.computation, *self._senders(interval.computation))
                 interval.begin(now, names, self._on_recovered)
+        if table.joining is not None:  # the change waits for everybody to know
+            self._heartbeat()
 
     def _on_recovered(self, now: int, interval: OwnedInterval, progress: Mapping[str, m.Progress]) -> None:
         if self._learn(progress.items()):
@@ -265,18 +269,19 @@ class Worker:
         return self._senders_of[computation]
 
     def _find_senders(self, computation: str) -> tuple[str, ...]:
-        """Its senders by its own pipeline version; and retiring ones of other versions, until they have drained.
+        """Its senders by its own pipeline version; and of other versions those that retire, or join.
 
         In the place of a sender that has left stand those that fed it: a retiring computation whose senders have all left
         still goes no further than what is upstream, and can come back.
         """
         table = self._table
         found = dict.fromkeys(deployed(computation, self._topologies, table).pipeline.senders(computation))
-        for pipeline in self._topologies:
-            if computation in pipeline.computations:
-                found |= {name: None for name in pipeline.senders(computation) if name in table.retiring}
         computations = {name for pipeline in self._topologies for name in pipeline.computations}
         here = {a.computation for a in table.assignments}
+        passing = {*table.retiring, *(here - set(self._topologies[table.topology].computations))}
+        for pipeline in self._topologies:
+            if computation in pipeline.computations:
+                found |= {name: None for name in pipeline.senders(computation) if name in passing}
         senders: dict[str, None] = {}
         for name in found:
             left = name in computations and name not in here

@@ -107,7 +107,7 @@ class Cluster:
             return False
         names = {one.computation for one in self._table.assignments}
         names |= set(self._pipelines[self._table.topology].injectors)
-        if not self._table.assignments or self._table.retiring:
+        if not self._table.assignments or self._table.retiring or self._table.joining is not None:
             return False
         if any(self._published.get(name) != MAX_TIME for name in names):
             return False
@@ -250,7 +250,12 @@ class Cluster:
     def _start(self, node: Node) -> None:
         node.start()
         node.busy_until_us = self.kernel.now
-        self.kernel.call_later(0, self._arrive, (node, Start(node.incarnation), None, 0, 0))
+        self.kernel.call_later(0, self._begin, (node, node.incarnation))
+
+    def _begin(self, start: tuple[Node, int]) -> None:
+        node, incarnation = start
+        if node.incarnation == incarnation:  # it may have been killed and started again in the same instant
+            self._give(node, Start(incarnation))
 
     def _is_zombie(self, node: Node) -> bool:
         sequencers = {interval.sequencer for interval in getattr(node.process, "intervals", ())}

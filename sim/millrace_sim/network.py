@@ -15,15 +15,12 @@ Send = Callable[[], None]
 class _Rule:
     """A fault that is waiting for, or acting on, messages."""
 
-    __slots__ = ("fault", "handle", "held", "judge", "left", "noise_rate", "other", "side")
+    __slots__ = ("fault", "handle", "held", "judge", "left", "other", "side")
 
-    def __init__(self, handle: int, fault: Any, judge: "Judge") -> None:
+    def __init__(self, handle: int, fault: Any) -> None:
         self.handle = handle
         self.fault = fault
-        self.judge = judge
-        self.noise_rate = 0.0
-        if isinstance(fault, Noise):  # a little more than the sum, lest rounding make it too small
-            self.noise_rate = (fault.drop + fault.duplicate + fault.delay) * (1 + 1e-9)
+        self.judge: Judge = _acquit
         self.left: int = getattr(fault, "count", 0)
         self.held: list[Send] = []
         self.side = frozenset(getattr(fault, "side", ()))
@@ -44,12 +41,16 @@ class Fate:
         self.held = held
 
 
-Judge = Callable[[_Rule, str, str, Message], Fate]
-"""Takes a rule, and a message's source, target and itself, and says what the rule's fault does to it."""
+Judge = Callable[[str, str, Message], Fate]
+"""Takes a message's source, target and itself, and decides on it: `NORMAL` itself if nothing strikes it."""
 
 NORMAL = Fate()
 """What becomes of a message that no fault strikes."""
 _LOST = Fate(copies=0)
+
+
+def _acquit(_source: str, _target: str, _message: Message) -> Fate:
+    return NORMAL
 
 
 class Network:
@@ -61,13 +62,15 @@ class Network:
 
     Attributes:
         rules: the active faults by handle; while there are none, nobody need ask for a message's `fate`.
+        fate: decides on one message; there is one for the rules of the moment, since every message asks.
     """
 
     def __init__(self, history: History, source: random.Random) -> None:
         self._history = history
-        self._random = source
+        self._draw = source.random
         self.rules: dict[int, _Rule] = {}
-        self._judges: dict[type, Judge] = {
+        self.fate: Judge = _acquit
+        self._judges: dict[type, Callable[[_Rule], Judge]] = {
             Partition: self._partition,
             Noise: self._noise,
             Hold: self._hold,
@@ -78,23 +81,30 @@ class Network:
     def begin(self, fault: Partition | Noise | Hold | DropMessages) -> int:
         """Let a fault act from now on; returns its handle."""
         self._next += 1
-        self.rules[self._next] = _Rule(self._next, fault, self._judges[type(fault)])
+        rule = self.rules[self._next] = _Rule(self._next, fault)
+        rule.judge = self._judges[type(fault)](rule)
+        self._appoint()
         return self._next
 
     def end(self, handle: int) -> list[Send]:
         """End a fault; returns what sends on what it held."""
         rule = self.rules.pop(handle, None)
+        self._appoint()
         return rule.held if rule is not None else []
 
     def clear(self) -> None:
         """End every fault; what was held is lost."""
         self.rules.clear()
+        self._appoint()
 
-    def fate(self, source: str, target: str, message: Message) -> Fate:
-        """Decide on one message; `NORMAL` itself if nothing strikes it."""
+    def _appoint(self) -> None:
+        judges = [rule.judge for rule in self.rules.values()]
+        self.fate = judges[0] if len(judges) == 1 else self._fate_by_all
+
+    def _fate_by_all(self, source: str, target: str, message: Message) -> Fate:
         fate = NORMAL
         for rule in self.rules.values():
-            judged = rule.judge(rule, source, target, message)
+            judged = rule.judge(source, target, message)
             if judged is not NORMAL:
                 fate = judged
                 if not fate.copies:  # and only then may a rule have gone, so that there is no going on anyway
@@ -108,53 +118,79 @@ class Network:
         )
         return fate
 
-    def _partition(self, rule: _Rule, source: str, target: str, message: Message) -> Fate:
+    def _partition(self, rule: _Rule) -> Judge:
         fault: Partition = rule.fault
-        there = source in rule.side and (target in rule.other if rule.other else target not in rule.side)
-        back = target in rule.side and (source in rule.other if rule.other else source not in rule.side)
-        if there or (back and not fault.one_way):
-            return self._strike(fault.kind, source, target, message, _LOST)
-        return NORMAL
+        side, other = rule.side, rule.other
 
-    def _noise(self, rule: _Rule, source: str, target: str, message: Message) -> Fate:
+        def judge(source: str, target: str, message: Message) -> Fate:
+            there = source in side and (target in other if other else target not in side)
+            back = target in side and (source in other if other else source not in side)
+            if there or (back and not fault.one_way):
+                return self._strike(fault.kind, source, target, message, _LOST)
+            return NORMAL
+
+        return judge
+
+    def _noise(self, rule: _Rule) -> Judge:
         fault: Noise = rule.fault
-        if STORE in (source, target) or (fault.kinds and type(message).__name__ not in fault.kinds):
-            return NORMAL
-        if fault.process and fault.process not in (source, target):
-            return NORMAL
-        draw = self._random.random()
-        if draw > rule.noise_rate:
-            return NORMAL
-        return self._make_noise(fault, draw, source, target, message)
+        draw, picky = self._draw, bool(fault.kinds or fault.process)
+        # Most messages are let off by one comparison: with a little more than the sum, lest rounding make it too small.
+        rate = (fault.drop + fault.duplicate + fault.delay) * (1 + 1e-9)
+
+        def judge(source: str, target: str, message: Message) -> Fate:
+            if STORE in (source, target) or (picky and not self._hears(fault, source, target, message)):
+                return NORMAL
+            drawn = draw()
+            if drawn > rate:
+                return NORMAL
+            return self._make_noise(fault, drawn, source, target, message)
+
+        return judge
+
+    @staticmethod
+    def _hears(fault: Noise, source: str, target: str, message: Message) -> bool:
+        kind_fits = not fault.kinds or type(message).__name__ in fault.kinds
+        return kind_fits and (not fault.process or fault.process in (source, target))
 
     def _make_noise(self, fault: Noise, draw: float, source: str, target: str, message: Message) -> Fate:
         if draw < fault.drop:
             return self._strike("noise_drop", source, target, message, _LOST)
         draw -= fault.drop
         if draw < fault.duplicate:
-            twice = Fate(2, int(self._random.random() * fault.delay_us))
+            twice = Fate(2, int(self._draw() * fault.delay_us))
             return self._strike("noise_duplicate", source, target, message, twice)
         if draw - fault.duplicate < fault.delay:
-            later = Fate(1, int(self._random.random() * fault.delay_us))
+            later = Fate(1, int(self._draw() * fault.delay_us))
             return self._strike("noise_delay", source, target, message, later)
         return NORMAL
 
-    def _hold(self, rule: _Rule, source: str, target: str, message: Message) -> Fate:
-        if rule.fault is _SPENT or not self._matches(rule.fault, source, target, message):
-            return NORMAL
-        kind = rule.fault.kind
-        rule.left -= 1
-        if rule.left == 0:
-            rule.fault = _SPENT
-        return self._strike(kind, source, target, message, Fate(copies=0, held=rule.held))
+    def _hold(self, rule: _Rule) -> Judge:
+        fault: Hold = rule.fault
 
-    def _drop(self, rule: _Rule, source: str, target: str, message: Message) -> Fate:
-        if not self._matches(rule.fault, source, target, message):
-            return NORMAL
-        rule.left -= 1
-        if rule.left == 0:
-            del self.rules[rule.handle]
-        return self._strike(rule.fault.kind, source, target, message, _LOST)
+        def judge(source: str, target: str, message: Message) -> Fate:
+            if not self._matches(fault, source, target, message):
+                return NORMAL
+            rule.left -= 1
+            if rule.left == 0:  # from now on it only waits to release what it holds
+                rule.judge = _acquit
+                self._appoint()
+            return self._strike(fault.kind, source, target, message, Fate(copies=0, held=rule.held))
+
+        return judge
+
+    def _drop(self, rule: _Rule) -> Judge:
+        fault: DropMessages = rule.fault
+
+        def judge(source: str, target: str, message: Message) -> Fate:
+            if not self._matches(fault, source, target, message):
+                return NORMAL
+            rule.left -= 1
+            if rule.left == 0:
+                del self.rules[rule.handle]
+                self._appoint()
+            return self._strike(fault.kind, source, target, message, _LOST)
+
+        return judge
 
     @staticmethod
     def _matches(fault: Hold | DropMessages, source: str, target: str, message: Message) -> bool:
@@ -163,7 +199,3 @@ class Network:
             and fault.source in ("", source)
             and fault.target in ("", target)
         )  # fmt: skip
-
-
-_SPENT: Any = object()
-"""In the place of a hold that has held as many messages as it was to, and only waits to release them."""

@@ -133,7 +133,7 @@ class Bench:
             for at, c in enumerate(mint.changes)
         ]
         rows.sort(key=lambda one: (one.computation, one.interval.low))
-        self.table = Table(self.table.version + 1, mint.topology, mint.retiring, tuple(rows))
+        self.table = Table(self.table.version + 1, mint.topology, mint.retiring, tuple(rows), mint.joining)
         return mint
 
     def minted(self, effects: list[Effect]) -> list[Effect]:
@@ -141,7 +141,12 @@ class Bench:
 
 
 def asks(
-    number: int, *changes: MintChange, request: int = 1, topology: int = 0, **more: tuple[str, ...]
+    number: int,
+    *changes: MintChange,
+    request: int = 1,
+    topology: int = 0,
+    joining: int | None = None,
+    **more: tuple[str, ...],
 ) -> list[Effect]:
     """The mint of this number; ``request`` counts from the claim."""
-    return [Send(STORE, Mint(FIRST + 1 + request, 1, number, changes, topology, **more))]
+    return [Send(STORE, Mint(FIRST + 1 + request, 1, number, changes, topology, **more, joining=joining))]

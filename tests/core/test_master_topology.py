@@ -2,14 +2,35 @@
 
 from millrace._effects import Send
 from millrace._keys import ALL_KEYS
-from millrace._messages import ChangeTopology, Heartbeat, IntervalLoad, Table
+from millrace._messages import ChangeTopology, Heartbeat, IntervalLoad, Mint, Table
 from tests.core.master_bench import HALVES, LEFT, RIGHT, Bench, asks, change, pipeline, row
 
 
-def test_added_computations_get_their_intervals_with_the_change() -> None:
+def test_added_computations_get_their_intervals_and_are_fed_once_everybody_knows_them() -> None:
+    """An owner that did not count a new sender could let its watermark pass what that one sends: first all must know of
+    it, workers and injectors; a worker that has only been heard of with an older table keeps them waiting."""
     bench = Bench(pipeline(), pipeline("b"))
+    bench.settle("w0", "w1", "source/0")
+    before = bench.table.version
+    effects = bench.handle(ChangeTopology(1))
+    assert effects == asks(1, change(ALL_KEYS, "w0", name="b"), joining=1)
+    bench.minted(effects)
+    assert bench.beat("w0", "source/0") == []
+    assert not any(
+        isinstance(one.message, Mint) for one in bench.beat("w1", version=before) if isinstance(one, Send)
+    )
+    assert bench.beat("w1") == asks(2, request=2, topology=1)
+
+
+def test_a_change_that_waits_for_everybody_survives_a_new_master_and_can_be_taken_back() -> None:
+    joining = Table(4, 0, (), (*HALVES.assignments, row(ALL_KEYS, 3, "w0", name="b")), 1)
+    bench = Bench(pipeline(), pipeline("b"), table=joining)
+    bench.beat("w0", "w1", "source/0")
+    bench.wake()
+    assert bench.wake() == asks(1, topology=1)
+    bench = Bench(pipeline(), pipeline("b"), table=joining)
     bench.settle("w0", "w1")
-    assert bench.handle(ChangeTopology(1)) == asks(1, change(ALL_KEYS, "w0", name="b"), topology=1)
+    assert bench.handle(ChangeTopology(0)) == asks(1, retiring=("b",))
 
 
 def test_a_change_of_topology_waits_for_a_worker() -> None:
@@ -21,7 +42,7 @@ def test_a_change_of_topology_waits_for_a_worker() -> None:
     effects = bench.wake()
     assert effects == asks(1, change(LEFT, "w0"), change(RIGHT, "w0"))
     effects = bench.minted(effects)
-    assert effects[1:] == asks(2, change(ALL_KEYS, "w0", name="b"), request=2, topology=1)
+    assert effects[1:] == asks(2, change(ALL_KEYS, "w0", name="b"), request=2, joining=1)
 
 
 WITH_B = Table(4, 0, (), (*HALVES.assignments, row(ALL_KEYS, 3, "w0", name="b")))
@@ -96,5 +117,5 @@ def test_what_still_drains_goes_on_draining_through_the_next_change() -> None:
     bench = Bench(pipeline("b"), pipeline(), pipeline("c"), table=DRAINING)
     bench.settle("w0", "w1")
     assert bench.handle(ChangeTopology(2)) == asks(
-        1, change(ALL_KEYS, "w1", name="c"), topology=2, retiring=("b",)
+        1, change(ALL_KEYS, "w1", name="c"), topology=1, retiring=("b",), joining=2
     )

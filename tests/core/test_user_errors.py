@@ -256,7 +256,6 @@ def test_while_a_key_rests_its_records_wait_and_other_keys_go_on() -> None:
     assert rig.settle(click("good", "cat"))[0] == ack("good")
 
 
-@pytest.mark.xfail(strict=True, reason="a key rests until a time of the clock that was put back")
 def test_a_key_does_not_rest_for_longer_when_the_clock_is_put_back() -> None:
     rig = Rig(failing_pipeline(), options=RETRYING)
     rig.now = 10**9

@@ -385,9 +385,6 @@ def test_a_worker_whose_clock_is_put_back_goes_on_sending_again() -> None:
     assert rig.wake(5 + QUIET.sweep_period_us) == [sent(result(FIRST, 1))]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="how long a deletion has waited is told by the clock that was put back"
-)
 def test_a_worker_whose_clock_is_put_back_goes_on_deleting() -> None:
     rig = Rig(Shop(counter(), options=replace(QUIET, delete_delay_us=100, sweep_period_us=50)))
     rig.now = 10**9

@@ -288,7 +288,6 @@ def test_a_step_waits_also_for_a_production_that_another_step_is_sending() -> No
     assert rig.feed(click("r1", "zebra")) == []
 
 
-@pytest.mark.xfail(strict=True, reason="a straggler's deadline is on the clock that was put back")
 def test_a_straggler_is_checkpointed_in_time_also_when_the_clock_was_put_back() -> None:
     rig = rig_of()
     rig.now = 10**9

@@ -183,7 +183,10 @@ def assert_as_reference(done: Run) -> None:
     expected = run_reference(done.pipelines[0], done.feed)
     assert expected.outputs, "nothing to compare"
     found = outputs_of(done.history)
-    assert found == expected.outputs, {"missing": expected.outputs - found, "too many": found - expected.outputs}
+    assert found == expected.outputs, {
+        "missing": expected.outputs - found,
+        "too many": found - expected.outputs,
+    }
 
 
 @cache

@@ -70,7 +70,11 @@ def watermarks(done: Run, name: str) -> list[tuple[int, int]]:
 
 
 def fired(done: Run, computation: str) -> list[h.Executed]:
-    return [event for event in done.all(h.Executed) if event.timer is not None and event.computation == computation]
+    return [
+        event
+        for event in done.all(h.Executed)
+        if event.timer is not None and event.computation == computation
+    ]
 
 
 # Wall timers, and holds
@@ -156,7 +160,9 @@ def test_a_hold_that_is_never_let_go_is_named_when_the_run_has_to_end() -> None:
     builder.record(at_us=AT, value="hold", timestamp=AT, key="k")
     done = run(pipeline, builder.build())
     assert done.all(h.RunEnded)[0].why == "deadline"
-    with pytest.raises(AssertionError, match="the state of key 'k' at 'stage' .which holds 2.000000s. is pending"):
+    with pytest.raises(
+        AssertionError, match="the state of key 'k' at 'stage' .which holds 2.000000s. is pending"
+    ):
         assert_sound(done)
 
 
@@ -173,15 +179,23 @@ def test_a_consumer_of_a_percentile_does_not_wait_for_a_straggler() -> None:
             WindowCounter(), name=name, inputs={"sorted": city}, outputs=["counts", "late"], watermark_percentile=percentile
         )  # fmt: skip
     feed = letters(pipeline)
-    stuck = f.Hold(at_us=AT - 60 * MILLISECOND, message="Deliver", source="mail/0", count=8, for_us=1_500 * MILLISECOND)
+    stuck = f.Hold(
+        at_us=AT - 60 * MILLISECOND, message="Deliver", source="mail/0", count=8, for_us=1_500 * MILLISECOND
+    )
     options = with_engine(retry_us=3 * SECOND, retry_max_us=3 * SECOND)
     done = run(pipeline, feed, stuck, options=options)
     assert_sound(done)
     released_us = AT + 1_440 * MILLISECOND
-    during = {name: [e for e in fired(done, name) if AT + 200 * MILLISECOND < e.at_us < released_us] for name in ("strict", "eager")}
+    during = {
+        name: [e for e in fired(done, name) if AT + 200 * MILLISECOND < e.at_us < released_us]
+        for name in ("strict", "eager")
+    }
     assert during["eager"]
     assert during["strict"] == []
-    late = {name: [e for e in done.all(h.Executed) if e.computation == name and e.late] for name in ("strict", "eager")}
+    late = {
+        name: [e for e in done.all(h.Executed) if e.computation == name and e.late]
+        for name in ("strict", "eager")
+    }
     assert late["strict"] == []
     assert len(late["eager"]) == 3
 
@@ -229,7 +243,9 @@ def farthest_ahead_us(done: Run) -> int:
     farthest = 0
     for event in done.history:
         if isinstance(event, h.Published):
-            known = {name: value.low_watermark for name, value in event.values if value.low_watermark != MIN_TIME}
+            known = {
+                name: value.low_watermark for name, value in event.values if value.low_watermark != MIN_TIME
+            }
             slowest |= {name: low for name, low in known.items() if name in slowest}
         elif isinstance(event, h.Injected):
             farthest = max(farthest, event.productions[0].timestamp - min(slowest.values()))
@@ -241,7 +257,9 @@ def test_an_injector_with_a_skew_limit_does_not_run_ahead() -> None:
     assert farthest_ahead_us(ahead(LIMIT_US, 1_500 * MILLISECOND)) <= LIMIT_US
 
 
-@pytest.mark.xfail(strict=True, reason="until the first broadcast, a process takes its own watermark for the slowest one")
+@pytest.mark.xfail(
+    strict=True, reason="until the first broadcast, a process takes its own watermark for the slowest one"
+)
 def test_an_injector_with_a_skew_limit_does_not_run_ahead_before_the_first_broadcast_either() -> None:
     assert farthest_ahead_us(ahead(LIMIT_US, SECOND)) <= LIMIT_US
 
@@ -271,7 +289,9 @@ def test_a_process_of_an_injector_that_is_missing_holds_the_watermark(fault: str
 def test_an_injectors_process_that_crashes_reads_again_and_nothing_counts_twice(number: int) -> None:
     pipeline = mail(processes=3)
     crashes = [
-        f.Crash(at_us=AT + again * 500 * MILLISECOND, process=f"mail/{number}", restart_after_us=200 * MILLISECOND)
+        f.Crash(
+            at_us=AT + again * 500 * MILLISECOND, process=f"mail/{number}", restart_after_us=200 * MILLISECOND
+        )
         for again in range(3)
     ]
     acks = f.Noise(at_us=SECOND, for_us=3 * SECOND, drop=0.5, kinds=("Ack",))
@@ -300,7 +320,12 @@ def file_feed() -> Feed:
     for number, created_us in enumerate((SECOND, 2 * SECOND, 3 * SECOND)):
         take(created_us, source.receive(f"{number}.log", created_us))
         for line in range(10):
-            read(created_us + line * 1_000, f"{number}.log", number * 10 + line, created_us + line * 90 * MILLISECOND)
+            read(
+                created_us + line * 1_000,
+                f"{number}.log",
+                number * 10 + line,
+                created_us + line * 90 * MILLISECOND,
+            )
     take(3_500 * MILLISECOND, source.finish("1.log"))
     take(3_600 * MILLISECOND, source.finish("2.log"))
     read(4_400 * MILLISECOND, "0.log", 30, SECOND + 950 * MILLISECOND)
@@ -313,7 +338,11 @@ def file_feed() -> Feed:
 def test_the_low_watermark_of_files_is_the_oldest_unfinished_one(crash: bool) -> None:  # noqa: FBT001  a parameter of the test
     """Two files are finished, and their windows stay open for the oldest one's last line, which is not late."""
     pipeline = mail()
-    faults = [f.Crash(at_us=3_700 * MILLISECOND, process="mail/0", restart_after_us=200 * MILLISECOND)] if crash else []
+    faults = (
+        [f.Crash(at_us=3_700 * MILLISECOND, process="mail/0", restart_after_us=200 * MILLISECOND)]
+        if crash
+        else []
+    )
     done = run(pipeline, file_feed(), *faults)
     assert_sound(done)
     assert_as_reference(done)
@@ -333,7 +362,10 @@ def test_the_authority_can_be_sharded(shard: int, fault: type[f.Fault] | None) -
     """Each shard has some of the computations; one of them fails over."""
     options = with_engine(authority_shards=2)
     pipeline = mail()
-    names = {number: [n for n in ("mail", "sorter", "counter") if options.engine.shard_of(n) == number] for number in range(2)}
+    names = {
+        number: [n for n in ("mail", "sorter", "counter") if options.engine.shard_of(n) == number]
+        for number in range(2)
+    }
     assert all(names.values())
     address = f"authority-{shard}.0"
     faults: list[f.AnyFault] = []
@@ -345,7 +377,12 @@ def test_the_authority_can_be_sharded(shard: int, fault: type[f.Fault] | None) -
     assert_sound(done)
     assert_as_reference(done)
     for number in range(2):
-        said = {name for e in done.all(h.Published) if e.process.startswith(f"authority-{number}") for name, _ in e.values}
+        said = {
+            name
+            for e in done.all(h.Published)
+            if e.process.startswith(f"authority-{number}")
+            for name, _ in e.values
+        }
         assert said == set(names[number])
     if fault is not None:
         assert f"authority-{shard}.1" in {event.process for event in done.all(h.Published)}

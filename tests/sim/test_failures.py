@@ -91,7 +91,9 @@ def test_code_that_raises_is_retried_and_then_stops_the_run() -> None:
     cluster, error = stopped(pipeline, letters(pipeline))
     assert isinstance(error, UserCodeError)
     assert (error.computation, error.key, error.attempts) == ("fragile", CITIES[17 * 3 % 5], 3)
-    event = next(e for e in cluster.history if isinstance(e, h.Injected) and b'"number":17' in e.productions[0].value)
+    event = next(
+        e for e in cluster.history if isinstance(e, h.Injected) and b'"number":17' in e.productions[0].value
+    )
     assert error.record_id == event.productions[0].record_id
     for part in (error.record_id, "fragile", error.key, "ValueError: letter 17 can not be read", "in handle"):
         assert part in str(error)
@@ -143,7 +145,9 @@ def test_code_that_fails_twice_and_then_succeeds_has_run_once() -> None:
     assert_sound(done)
     assert len(failures(done)) == 5
     assert done.outputs == {("out", str(number).encode()): 1 for number in range(60)}
-    state = next(e.delta.state for e in reversed(done.all(h.Applied)) if e.delta.key == "arco" and e.delta.state)
+    state = next(
+        e.delta.state for e in reversed(done.all(h.Applied)) if e.delta.key == "arco" and e.delta.state
+    )
     assert sorted(msgspec.json.decode(state)["seen"]) == list(range(0, 60, 5))
 
 
@@ -188,7 +192,9 @@ def unwritable_state(context: Context, record: Record) -> None:
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
-def test_a_misuse_of_the_api_stops_at_the_first_attempt(hook: Hook, kind: type[MillraceError], named: str) -> None:
+def test_a_misuse_of_the_api_stops_at_the_first_attempt(
+    hook: Hook, kind: type[MillraceError], named: str
+) -> None:
     pipeline = fragile(hook)
     cluster, error = stopped(pipeline, letters(pipeline, 1))
     assert type(error) is kind
@@ -253,7 +259,10 @@ def test_dead_letters_carry_what_failed_and_everything_else_goes_on(faulty: bool
     dead = letters_of(done, "dead")
     values = [msgspec.json.decode(b64decode(str(one["value_base64"]))) for one in dead]
     assert sorted(value["number"] for value in values) == [17, 33]
-    assert {str(one["error"]) for one in dead} == {"ValueError: letter 17 can not be read", "ValueError: letter 33 can not be read"}
+    assert {str(one["error"]) for one in dead} == {
+        "ValueError: letter 17 can not be read",
+        "ValueError: letter 33 can not be read",
+    }
     assert {one["key"] for one in dead} == {CITIES[17 * 3 % 5], CITIES[33 * 3 % 5]}
     seen = {number for value in letters_of(done, "out") if isinstance(value, list) for number in value}
     assert seen == set(range(60)) - {17, 33}

@@ -63,7 +63,9 @@ def events_of(done: Run, process: str, begin_us: int, end_us: int) -> list[h.Eve
     return [
         event
         for event in done.history
-        if event.process == process and begin_us < event.at_us < end_us and not isinstance(event, h.FaultStruck)
+        if event.process == process
+        and begin_us < event.at_us < end_us
+        and not isinstance(event, h.FaultStruck)
     ]
 
 
@@ -176,6 +178,23 @@ def test_a_restarted_process_knows_nothing() -> None:
     assert_sound(finished(cluster, pipeline, letters(pipeline)))
 
 
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_process_that_is_killed_and_started_twice_in_one_instant_starts_once(address: str) -> None:
+    pipeline = mail()
+    cluster = start(pipeline, letters(pipeline), options=CHECKED)
+    cluster.run_until(AT)
+    for _ in range(2):
+        cluster.crash(address)
+        cluster.restart(address)
+    cluster.heal()
+    cluster.run_to_the_end()
+    done = finished(cluster, pipeline, letters(pipeline))
+    assert_sound(done)
+    assert_as_reference(done)
+    starts = [event.incarnation for event in done.all(h.ProcessStarted) if event.process == address]
+    assert starts == [1, 3]
+
+
 def test_a_crash_without_a_restart_lasts_until_the_heal() -> None:
     done = disturbed(f.Crash(at_us=AT, process=COUNTER))
     (restart,), (healed,) = done.struck("restart"), done.all(h.Healed)
@@ -192,7 +211,9 @@ def test_a_lasting_crash_is_worked_around_for_ever() -> None:
 
 
 @pytest.mark.parametrize("fault", [f.Crash, f.Pause])
-def test_what_a_process_that_stays_away_was_waiting_for_keeps_no_run_from_its_end(fault: type[f.Fault]) -> None:
+def test_what_a_process_that_stays_away_was_waiting_for_keeps_no_run_from_its_end(
+    fault: type[f.Fault],
+) -> None:
     """Its ACKs are held, so that it is stopped with productions that it still wants ACKed."""
     pipeline = mail()
     acks = f.Hold(at_us=AT - 200 * MILLISECOND, message="Ack", target=SORTER, count=1_000, for_us=SECOND)
@@ -323,7 +344,9 @@ def test_held_messages_are_released_together() -> None:
 
 @pytest.mark.parametrize("fault", [f.Crash, f.Pause])
 @pytest.mark.parametrize("how", ["held", "delayed"])
-def test_what_is_on_the_wire_arrives_although_its_sender_has_been_stopped(how: str, fault: type[f.Fault]) -> None:
+def test_what_is_on_the_wire_arrives_although_its_sender_has_been_stopped(
+    how: str, fault: type[f.Fault]
+) -> None:
     """The sorter's deliveries leave, and are slow; then the sorter stops, and they arrive: remnants of a dead process."""
     wire: dict[str, f.AnyFault] = {
         "held": f.Hold(at_us=AT, message="Deliver", source=SORTER, count=3, for_us=700 * MILLISECOND),
@@ -377,7 +400,9 @@ def test_a_delayed_commit_that_is_still_in_order_is_applied_late() -> None:
     done = disturbed(f.DelayCommit(at_us=AT, process=COUNTER, by_us=400 * MILLISECOND))
     (delay,) = done.struck("delay_commit")
     late = [e for e in executed(done, "counter", COUNTER) if AT <= e.at_us <= delay.at_us]
-    (write,) = [e for e in applied(done, "counter") if e.delta.number == late[-1].version.number and e.at_us > AT][:1]
+    (write,) = [
+        e for e in applied(done, "counter") if e.delta.number == late[-1].version.number and e.at_us > AT
+    ][:1]
     assert write.at_us >= delay.at_us + 400 * MILLISECOND
 
 
@@ -572,7 +597,9 @@ def test_an_operator_may_interrupt_himself(first: Verb, second: Verb, after_us: 
         f.Operate(at_us=AT + 2 * after_us, verb=MOVE),
     )
     changed_us = {event.at_us for event in minted_after(done, SECOND)}
-    assert len(changed_us) == 2 if first is second is MERGE else 3, "two merges: there is nothing left to merge"
+    assert len(changed_us) == 2 if first is second is MERGE else 3, (
+        "two merges: there is nothing left to merge"
+    )
 
 
 # Fail-over
@@ -585,9 +612,17 @@ def test_a_standby_master_takes_over_and_repairs(fault: type[f.Fault]) -> None:
         gone(fault, "master-0", AT, 3 * SECOND),
         f.Crash(at_us=AT + 2 * SECOND, process=COUNTER, restart_after_us=2 * SECOND),
     )
-    claims = [(event.epoch, event.holder.partition("#")[0]) for event in done.all(h.RoleClaimed) if event.role == "master"]
+    claims = [
+        (event.epoch, event.holder.partition("#")[0])
+        for event in done.all(h.RoleClaimed)
+        if event.role == "master"
+    ]
     assert claims[:2] == [(1, "master-0"), (2, "master-1")]
-    (minted,) = [event for event in minted_after(done, AT) if event.interval.high == "m" and event.computation == "counter"]
+    (minted,) = [
+        event
+        for event in minted_after(done, AT)
+        if event.interval.high == "m" and event.computation == "counter"
+    ]
     assert minted.owner != COUNTER
     assert minted.at_us < AT + 2 * SECOND + 2 * CHECKED.engine.heartbeat_timeout_us
 
@@ -624,7 +659,9 @@ def gone(fault: type[f.Fault], process: str, at_us: int, for_us: int) -> f.AnyFa
 
 # Schedules as values
 
-SCHEDULE = FaultSchedule(tuple(fault for faults in EXAMPLES.values() for fault in faults), HEAL_US, ("worker-2",))
+SCHEDULE = FaultSchedule(
+    tuple(fault for faults in EXAMPLES.values() for fault in faults), HEAL_US, ("worker-2",)
+)
 
 
 def test_a_schedule_survives_json() -> None:
@@ -668,7 +705,10 @@ def test_a_schedule_is_described_a_fault_a_line_in_order_of_time() -> None:
         ('{"faults": [{"type": "Crash", "at_us": "soon", "process": "worker-0"}]}', "$.faults[0].at_us"),
         ('{"faults": [{"type": "Crash", "process": "worker-0"}]}', "`at_us`"),
         ('{"faults": [{"type": "Explode", "at_us": 1}]}', "Explode"),
-        ('{"faults": [{"type": "Operate", "at_us": 1, "verb": {"type": "MoveInterval", "key": "a"}}]}', "`computation`"),
+        (
+            '{"faults": [{"type": "Operate", "at_us": 1, "verb": {"type": "MoveInterval", "key": "a"}}]}',
+            "`computation`",
+        ),
     ],
 )
 def test_a_schedule_that_can_not_be_read_names_what_is_wrong(data: str, wrong: str) -> None:

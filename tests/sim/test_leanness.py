@@ -31,8 +31,13 @@ def shuffle() -> Pipeline:
     """Two stages, each with intervals on all workers, the second one keyed anew."""
     pipeline = Pipeline("shuffle")
     pipeline.injector("numbers")
-    first, second = (lambda record: f"{record.value % KEYS:02}"), (lambda record: f"{record.value * 7 % KEYS:02}")
-    pipeline.add(Tally("again"), name="first", inputs={"numbers": first}, outputs=["again"], split_at=["33", "66"])
+    first, second = (
+        (lambda record: f"{record.value % KEYS:02}"),
+        (lambda record: f"{record.value * 7 % KEYS:02}"),
+    )
+    pipeline.add(
+        Tally("again"), name="first", inputs={"numbers": first}, outputs=["again"], split_at=["33", "66"]
+    )
     pipeline.add(Tally(), name="second", inputs={"again": second}, split_at=["33", "66"])
     return pipeline
 

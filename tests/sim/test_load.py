@@ -26,7 +26,11 @@ def busy(options: ClusterOptions, *faults: f.AnyFault, whole: bool = False, coun
 
 def changes(done: Run, computation: str) -> list[h.IntervalMinted]:
     """The intervals minted after the first ones."""
-    return [event for event in done.all(h.IntervalMinted) if event.computation == computation and event.at_us > SECOND]
+    return [
+        event
+        for event in done.all(h.IntervalMinted)
+        if event.computation == computation and event.at_us > SECOND
+    ]
 
 
 def intervals(done: Run, computation: str) -> list[str]:
@@ -82,7 +86,11 @@ def test_a_key_space_that_was_hot_is_split_and_then_merged_again() -> None:
 def test_a_cluster_in_balance_comes_to_rest() -> None:
     """An even load: after a second nothing is moved to and fro."""
     done = busy(with_engine(split_load=150, overload=1.05, balance_period_us=100 * MILLISECOND), count=2_200)
-    late = [event for event in done.all(h.IntervalMinted) if 2_300 * MILLISECOND < event.at_us < 3_200 * MILLISECOND]
+    late = [
+        event
+        for event in done.all(h.IntervalMinted)
+        if 2_300 * MILLISECOND < event.at_us < 3_200 * MILLISECOND
+    ]
     assert late == []
 
 
@@ -99,7 +107,9 @@ def test_nothing_is_lost_while_everything_is_split_and_merged_under_crashes(cras
         pipeline,
         feed,
         f.Crash(at_us=1_500 * MILLISECOND, process=crashed, restart_after_us=700 * MILLISECOND),
-        f.Noise(at_us=2 * SECOND, for_us=SECOND, drop=0.1, duplicate=0.1, delay=0.3, delay_us=300 * MILLISECOND),
+        f.Noise(
+            at_us=2 * SECOND, for_us=SECOND, drop=0.1, duplicate=0.1, delay=0.3, delay_us=300 * MILLISECOND
+        ),
         options=msgspec.structs.replace(restless, check_invariants=False),
         seed=seed,
     )

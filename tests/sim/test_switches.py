@@ -43,9 +43,13 @@ def test_a_weak_computation_sends_before_it_writes() -> None:
     assert_as_reference(done)
     sent = {e.record_id: e.at_us for e in done.all(h.Delivered) if e.computation == "counter"}
     runs = [event for event in done.all(h.Executed) if event.computation == "sorter"]
-    written = {(e.sequencer, e.delta.number): e.at_us for e in done.all(h.Applied) if e.computation == "sorter"}
+    written = {
+        (e.sequencer, e.delta.number): e.at_us for e in done.all(h.Applied) if e.computation == "sorter"
+    }
     assert all(
-        sent[one.record_id] < written[run_.version.sequencer, run_.version.number] for run_ in runs for one in run_.productions
+        sent[one.record_id] < written[run_.version.sequencer, run_.version.number]
+        for run_ in runs
+        for one in run_.productions
     )
 
 
@@ -60,7 +64,9 @@ def test_a_weak_step_of_a_stateless_function_without_exactly_once_needs_no_write
 @pytest.mark.parametrize("restart_after_us", [100 * MILLISECOND, 3 * SECOND])
 @pytest.mark.parametrize("late_us", [0, 700, 2_500, 6_000])
 @pytest.mark.parametrize("crashed", ["worker-0", "worker-1", "worker-2"])
-def test_weak_productions_lose_nothing_when_a_worker_crashes(crashed: str, late_us: int, restart_after_us: int) -> None:
+def test_weak_productions_lose_nothing_when_a_worker_crashes(
+    crashed: str, late_us: int, restart_after_us: int
+) -> None:
     """At, and shortly after, the arrival of a letter: while it runs, is sent, is ACKed, is written."""
     pipeline = half_weak()
     crash = f.Crash(at_us=AT + late_us, process=crashed, restart_after_us=restart_after_us)
@@ -134,7 +140,9 @@ def test_exactly_once_can_be_switched_off_for_one_computation_alone(seed: int) -
     pipeline = mail().with_computation("sorter", exactly_once=False)
     done = run(pipeline, letters(pipeline), *storm("mail/0", "counter"), seed=seed)
     assert_sound(done)
-    made = {one.record_id for e in done.all(h.Applied) for one in e.delta.productions if one.consumer == "counter"}
+    made = {
+        one.record_id for e in done.all(h.Applied) for one in e.delta.productions if one.consumer == "counter"
+    }
     assert letters_counted(done) == len(made) >= 60
 
 
@@ -191,7 +199,9 @@ def test_records_of_one_key_share_a_commit_if_they_may() -> None:
 
     def most(batch: int) -> int:
         pipeline = mail()
-        options = msgspec.structs.replace(with_engine(commit_batch=batch), store_write=Uniform(200_000, 300_000))
+        options = msgspec.structs.replace(
+            with_engine(commit_batch=batch), store_write=Uniform(200_000, 300_000)
+        )
         done = run(pipeline, letters(pipeline, 200, every_us=5 * MILLISECOND), options=options)
         assert_sound(done)
         assert_as_reference(done)
@@ -210,7 +220,9 @@ def test_records_of_one_key_share_a_commit_if_they_may() -> None:
 def test_a_remnant_that_arrives_after_its_id_was_collected_is_not_applied(seed: int, weak: bool) -> None:  # noqa: FBT001  a parameter of the test
     """Doubles are up to four seconds late; ids are collected as soon as nobody can send them again."""
     pipeline = half_weak() if weak else mail()
-    late_doubles = f.Noise(at_us=SECOND, for_us=3 * SECOND, duplicate=0.7, delay_us=4 * SECOND, kinds=("Deliver",))
+    late_doubles = f.Noise(
+        at_us=SECOND, for_us=3 * SECOND, duplicate=0.7, delay_us=4 * SECOND, kinds=("Deliver",)
+    )
     options = with_engine(id_slack_us=0, collect_period_us=100 * MILLISECOND)
     done = run(pipeline, letters(pipeline), late_doubles, options=options, seed=seed, heal_at_us=9 * SECOND)
     assert_sound(done)
@@ -249,7 +261,11 @@ def test_a_remnant_is_refused_by_an_owner_that_never_saw_the_record() -> None:
 
 def test_ids_are_kept_for_the_slack() -> None:
     pipeline = mail()
-    done = run(pipeline, letters(pipeline), options=with_engine(id_slack_us=2 * SECOND, collect_period_us=100 * MILLISECOND))
+    done = run(
+        pipeline,
+        letters(pipeline),
+        options=with_engine(id_slack_us=2 * SECOND, collect_period_us=100 * MILLISECOND),
+    )
     assert_sound(done)
     for event in done.all(h.IdsCollected):
         assert event.below <= event.at_us - 2 * SECOND or event.below > HEAL_US

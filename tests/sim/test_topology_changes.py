@@ -52,7 +52,9 @@ def changed(pipelines: Sequence[Pipeline], *faults: f.AnyFault, seed: int = 0) -
 
 def numbers(done: Run, stream: str) -> list[int]:
     """Which letters came out on a stream, sorted."""
-    found = [msgspec.json.decode(value)["number"] for name, value in done.outputs.elements() if name == stream]
+    found = [
+        msgspec.json.decode(value)["number"] for name, value in done.outputs.elements() if name == stream
+    ]
     return sorted(found)
 
 
@@ -108,7 +110,9 @@ def test_a_removed_computation_finishes_what_it_was_sent_and_leaves(strikes: tup
 
 @EVERY_STRIKE
 @pytest.mark.parametrize("seed", range(2))
-def test_when_one_replaces_another_each_record_goes_to_one_of_them(seed: int, strikes: tuple[f.AnyFault, ...]) -> None:
+def test_when_one_replaces_another_each_record_goes_to_one_of_them(
+    seed: int, strikes: tuple[f.AnyFault, ...]
+) -> None:
     done = changed([AUDITED, ARCHIVED], CHANGE, *strikes, seed=seed)
     assert removed(done).keys() == {"auditor"}
     assert sorted(numbers(done, "audited") + numbers(done, "archived")) == list(range(60))
@@ -116,7 +120,9 @@ def test_when_one_replaces_another_each_record_goes_to_one_of_them(seed: int, st
 
 def test_watermarks_of_those_that_stay_go_on_while_another_drains() -> None:
     """The removed one is kept from draining: its ACKs to come are held. Nobody waits for it."""
-    hold = f.Noise(at_us=AT - 100 * MILLISECOND, for_us=2 * SECOND, drop=1.0, kinds=("Deliver",), process="worker-2")
+    hold = f.Noise(
+        at_us=AT - 100 * MILLISECOND, for_us=2 * SECOND, drop=1.0, kinds=("Deliver",), process="worker-2"
+    )
     done = changed([AUDITED, PLAIN], CHANGE, hold)
     assert removed(done)["auditor"] > AT
     values = [
@@ -130,7 +136,9 @@ def test_watermarks_of_those_that_stay_go_on_while_another_drains() -> None:
 
 def windowed_auditor() -> Pipeline:
     pipeline = PLAIN.copy()
-    pipeline.add(WindowCounter(), name="auditor", inputs={"sorted": city}, outputs=["audited", "counts", "late"])
+    pipeline.add(
+        WindowCounter(), name="auditor", inputs={"sorted": city}, outputs=["audited", "counts", "late"]
+    )
     return pipeline
 
 
@@ -209,7 +217,9 @@ def test_a_first_stage_can_be_exchanged_for_another() -> None:
     second = Pipeline("mail")
     second.injector("mail")
     second.add(Sorter(), name="sorter 2", inputs=["mail"], outputs=["sorted"])
-    second.add(WindowCounter(), name="counter", inputs={"sorted": city}, outputs=["counts", "late"], split_at=["m"])
+    second.add(
+        WindowCounter(), name="counter", inputs={"sorted": city}, outputs=["counts", "late"], split_at=["m"]
+    )
     done = changed([PLAIN, second], CHANGE)
     assert removed(done).keys() == {"sorter"}
     causes = [e.cause for e in done.all(h.Executed) if e.computation in ("sorter", "sorter 2")]
@@ -239,7 +249,10 @@ OUT = f.Operate(at_us=1_500 * MILLISECOND, verb=ChangeTopology(1))
 def test_when_its_senders_have_left_a_computation_need_not_wait_for_those_before_them() -> None:
     """The first of the chain leaves; the sorter, which fed it, goes on, and nobody downstream has to care."""
     feed = letters(PLAIN, 140)
-    slow = [f.Slow(at_us=OUT.at_us, process=name, for_us=3 * SECOND, factor=300) for name in ("worker-0", "worker-1")]
+    slow = [
+        f.Slow(at_us=OUT.at_us, process=name, for_us=3 * SECOND, factor=300)
+        for name in ("worker-0", "worker-1")
+    ]
     done = run([chain_of(4), PLAIN], feed, OUT, *slow, heal_at_us=9 * SECOND)
     assert list(removed(done)) == ["c0", "c1", "c2", "c3"]
     assert_sound(done)

@@ -1,0 +1,46 @@
+"""A search is a function of its seed: the same plans, runs, findings and replay file in every process (never a set's order)."""
+
+import os
+import subprocess
+import sys
+
+from millrace_properties.mutants import MUTANTS
+from millrace_properties.verification import to_replay, verify
+from millrace_sim import SOUND, Feed
+from tests.sim.rig import letters, mail
+
+
+def small_feed(_seed: int) -> Feed:
+    return letters(mail(), 20)
+
+
+def report() -> str:
+    """What a search over the sound protocol counts, and the file that one over a broken protocol writes."""
+    sound = verify(mail(), small_feed, examples=10, seed=11)
+    broken = verify(mail(), small_feed, examples=50, seed=11, protocol=MUTANTS["without sequencers"])
+    assert broken.failure is not None
+    counted = (
+        SOUND.name,
+        sound.events,
+        sorted(sound.struck.items()),
+        list(sound.reached.items()),
+        sound.verdicts,
+    )
+    return f"{counted}\n{to_replay(broken.failure, 'tests:mail').decode()}"
+
+
+def test_a_search_is_the_same_under_every_hash_seed() -> None:
+    program = "from tests.properties.test_hash_seeds import report\nprint(report())"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("0", "1", "random")
+    ]
+    here = report()
+    for process in processes:
+        printed, _ = process.communicate(timeout=120)
+        assert printed == here + "\n"
