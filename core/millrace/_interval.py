@@ -707,10 +707,9 @@ class OwnedInterval:
         self._collected_below = below
         self._filter.forget_before(below)
         for slot in self._slots.values():
-            if slot.row is not None and slot.row.seen and not slot.busy:
-                slot.row.seen = {
-                    record_id: origin for record_id, origin in slot.row.seen.items() if origin >= below
-                }
+            row = slot.row
+            if row is not None and row.seen and not slot.busy and min(row.seen.values()) < below:
+                row.seen = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
         store = self._shared.store
         request = m.CollectIds(store.number(), self.computation, self.sequencer, self.interval, below)
         store.ask(now, request, self._on_collected, self)

@@ -221,7 +221,7 @@ class Mediator:
         rows = self._rows.get(request.computation, {})
         for key in self._keys_in(request.computation, interval, None):
             row = rows[key]
-            if row.seen:
+            if row.seen and min(row.seen.values()) < below:
                 kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
                 count += len(row.seen) - len(kept)
                 row.seen = kept

@@ -92,4 +92,4 @@ def seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-_SELDOM = (500_000, 50, 100)
+_SELDOM = (1_000_000, 50, 100)

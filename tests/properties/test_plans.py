@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millrace import SECOND, Eviction
+from millrace._messages import ChangeTopology
 from millrace_properties.plans import FAULT_SLOTS, MAKERS, PLAN_BYTES, Plan, decode_plan, ground_of
 from millrace_scenarios import zeitgeist
 from millrace_sim import ClusterOptions, Uniform, start
@@ -91,12 +92,14 @@ def test_every_place_is_struck() -> None:
         for where in range(32):
             (fault,) = decode(slot(number, where=where)).faults.faults
             struck.setdefault(type(fault), set()).update(fault.addresses)
-    for kind in (f.Crash, f.Pause, f.Slow, f.SkewClock):
-        assert struck[kind] == set(GROUND.processes)
-    for kind in (f.DelayCommit, f.LoseCommit, f.LoseReply, f.DuplicateCommit):
-        assert struck[kind] == set(GROUND.workers)
-    for kind in (f.LateRecords, f.StallSource):
-        assert struck[kind] == set(GROUND.injectors)
+    places: dict[tuple[type[f.Fault], ...], tuple[str, ...]] = {
+        (f.Crash, f.Pause, f.Slow, f.SkewClock): GROUND.processes,
+        (f.DelayCommit, f.LoseCommit, f.LoseReply, f.DuplicateCommit): GROUND.workers,
+        (f.LateRecords, f.StallSource): GROUND.injectors,
+    }
+    for kinds, addresses in places.items():
+        for kind in kinds:
+            assert struck[kind] == set(addresses)
 
 
 def test_all_computations_are_operated_on() -> None:
@@ -105,7 +108,7 @@ def test_all_computations_are_operated_on() -> None:
         for where in range(8)
         for how in range(6)
         for fault in decode(slot(1, where=where, how=how)).faults.faults
-        if isinstance(fault, f.Operate) and not isinstance(fault.verb, f.ChangeTopology)
+        if isinstance(fault, f.Operate) and not isinstance(fault.verb, ChangeTopology)
     }
     verbs = ("MoveInterval", "SplitInterval", "MergeIntervals")
     assert operated == {(verb, name) for verb in verbs for name in PIPELINE.computations}

@@ -1,12 +1,15 @@
 """`verify` holds for the sound protocol, breaks the unsound one, and keeps what it found as a file."""
 
+from itertools import pairwise
+from typing import Any
+
 import msgspec
 import pytest
 
 from millrace import Computation, Context, Pipeline, Productions, Record
 from millrace.history import FaultStruck
 from millrace_properties.mutants import MUTANTS
-from millrace_properties.verdict import Holds, Unknown, Violated
+from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.verification import (
     ReplayFile,
     Verification,
@@ -51,7 +54,8 @@ def test_forty_schedules_strike_with_every_kind_of_fault(sound: Verification) ->
 
 def test_forty_schedules_reach_the_hard_cases(sound: Verification) -> None:
     hard = (
-        "a delivery was re-sent", "a duplicate arrived", "a duplicate came behind the horizon", "a record was late", "ownership changed",
+        "a delivery was re-sent", "a duplicate arrived", "a duplicate came behind the horizon", "a record was late",
+        "ownership changed",
         "a scan found timers", "a scan found checkpointed productions", "a write was refused", "a zombie's write came late",
         "an id was collected", "a process restarted", "a standby took over",
     )  # fmt: skip
@@ -76,7 +80,7 @@ def test_weak_zeitgeist_holds_too() -> None:
     ids=["strong", "at least once", "weak", "weak, at least once"],
 )
 def test_a_small_pipeline_holds_with_every_process_checking_its_invariants(
-    switches: dict[str, object],
+    switches: dict[str, Any],
 ) -> None:
     found = verify(mail(**switches), small_feed, examples=25, options=CHECKED)
     assert found.failure is None, found.failure
@@ -95,7 +99,7 @@ def test_every_run_that_counts_had_a_fault_in_it() -> None:
     found = verify(mail(), small_feed, examples=12, seed=3, on_run=note)
     assert found.runs == 12
     assert [runs + idle for runs, idle, _ in seen] == list(range(1, 12 + found.idle + 1))
-    for (runs, _, strikes), (next_runs, _, next_strikes) in zip(seen, seen[1:], strict=False):
+    for (runs, _, strikes), (next_runs, _, next_strikes) in pairwise(seen):
         assert (next_runs > runs) == (next_strikes > strikes)
 
 
@@ -217,5 +221,5 @@ def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
 @pytest.mark.parametrize(("name", "finding"), [("S5-weak", True), ("S5", False), ("S1", False)])
 def test_what_is_said_of_weak_user_code_is_a_finding_and_no_violation(name: str, finding: bool) -> None:  # noqa: FBT001  a parameter of the test
     assert is_finding(name) is finding
-    verdicts = {name: Violated("two values for one id", ()), "S2": Holds(1)}
+    verdicts: dict[str, Verdict] = {name: Violated("two values for one id", ()), "S2": Holds(1)}
     assert violations(verdicts).keys() == (set() if finding else {name})

@@ -161,7 +161,7 @@ def test_a_hold_that_is_never_let_go_is_named_when_the_run_has_to_end() -> None:
     done = run(pipeline, builder.build())
     assert done.all(h.RunEnded)[0].why == "deadline"
     with pytest.raises(
-        AssertionError, match="the state of key 'k' at 'stage' .which holds 2.000000s. is pending"
+        AssertionError, match=r"the state of key 'k' at 'stage' \(which holds 2\.000000s\) is pending"
     ):
         assert_sound(done)
 
@@ -238,7 +238,7 @@ def ahead(skew_limit_us: int | None, from_us: int) -> Run:
 
 
 def farthest_ahead_us(done: Run) -> int:
-    """How far a record was ahead of the slowest broadcast low watermark when it was injected; what is not known yet is `SECOND`."""
+    """How far a record was ahead of the slowest broadcast low watermark when it was injected; unknown ones are `SECOND`."""
     slowest = {"sorter": SECOND, "counter": SECOND}
     farthest = 0
     for event in done.history:

@@ -236,7 +236,7 @@ def test_a_remnant_that_arrives_after_its_id_was_collected_is_not_applied(seed: 
 
 
 def test_a_remnant_is_refused_by_an_owner_that_never_saw_the_record() -> None:
-    """The interval has left and come back, and the ids were collected, when the second copies come: the scan tells the horizon."""
+    """The interval has left and come back, and the ids were collected, when the second copies come: a scan tells the horizon."""
     pipeline = mail()
     counter = calm_owner("counter", "arco")
     done = run(

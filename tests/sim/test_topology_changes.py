@@ -76,7 +76,10 @@ STRIKES: dict[str, tuple[f.AnyFault, ...]] = {
     "heartbeats come late": (
         f.Noise(at_us=AT - SECOND, for_us=4 * SECOND, delay=0.5, delay_us=900 * MILLISECOND, kinds=("Heartbeat",)),
     ),
-    "intervals move": (f.Operate(at_us=AT + 500, verb=MoveInterval("auditor", "riva")), f.Operate(at_us=AT + 5_000, verb=MoveInterval("sorter", "anna"))),
+    "intervals move": (
+        f.Operate(at_us=AT + 500, verb=MoveInterval("auditor", "riva")),
+        f.Operate(at_us=AT + 5_000, verb=MoveInterval("sorter", "anna")),
+    ),
 }  # fmt: skip
 EVERY_STRIKE = pytest.mark.parametrize("strikes", STRIKES.values(), ids=STRIKES)
 
