@@ -15,7 +15,9 @@ from millrace_sim.faults import Noise
 from millrace_sim.simulate import start
 
 _KEYS = 10_000
-_STRIDE = 7_919
+# Prime to the number of keys, so that each stage meets all of them equally often, as in the lean model.
+_FIRST_STRIDE = 6_173
+_SECOND_STRIDE = 7_919
 _WARM_UP_US = 2_900 * MILLISECOND
 
 
@@ -32,7 +34,7 @@ class ShuffleOptions:
         commits_in_flight: see `EngineOptions`; 1 is classic group commit.
     """
 
-    records: int = 20_000
+    records: int = 50_000
     workers: int = 200
     injectors: int = 20
     gap_us: int = 10
@@ -89,7 +91,7 @@ class _SumAndSend(_Sum):
     def process_record(self, context: Context, record: Record) -> None:
         """Add it, and send it on."""
         super().process_record(context, record)
-        context.produce("second", record.value, key=f"{record.value * _STRIDE % _KEYS:05d}")
+        context.produce("second", record.value, key=f"{record.value * _SECOND_STRIDE % _KEYS:05d}")
 
 
 def shuffle_pipeline(options: ShuffleOptions) -> Pipeline:
@@ -108,7 +110,7 @@ def shuffle_feed(pipeline: Pipeline, options: ShuffleOptions) -> Feed:
     builder = FeedBuilder(pipeline)
     for number in range(options.records):
         at_us = number * options.gap_us
-        key = f"{number * number % _KEYS:05d}"
+        key = f"{number * _FIRST_STRIDE % _KEYS:05d}"
         builder.record(
             at_us=3 * SECOND + at_us,
             value=number,

@@ -363,11 +363,14 @@ class OwnedInterval:
         if step is None:
             return
         count = len(step.arrivals) + len(step.fired)
-        if count:
-            self.records_run += count
-            self._ran(now, step)
-        else:
+        self.records_run += count
+        if not count:
             self._release(slot)
+        elif self.where.strong:
+            step.checkpoints = step.productions
+            self._complete(step)
+        else:
+            self._send_first(now, step)
 
     def _read(self, now: int, slot: KeySlot) -> None:
         slot.busy = True
@@ -386,12 +389,8 @@ class OwnedInterval:
 
         store.ask(now, m.Read(store.number(), self.computation, self.sequencer, slot.key), read, self)
 
-    def _ran(self, now: int, step: Step) -> None:
-        """User code is done: strong steps are committed, weak ones send first (6.1.2, 6.1.3)."""
-        if self.where.strong:
-            step.checkpoints = step.productions
-            self._complete(step)
-            return
+    def _send_first(self, now: int, step: Step) -> None:
+        """Weak productions are sent before anything is committed (6.1.3)."""
         for production in step.productions:
             known = self._shared.outbox.find(production.consumer, production.record_id)
             if (

@@ -27,7 +27,8 @@ class EngineOptions:
         store_timeout_us: an unanswered request to the store is sent again after this.
         straggler_delay_us: a weak production that is not ACKed after this is checkpointed (Figure 11: 1 s).
         commit_batch: at most this many records and timers share one write (6.1.1); 1: single commits.
-        commits_in_flight: at most this many writes of one interval are under way at once.
+        commits_in_flight: at most this many writes of one interval are under way at once; 1: the fewest writes, but records
+            wait about twice as long, since each write waits for the one before it.
         delete_delay_us: ACKed checkpoints wait at most this long for a write to share before they get their own.
         report_period_us: intervals report their progress to the authority (7.2).
         broadcast_period_us: the authority journals and broadcasts.
