@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from millrace import MILLISECOND, SECOND, Eviction, Pipeline, Productions
+from millrace import MILLISECOND, SECOND, Computation, Context, Eviction, Pipeline, Productions, Record, Timer
 from millrace import history as h
 from millrace._messages import MoveInterval
-from millrace_sim import ClusterOptions, Uniform
+from millrace_sim import ClusterOptions, FeedBuilder, Uniform
 from millrace_sim import faults as f
 from tests.sim.rig import (
     CHECKED,
@@ -14,6 +14,7 @@ from tests.sim.rig import (
     HEAL_US,
     Run,
     Sorter,
+    WindowCounter,
     assert_as_reference,
     assert_sound,
     calm_owner,
@@ -101,6 +102,46 @@ def test_weak_productions_survive_every_kind_of_fault_at_once(seed: int) -> None
     done = run(pipeline, letters(pipeline), *storm("mail/0", "sorter"), seed=seed)
     assert_sound(done)
     assert letters_counted(done) == 60
+
+
+class Alarm(Computation):
+    """A letter sets an alarm for a second later; the next one for the same city calls it off."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value["number"] == 0:
+            context.set_timer("alarm", record.timestamp + SECOND)
+        else:
+            context.cancel_timer("alarm")
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("sorted", {"city": context.key, "number": 1})
+
+
+def test_what_a_zombie_says_weakly_of_a_timer_that_was_called_off_does_not_count() -> None:
+    """It slept while its successor called the alarm off; when it wakes, it rings, and the horizon has long passed that."""
+    pipeline = Pipeline("mail")
+    pipeline.injector("mail")
+    pipeline.add(
+        Alarm(), name="alarm", inputs={"mail": city}, outputs=["sorted"], productions=Productions.WEAK
+    )
+    pipeline.add(WindowCounter(), name="counter", inputs={"sorted": city}, outputs=["counts", "late"])
+    builder = FeedBuilder(pipeline)
+    for number, at_us in enumerate((AT, 2 * AT)):
+        value = {"city": "arco", "number": number}
+        builder.record(at_us=at_us, value=value, timestamp=at_us - number * AT, key="anna")
+    builder.watermark(at_us=5 * SECOND, low_watermark=10 * SECOND)
+    builder.watermark(at_us=8 * SECOND, low_watermark=11 * SECOND)
+    pause = f.Pause(at_us=AT + SECOND // 2, process="worker-0", for_us=4_500 * MILLISECOND)
+    done = run(pipeline, builder.build(), pause, heal_at_us=9 * SECOND)
+    assert done.struck("revive")[0].detail == "zombie"
+    (rung,) = [event for event in done.all(h.Executed) if event.timer is not None]
+    assert (rung.process, rung.at_us >= 7 * SECOND) == ("worker-0", True)
+    assert [event.by for event in done.all(h.DuplicateDropped)] == ["horizon"]
+    assert [event.process for event in done.all(h.IntervalDropped) if event.computation == "alarm"] == [
+        "worker-0"
+    ]
+    assert_sound(done)
+    assert done.outputs == {}
 
 
 def letters_counted(done: Run) -> int:

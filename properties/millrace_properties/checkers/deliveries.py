@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from millrace import format_time
 from millrace._rows import Production
-from millrace.history import AckSent, Applied, Executed, RunEnded
+from millrace.history import AckSent, Applied, DuplicateDropped, Executed, RunEnded
 from millrace_properties.checkers._ending import UNFAIR, Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
@@ -136,7 +136,11 @@ def _step(event: Applied) -> str:
 
 
 class AckAfterCommit:
-    """S3: what is ACKed is durable. Weak: and what it produced is settled, or checkpointed (6.1.3)."""
+    """S3: what is ACKed is durable. Weak: and what it produced is settled, or checkpointed (6.1.3).
+
+    A weak production that is refused as a remnant may be a zombie's, whose step does not count: it is judged when that is
+    applied, if ever.
+    """
 
     name = "S3"
     title = "an ACK means that it is durable"
@@ -147,9 +151,18 @@ class AckAfterCommit:
         self._ledger = ledger
         self._topology = ledger.topology
         self._found = Finding()
+        self._remnants: set[tuple[str, str]] = set()
         self.handlers: Handlers = {AckSent: self._on_ack}
         if self._topology.weak:
-            self.handlers = {**self.handlers, Applied: self._on_applied}
+            self.handlers = {
+                **self.handlers,
+                Applied: self._on_applied,
+                DuplicateDropped: self._on_dropped,
+            }
+
+    def _on_dropped(self, event: DuplicateDropped) -> None:
+        if event.by == "horizon" and self._ledger.is_weak_id(event.record_id):
+            self._remnants.add((event.computation, event.record_id))
 
     def _on_ack(self, event: AckSent) -> None:
         computation = event.computation
@@ -158,7 +171,10 @@ class AckAfterCommit:
         for record_id in event.record_ids:
             if loose:
                 self._check_run(event, record_id)
-            elif not self._ledger.is_settled(computation, record_id):
+            elif (
+                not self._ledger.is_settled(computation, record_id)
+                and (computation, record_id) not in self._remnants
+            ):
                 text = f"{_ack(event, record_id)} before any write with its id was applied (MillWheel 6.1.1)"
                 self._found.violated(text, event)
 
