@@ -27,6 +27,8 @@ def productions_of(
     record: SourceRecord,
     origin: int,
     also: Subscribers = (),
+    *,
+    record_id: str | None = None,
 ) -> tuple[Production, ...]:
     """Make one production for each consumer of a record's stream.
 
@@ -37,6 +39,7 @@ def productions_of(
         record: as the source gave it.
         origin: its stamp, microseconds.
         also: subscribers that have left this topology, and are still owed the record.
+        record_id: its id, if the source names its records itself; default: the process and the offset.
 
     Raises:
         MalformedRecordError: its stream, types, bytes or keys are wrong.
@@ -45,7 +48,7 @@ def productions_of(
     if problem:
         raise MalformedRecordError(injector, record.stream, record.offset, problem)
     stream, data, timestamp = record.stream, record.value, record.timestamp
-    record_id = f"{injector}:{record.offset}"
+    record_id = record_id or f"{injector}:{record.offset}"
     codec = pipeline.codec(stream)
     productions = []
     try:

@@ -128,6 +128,30 @@ class Mediator:
             m.JournalPosition: self._journal_position,
         }
 
+    @classmethod
+    def over(
+        cls,
+        history: History,
+        rows: dict[str, dict[str, StoredRow]],
+        progress: dict[str, Progress],
+        next_sequencer: int,
+    ) -> "Mediator":
+        """A mediator of rows that its host keeps elsewhere between its times.
+
+        Args:
+            history: see `Mediator`.
+            rows: by computation and key; changed in place.
+            progress: what was journaled, by computation and injector.
+            next_sequencer: the first to mint; more than any before.
+        """
+        mediator = cls(history)
+        mediator._rows, mediator._progress, mediator._next_sequencer = rows, progress, next_sequencer
+        return mediator
+
+    def rows(self, computation: str) -> dict[str, StoredRow]:
+        """The rows of a computation by key, as they are now."""
+        return self._rows.get(computation, {})
+
     def handle(self, request: m.Request) -> m.Reply:
         """Serve one request."""
         return self._handlers[type(request)](request)

@@ -345,6 +345,13 @@ class History:
         self.events: list[Event] = list(events)
         self.record = self.events.append
 
+    @classmethod
+    def discarding(cls) -> "History":
+        """A History that keeps nothing, for hosts that were not asked for one."""
+        history = cls()
+        history.record = _discard
+        return history
+
     def __iter__(self) -> Iterator[Event]:
         """Iterate in order."""
         return iter(self.events)
@@ -376,6 +383,10 @@ class History:
             return cls(_DECODER.decode_lines(path.read_bytes()))
         except (OSError, msgspec.MsgspecError) as error:
             raise HistoryFormatError("history", str(path), str(error)) from error
+
+
+def _discard(_event: Event) -> None:
+    """Keep nothing."""
 
 
 _ENCODER = msgspec.json.Encoder()

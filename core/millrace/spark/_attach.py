@@ -1,0 +1,281 @@
+"""A pipeline on Spark, DataFrames in and DataFrames out (MillWheel 3, 5.2).
+
+Rules of this file: each injector's DataFrame says its own low watermark, by a delay or in a column; they are united, so that
+Spark's watermark is the least of them; then comes one stateful operator for each level, in a chain, since an operator that two
+DataFrames ask for would be planned twice.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
+
+from millrace._codecs import JsonCodec, TypedCodec
+from millrace._pipeline import InjectorSpec, Pipeline
+from millrace._time import HOUR, SECOND
+from millrace.spark._errors import SparkHostError
+from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, injecting, unpacking
+from millrace.spark._parcels import PARCEL_SCHEMA
+from millrace.spark._plan import Plan, plan_of
+from millrace.spark._processor import BoundedLevel, LevelProcessor
+
+WATERMARK_COLUMN = "_injector_watermark"
+"""Null on records; on heartbeats, the injector's low watermark."""
+
+_PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """How a DataFrame's columns become an injector's records.
+
+    Attributes:
+        frame: streaming or bounded.
+        key: column of the record's own key, a string.
+        timestamp: column of its event time: a timestamp, or a number of microseconds.
+        value: columns of its value, as a dict of them; one binary column: its bytes, encoded already; ``None``: all columns.
+        stream: which of the injector's streams; default: its only one.
+        record_id: column of an id that the source repeats with the record, so that a repeated record is known (6.1.1).
+        keep_ids_us: for how long after the watermark has passed a record its repetition is known; event time in microseconds.
+        delay_us: the low watermark is this much behind the latest timestamp, as with Spark's ``withWatermark``.
+        watermark: column of the injector's own low watermark: a timestamp on heartbeat rows, null on records. Instead of a delay.
+    """
+
+    frame: DataFrame
+    key: str
+    timestamp: str
+    value: str | Sequence[str] | None = None
+    stream: str = ""
+    record_id: str | None = None
+    keep_ids_us: int = HOUR
+    delay_us: int = 0
+    watermark: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What comes out of a pipeline.
+
+    Attributes:
+        frame: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
+            microseconds), ``record_id``.
+        history: events of the History as JSON in ``value``, with what else a sink must take; empty unless asked for.
+    """
+
+    frame: DataFrame
+    history: DataFrame
+    pipeline: Pipeline
+
+    def table(self, stream: str, columns: StructType | str | None = None) -> DataFrame:
+        """One stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
+
+        Args:
+            stream: one of the pipeline's output streams.
+            columns: the fields of its values and their types, in Spark's words (``"count long, city string"``); ``None``: the
+                value stays as it is, in one column ``value``: text if its codec writes JSON, else bytes.
+
+        Raises:
+            SparkHostError: there is no such output, or its values are not JSON and columns are asked for.
+        """
+        if stream not in self.pipeline.output_streams:
+            known = ", ".join(map(repr, self.pipeline.output_streams))
+            raise SparkHostError(f"the pipeline has no output {stream!r}", f"Its outputs are: {known}")
+        rows = self.frame.filter(F.col("stream") == stream)
+        is_json = isinstance(self.pipeline.codec(stream), JsonCodec | TypedCodec)
+        if columns is not None and not is_json:
+            problem = f"the values of {stream!r} are written by {self.pipeline.codec(stream)!r}, not as JSON"
+            raise SparkHostError(problem, "Take the column value as it is, and decode it")
+        text = F.decode("value", "utf-8") if is_json else F.col("value")
+        common: list[Column | str] = ["key", F.timestamp_micros("timestamp").alias("timestamp"), "record_id"]
+        if columns is None:
+            return rows.select(*common, text.alias("value"))
+        return rows.select(*common, F.from_json(text, columns).alias("fields")).select(
+            "key", "timestamp", "record_id", "fields.*"
+        )
+
+
+def attach(
+    pipeline: Pipeline,
+    inputs: Mapping[str, Input | DataFrame],
+    *,
+    intervals: int = 16,
+    clock_us: int | None = None,
+    history: bool = False,
+) -> Outputs:
+    """Put a pipeline between DataFrames.
+
+    Args:
+        pipeline: the very one that is verified in the simulated cluster.
+        inputs: for each injector, its records: a DataFrame of `injected`, or an `Input` for any other.
+        intervals: key intervals of each computation: how far it can be spread over cores. Each costs about a millisecond in each
+            micro-batch that touches it.
+        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. Streaming only.
+        history: also give out the History of what happened, for the checkers.
+
+    Raises:
+        SparkHostError: inputs and injectors do not fit together, or the pipeline asks for what Spark can not do.
+    """
+    pipeline.validate()
+    _check_inputs(pipeline, inputs)
+    streaming = _is_streaming(inputs)
+    prepared = {name: _prepared(pipeline, name, given) for name, given in inputs.items()}
+    with_ids = frozenset(
+        name for name, given in inputs.items() if isinstance(given, DataFrame) or given.record_id is not None
+    )
+    timed = frozenset(name for name, given in inputs.items() if isinstance(given, DataFrame))
+    plan = plan_of(
+        pipeline,
+        intervals=intervals,
+        with_ids=with_ids,
+        timed_by_source=timed,
+        clock=clock_us is not None or not streaming,
+        history=history,
+    )
+    kept = {name: given.keep_ids_us for name, given in inputs.items() if isinstance(given, Input)}
+    if streaming:
+        prepared = {
+            name: frame.withWatermark(WATERMARK_COLUMN, _delay(inputs[name]))
+            for name, frame in prepared.items()
+        }
+        if clock_us is not None:
+            prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock_us)
+    parcels = _united(prepared.values()).mapInArrow(injecting(plan, kept), PARCEL_SCHEMA)
+    for level in range(len(plan.levels)):
+        parcels = _operator(parcels, plan, level, streaming=streaming)
+    rows = parcels.mapInArrow(unpacking(plan), OUTPUT_SCHEMA)
+    return Outputs(rows.filter("stream is not null"), rows.filter("stream is null"), pipeline)
+
+
+def _operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:
+    groups = parcels.groupBy("group")
+    if streaming:
+        return groups.transformWithStateInPandas(
+            LevelProcessor(plan, level), PARCEL_SCHEMA, "append", "EventTime"
+        )
+
+    return groups.applyInPandas(BoundedLevel(plan, level).run, PARCEL_SCHEMA)
+
+
+def _check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
+    known = list(pipeline.injectors)
+    strange = [name for name in inputs if name not in known]
+    missing = [name for name in known if name not in inputs]
+    if strange or missing:
+        problem = f"inputs are given for {list(inputs)}, and the pipeline {pipeline.name!r} has the injectors {known}"
+        raise SparkHostError(problem, "Give each injector one input")
+
+
+def _is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
+    kinds = {name: _frame(given).isStreaming for name, given in inputs.items()}
+    if len(set(kinds.values())) > 1:
+        text = ", ".join(f"{name!r} is {'streaming' if kind else 'bounded'}" for name, kind in kinds.items())
+        raise SparkHostError(
+            f"bounded and streaming inputs can not be mixed: {text}", "Read all of them in one way"
+        )
+    return any(kinds.values())
+
+
+def _frame(given: Input | DataFrame) -> DataFrame:
+    return given.frame if isinstance(given, Input) else given
+
+
+def _delay(given: Input | DataFrame) -> str:
+    return f"{given.delay_us} microseconds" if isinstance(given, Input) else "0 seconds"
+
+
+def _united(prepared: Iterable[DataFrame]) -> DataFrame:
+    first, *others = prepared
+    for other in others:
+        first = first.unionByName(other)
+    return first
+
+
+def _ticks(like: DataFrame, clock_us: int) -> DataFrame:
+    """Rows that say that time has passed. They have no watermark, and so hold nothing back."""
+    rate = like.sparkSession.readStream.format("rate").option("rowsPerSecond", max(1, SECOND // clock_us))
+    schema = {field.name: field.dataType for field in like.schema}
+    columns = [
+        F.lit(CLOCK if name == "injector" else None).cast(schema[name]).alias(name) for name in _PREPARED
+    ]
+    return rate.load().select(*columns)
+
+
+def _prepared(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:
+    """Bring an input into the columns that all have."""
+    if isinstance(given, DataFrame):
+        missing = [column for column in _PREPARED if column not in ("injector", *given.columns)]
+        if missing:
+            problem = f"the DataFrame for injector {name!r} lacks the columns {missing}"
+            raise SparkHostError(
+                problem, "Give one that injected() made, or say with Input which columns are what"
+            )
+        return given.select(F.lit(name).alias("injector"), *[one for one in _PREPARED if one != "injector"])
+    _check_columns(name, given)
+    return _mapped(pipeline, name, pipeline.injectors[name], given)
+
+
+def _check_columns(name: str, given: Input) -> None:
+    values = [given.value] if isinstance(given.value, str) else list(given.value or ())
+    wanted = [
+        given.key,
+        given.timestamp,
+        *values,
+        *[one for one in (given.record_id, given.watermark) if one is not None],
+    ]
+    missing = [column for column in wanted if column not in given.frame.columns]
+    if missing:
+        problem = (
+            f"the input of injector {name!r} names the columns {missing}, which its DataFrame does not have"
+        )
+        raise SparkHostError(problem, f"It has {given.frame.columns}")
+
+
+def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> DataFrame:
+    frame = given.frame
+    stream = given.stream or spec.outputs[0]
+    if stream not in spec.outputs or (not given.stream and len(spec.outputs) > 1):
+        raise SparkHostError(
+            f"injector {name!r} injects into {list(spec.outputs)}", "Say which with Input(stream=...)"
+        )
+    time_type = frame.schema[given.timestamp].dataType
+    is_time = isinstance(time_type, TimestampType | TimestampNTZType)
+    timestamp = (
+        F.unix_micros(F.col(given.timestamp).cast("timestamp"))
+        if is_time
+        else F.col(given.timestamp).cast("long")
+    )
+    is_heartbeat = F.col(given.watermark).isNotNull() if given.watermark is not None else F.lit(False)  # noqa: FBT003
+    mark = F.col(given.watermark) if given.watermark is not None else F.timestamp_micros(timestamp)
+    record_id = (
+        F.concat(F.lit(f"{name}:"), F.col(given.record_id).cast("string"))
+        if given.record_id
+        else F.lit(None).cast("string")
+    )
+    return frame.select(
+        F.lit(name).alias("injector"),
+        F.when(~is_heartbeat, F.lit(stream)).alias("stream"),
+        F.col(given.key).cast("string").alias("key"),
+        _value(pipeline, name, stream, given).alias("value"),
+        timestamp.alias("timestamp"),
+        record_id.alias("record_id"),
+        F.lit(None).cast("long").alias("arrived"),
+        F.lit(None).cast("long").alias("horizon"),
+        mark.cast("timestamp").alias(WATERMARK_COLUMN),
+    )
+
+
+def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
+    frame = given.frame
+    if isinstance(given.value, str) and isinstance(frame.schema[given.value].dataType, BinaryType):
+        return F.col(given.value)
+    codec = pipeline.codec(stream)
+    if not isinstance(codec, JsonCodec | TypedCodec):
+        problem = f"stream {stream!r} is written by {codec!r}, which Spark's columns can not be turned into (injector {name!r})"
+        raise SparkHostError(problem, "Give one binary column as Input(value=...), encoded with that codec")
+    if isinstance(given.value, str):  # Spark writes no bare number or text as JSON, but an array of one
+        listed = F.to_json(F.array(given.value), {"ignoreNullFields": "false"})
+        return F.encode(listed.substr(F.lit(2), F.length(listed) - 2), "utf-8")
+    columns = list(given.value) if given.value is not None else frame.columns
+    return F.encode(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}), "utf-8")

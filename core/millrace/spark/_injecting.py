@@ -1,0 +1,168 @@
+"""From rows of the sources to parcels, and from parcels to rows of the outputs (MillWheel 4.2, 5.2).
+
+Rules of this file: a record that can not be read or keyed is refused with its place in the source, or goes to the injector's
+dead letters; a heartbeat's watermark is Spark's business, and its horizon is told to all intervals that keep ids.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+
+from millrace._effects import SourceRecord
+from millrace._errors import MalformedRecordError
+from millrace._injection import dead_letter, productions_of
+from millrace._pipeline import DeadLetter
+from millrace._rows import Production
+from millrace._time import MIN_TIME
+from millrace.history import Injected
+from millrace.spark._parcels import Post, decode_parcel
+from millrace.spark._plan import Plan
+
+SOURCE_COLUMNS = ("injector", "stream", "key", "value", "timestamp", "record_id", "arrived", "horizon")
+"""What is needed of each row that a source gives: a record, or a heartbeat (whose ``key`` and ``stream`` are null)."""
+
+CLOCK = "\n"
+"""As the injector's name: this row only says that time has passed."""
+
+OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"
+"""Of a pipeline's outputs; an event of the History has no stream."""
+
+Batches = Iterator[pa.RecordBatch]
+_PARCELS = pa.schema([("group", pa.int32()), ("parcel", pa.binary())])
+_OUTPUTS = pa.schema(
+    [("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string())]
+)  # fmt: skip
+_encode_event = msgspec.json.Encoder().encode
+
+
+def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
+    """Make the function that Spark maps the sources' rows with.
+
+    Args:
+        plan: the pipeline, laid out.
+        kept_ids_us: for injectors whose sources do not say how far they were read: for how long, in event time, a record that is
+            repeated is known as such.
+    """
+    return partial(_inject, plan, kept_ids_us)  # not a closure: those are pickled with all that they refer to
+
+
+def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
+    task = TaskContext.get()
+    number = int(task.getLocalProperty("streaming.sql.batchId") or 0)  # type: ignore[union-attr]  # in a task
+    mapping = _Injection(plan, kept_ids_us, f"{number}.{task.partitionId()}")  # type: ignore[union-attr]  # in a task
+    for batch in batches:
+        post = mapping.inject(zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True))
+        if post.parcels:
+            yield pa.RecordBatch.from_arrays(list(_typed(post)), schema=_PARCELS)
+
+
+def _typed(post: Post) -> tuple[pa.Array, pa.Array]:
+    groups, parcels = post.encoded()
+    return pa.array(groups, pa.int32()), pa.array(parcels, pa.binary())
+
+
+class _Injection:
+    """What the rows of one task's partition come to.
+
+    Args:
+        plan: the pipeline, laid out.
+        kept_ids_us: see `injecting`.
+        place: of the partition; begins the ids of records that have none.
+    """
+
+    def __init__(self, plan: Plan, kept_ids_us: dict[str, int], place: str) -> None:
+        self._plan = plan
+        self._kept_ids_us = kept_ids_us
+        self._place = place
+        self._count = 0
+        self._numbers = {name: number for number, name in enumerate(plan.pipeline.injectors)}
+        self._at_us = time.time_ns() // 1_000 if plan.history else 0
+        self._keeping_ids = [
+            group for name, spec in plan.pipeline.computations.items() if spec.exactly_once for group in plan.groups(name)
+        ]  # fmt: skip
+
+    def inject(self, rows: Iterable[tuple[Any, ...]]) -> Post:
+        """Take rows with the columns of `SOURCE_COLUMNS`."""
+        post = Post()
+        for injector, stream, key, value, timestamp, record_id, arrived, horizon in rows:
+            if injector == CLOCK:
+                for name in self._plan.numbers:
+                    for group in self._plan.groups(name):
+                        post.to(group).tick = True
+            elif stream is None:
+                self._pass_horizon(post, injector, horizon)
+            else:
+                self._count += 1
+                record = SourceRecord(
+                    self._count, stream, key, value, timestamp, arrived if arrived is not None else MIN_TIME
+                )
+                self._send(post, injector, record, record_id)
+        return post
+
+    def _pass_horizon(self, post: Post, injector: str, horizon: int | None) -> None:
+        if horizon is not None:
+            for group in self._keeping_ids:
+                post.to(group).horizons.append((self._numbers[injector], horizon))
+
+    def _send(self, post: Post, injector: str, record: SourceRecord, record_id: str | None) -> None:
+        plan = self._plan
+        spec = plan.pipeline.injectors[injector]
+        origin = record.arrived_us
+        if injector not in plan.timed_by_source and type(record.timestamp) is int:
+            origin = record.timestamp + self._kept_ids_us[injector]
+        name = record_id or f"{injector}/{self._place}:{record.offset}"
+        try:
+            productions = productions_of(
+                plan.pipeline, injector, spec.outputs, record, origin, record_id=name
+            )
+        except MalformedRecordError as error:
+            if not isinstance(spec.on_malformed, DeadLetter):
+                raise MalformedRecordError(
+                    injector, str(record.stream), record.offset, f"{error.reason} (record {name})"
+                ) from error
+            stream, timestamp = (
+                spec.on_malformed.stream,
+                record.timestamp if type(record.timestamp) is int else 0,
+            )
+            letter = dead_letter(plan.pipeline, injector, stream, record, timestamp, error)
+            productions = productions_of(plan.pipeline, injector, (stream,), letter, origin, record_id=name)
+        self._post(post, injector, record, productions)
+
+    def _post(
+        self, post: Post, injector: str, record: SourceRecord, productions: tuple[Production, ...]
+    ) -> None:
+        plan = self._plan
+        numbers = plan.stream_numbers
+        for one in productions:
+            parcel = post.to(plan.group(one.consumer, one.key))
+            parcel.records.append(
+                (numbers[one.stream], one.record_id, one.key, one.value, one.timestamp, one.origin)
+            )
+        if plan.history:
+            event = Injected(self._at_us, f"{injector}/{self._place}", record.offset, MIN_TIME, productions)
+            post.to(-1).events.append(_encode_event(event))
+
+
+def unpacking(plan: Plan) -> Callable[[Batches], Batches]:
+    """Make the function that Spark maps the last operator's parcels with."""
+    return partial(_unpack, plan.streams)
+
+
+def _unpack(streams: tuple[str, ...], batches: Batches) -> Batches:
+    for batch in batches:
+        rows: list[tuple[Any, ...]] = []
+        for data in batch.column("parcel").to_pylist():
+            parcel = decode_parcel(data)
+            rows += [
+                (streams[number], key, value, timestamp, name)
+                for number, name, key, value, timestamp, _ in parcel.records
+            ]
+            rows += [(None, None, event, None, None) for event in parcel.events]
+        columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _OUTPUTS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_OUTPUTS)

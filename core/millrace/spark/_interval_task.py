@@ -1,0 +1,298 @@
+"""One key interval in one micro-batch: the second driver of the engine's `Worker` (MillWheel 6.1, 7.1).
+
+The first driver is the simulated cluster. Neither has protocol logic of its own; what this one does is to play the machines
+around a worker: the store's `Mediator`, over the rows that Spark's state store has; the master, whose assignment lasts for
+one micro-batch; the network, which is Spark's shuffle, and loses nothing.
+
+Rules of this file:
+
+* The sequencer of the assignment comes from the number of the micro-batch: Spark commits a batch's state once, or not at all,
+  and a batch that is run again runs on the state of the batch before it.
+* A production is taken over by the micro-batch at once, and so ACKed at once; it counts if the batch is committed.
+* In a batch, records come first, under the watermark that the interval knew before; then the watermark advances, and timers
+  fire. So what a sender makes in this batch is never late for its consumer in the same batch.
+* A sender whose rows hold the watermark back (state with a hold, wall timers with one, or a sender of its own that does)
+  tells all intervals of its consumers how far, in the batch in which that changes. Apart from that, Spark's watermark is
+  exact: all work up to it has been done by the time that the next operator runs.
+* Rows that nobody needs in this batch stay packed, as if their keys were of another interval.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from millrace import _messages as m
+from millrace._effects import Effect, Event, Halt, Send, Start, Wake
+from millrace._keys import ALL_KEYS
+from millrace._mediator import MASTER_ROLE, Mediator, StoredRow
+from millrace._options import EngineOptions
+from millrace._pipeline import Pipeline
+from millrace._rows import Production
+from millrace._time import MAX_TIME, MIN_TIME
+from millrace._worker import Worker
+from millrace.history import History
+from millrace.spark._chunks import Chunks, IntervalStore
+from millrace.spark._errors import SparkHostError
+from millrace.spark._parcels import Packed, Parcel, Post
+from millrace.spark._plan import Plan
+
+OPTIONS = EngineOptions(
+    commit_batch=1 << 30, commits_in_flight=1, cache_bytes=1 << 62, masters=1, authority_replicas=1,
+    user_code_retry_us=1,
+)  # fmt: skip
+"""One write for all that waits; no row leaves memory before the batch is over."""
+
+_ELSEWHERE = "elsewhere"
+_PATIENCE = 10_000
+"""Rounds of messages within one micro-batch, before it counts as hung."""
+
+_encode_event = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """What is the same for all intervals in one micro-batch.
+
+    Attributes:
+        number: counts from 0.
+        now_us: its wall time, microseconds; the same when it is run again.
+        low_watermark: of the injectors, event time in microseconds.
+    """
+
+    number: int
+    now_us: int
+    low_watermark: int
+
+
+def run_interval(
+    plan: Plan, group: int, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
+) -> Post:
+    """Do all work of one key interval in one micro-batch.
+
+    Args:
+        plan: the pipeline, laid out.
+        group: the interval.
+        batch: which.
+        parcels: what came for it; none if only Spark's watermark has moved.
+        store: where its rows rest.
+
+    Returns:
+        What it sends.
+
+    Raises:
+        MillraceError: user code failed for good.
+    """
+    return _IntervalTask(plan, group, batch, store).run(parcels)
+
+
+class _IntervalTask:
+    def __init__(self, plan: Plan, group: int, batch: MicroBatch, store: IntervalStore) -> None:
+        self._plan = plan
+        self._group = group
+        self._batch = batch
+        self._store = store
+        self._computation = plan.computation(group)
+        self._spec = plan.pipeline.computations[self._computation]
+        self._chunks = Chunks(store, plan.intervals)
+        self._history = History() if plan.history else History.discarding()
+        self._history.at_us = batch.now_us
+        self._post = Post()
+
+    def run(self, parcels: Sequence[Parcel]) -> Post:
+        """See `run_interval`."""
+        header = self._chunks.header
+        for parcel in parcels:
+            header.holds.update(parcel.holds)
+            header.horizons.update(parcel.horizons)
+        header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
+        low, horizon = self._input_watermark(), self._input_horizon()
+        deliveries = self._deliveries(parcels)
+        rows = self._rows(deliveries, low)
+        if rows or deliveries:
+            self._work(rows, deliveries, low, horizon)
+        header.low, header.horizon = max(header.low, low), max(header.horizon, horizon)
+        self._tell_holds()
+        self._set_timer()
+        self._chunks.write_header()
+        self._post_history()
+        return self._post
+
+    def _input_watermark(self) -> int:
+        header = self._chunks.header
+        return max(header.low, min([self._batch.low_watermark, *header.holds.values()]))
+
+    def _input_horizon(self) -> int:
+        """Up to where ids can be forgotten: as far as the sources were read, by their stamps or else by event time."""
+        plan, header = self._plan, self._chunks.header
+        found = [MAX_TIME]
+        for number, name in enumerate(plan.pipeline.injectors):
+            timed = name in plan.timed_by_source
+            found.append(header.horizons.get(number, MIN_TIME) if timed else self._batch.low_watermark)
+        return max(header.horizon, min(found))
+
+    def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
+        """In the order in which the sources got them, whatever way they have come."""
+        if len(parcels) == 1:
+            return parcels[0].records
+        records = [record for parcel in parcels for record in parcel.records]
+        records.sort(key=_arrival)
+        return records
+
+    def _rows(self, deliveries: Iterable[Packed], low: int) -> dict[str, StoredRow]:
+        """The rows that this batch needs: those of its records, and those with a due timer."""
+        keys = dict.fromkeys([record[2] for record in deliveries])
+        keys.update(dict.fromkeys(self._chunks.due(low, self._batch.now_us)))
+        found = {key: self._chunks.row(key) for key in keys}
+        return {key: row for key, row in found.items() if row is not None}
+
+    # The worker and the machines around it
+
+    def _work(self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int) -> None:
+        header, plan, now = self._chunks.header, self._plan, self._batch.now_us
+        header.sequencer = self._batch.number * len(plan.numbers) * plan.intervals + self._group + 1
+        before = self._progress(header.low, header.horizon)
+        mediator = Mediator.over(self._history, {self._computation: rows}, before, header.sequencer)
+        machines = _Machines(self._process(), plan.pipeline, mediator, self._history, now)
+        machines.tell(Start(1))
+        machines.tell(_assignment(mediator, self._computation, self._process(), plan.pipeline))
+        machines.settle()
+        for production in self._productions(deliveries):
+            machines.tell(m.Deliver(production, _ELSEWHERE))
+        machines.settle()
+        machines.tell(m.Watermarks(0, tuple(self._progress(low, horizon).items())))
+        machines.settle()
+        machines.finish()
+        self._send(machines.sent)
+        self._chunks.write(mediator.rows(self._computation))
+
+    def _process(self) -> str:
+        return f"{self._computation}/{self._group % self._plan.intervals}"
+
+    def _progress(self, low: int, horizon: int) -> dict[str, m.Progress]:
+        progress = m.Progress(low, horizon)
+        return dict.fromkeys(self._plan.pipeline.senders(self._computation), progress)
+
+    def _productions(self, deliveries: Iterable[Packed]) -> Iterable[Production]:
+        streams, name, earliest = self._plan.streams, self._computation, self._chunks.header.horizon
+        for stream, record_id, key, value, timestamp, origin in deliveries:
+            # What is known by event time only may come as late as it likes; it is no remnant.
+            came = origin if self._plan.timed_by_source else max(origin, earliest)
+            yield Production(record_id, streams[stream], name, key, value, timestamp, came)
+
+    def _send(self, productions: Iterable[Production]) -> None:
+        plan, post = self._plan, self._post
+        numbers = plan.stream_numbers
+        for one in productions:
+            parcel = post.to(plan.group(one.consumer, one.key))
+            parcel.records.append(
+                (numbers[one.stream], one.record_id, one.key, one.value, one.timestamp, one.origin)
+            )
+
+    # Watermarks (7.2)
+
+    def _tell_holds(self) -> None:
+        """Tell the consumers how far this interval holds the low watermark back, if that has changed."""
+        header = self._chunks.header
+        held = min([self._chunks.dues()[0], *header.holds.values()])
+        if held == header.held:
+            return
+        header.held = held
+        for consumer in self._plan.consumers(self._computation):
+            for group in self._plan.groups(consumer):
+                self._post.to(group).holds.append((self._group, held))
+
+    def _set_timer(self) -> None:
+        """Let Spark call for the next timer that may be due."""
+        header = self._chunks.header
+        _, due, wall_due = self._chunks.dues()
+        if wall_due != MAX_TIME and not self._plan.clock:
+            raise SparkHostError(
+                f"computation {self._computation!r} set a wall timer, and nobody says that time passes",
+                "Say how often to look at wall timers: attach(..., clock_us=...)",
+            )
+        at_ms = None if due == MAX_TIME else max(-(-due // 1_000), self._batch.low_watermark // 1_000 + 1)
+        if at_ms != header.timer_ms:
+            self._store.set_timer(header.timer_ms, at_ms)
+            header.timer_ms = at_ms
+
+    def _post_history(self) -> None:
+        if self._plan.history and self._history.events:
+            parcel = self._post.to(-1 - self._group % 8)
+            parcel.events.extend(map(_encode_event, self._history.events))
+
+
+def _arrival(record: Packed) -> tuple[int, int, str]:
+    return record[5], record[4], record[1]
+
+
+def _assignment(mediator: Mediator, computation: str, owner: str, pipeline: Pipeline) -> m.Table:
+    """Assign the interval to its owner, and all that it may send to elsewhere, as a master would."""
+    mediator.handle(m.Claim(1, MASTER_ROLE, 0, _ELSEWHERE))
+    consumers = [name for name in pipeline.computations if name != computation]
+    changes = [m.MintChange(computation, ALL_KEYS, owner, 1)]
+    changes += [m.MintChange(name, ALL_KEYS, _ELSEWHERE, 1) for name in consumers]
+    minted = mediator.handle(m.Mint(2, 1, 1, tuple(changes), topology=0))
+    assert isinstance(minted, m.Minted)
+    return minted.table
+
+
+class _Machines:
+    """A worker, its store, and a network that takes over whatever it sends.
+
+    Attributes:
+        sent: productions, in order.
+    """
+
+    def __init__(
+        self, process: str, pipeline: Pipeline, mediator: Mediator, history: History, now: int
+    ) -> None:
+        self.sent: list[Production] = []
+        self._worker = Worker(process, (pipeline,), OPTIONS, history)
+        self._mediator = mediator
+        self._now = now
+        self._requests: list[m.Request] = []
+        self._to_ack: dict[str, list[str]] = {}
+
+    def tell(self, event: Event) -> None:
+        """Give the worker an event; what it wants of others waits until `settle`."""
+        for effect in self._worker.handle(self._now, event):
+            self._take(effect)
+
+    def _take(self, effect: Effect) -> None:
+        if isinstance(effect, Halt):
+            raise effect.error
+        if not isinstance(effect, Send):
+            return
+        message = effect.message
+        if isinstance(message, m.Deliver):
+            production = message.production
+            self.sent.append(production)
+            self._to_ack.setdefault(production.consumer, []).append(production.record_id)
+        elif effect.to == m.STORE:
+            self._requests.append(message)  # type: ignore[arg-type]  # only requests go to the store
+
+    def settle(self) -> None:
+        """Answer the worker until it has nothing more to ask."""
+        for _ in range(_PATIENCE):
+            if not self._requests and not self._to_ack:
+                return
+            acks, self._to_ack = self._to_ack, {}
+            for consumer, record_ids in acks.items():
+                self.tell(m.Ack(consumer, tuple(record_ids)))
+            requests, self._requests = self._requests, []
+            for request in requests:
+                self.tell(self._mediator.handle(request))
+        raise AssertionError("a key interval does not come to rest")
+
+    def finish(self) -> None:
+        """Fire due wall timers, let failed user code have its other tries, and forget old ids."""
+        for _ in range(_PATIENCE):
+            self.tell(Wake())
+            self.settle()
+            if not self._worker.unfinished:
+                break
+            self._now += OPTIONS.sweep_period_us
+        for interval in self._worker.intervals:
+            interval.collect_ids(self._now)
+        self.settle()

@@ -1,0 +1,63 @@
+"""What travels between Spark's operators: parcels of records for one key interval, many in one row.
+
+Choice: a row of Spark's is a whole parcel. Each row costs the JVM and PySpark several microseconds on each side, whatever is
+in it, and a record packed with others a fraction of one.
+"""
+
+import msgspec
+
+Packed = tuple[int, str, str, bytes, int, int]
+"""A record: number of its stream, record id, key, value, timestamp and origin (both microseconds)."""
+
+PARCEL_SCHEMA = "`group` int, parcel binary"
+"""Of the rows between operators: which group, and what for it."""
+
+
+class Parcel(msgspec.Struct, array_like=True, gc=False):
+    """What one operator's task has for one group.
+
+    Attributes:
+        records: deliveries, or outputs.
+        holds: (group, event time): how far that group of a sender holds the low watermark back; `MAX_TIME`: no more.
+        horizons: (number of the injector, origin): no record still to come from it has an origin before that.
+        tick: time has passed; wall timers may be due.
+        events: of the History, encoded.
+    """
+
+    records: list[Packed] = []
+    holds: list[tuple[int, int]] = []
+    horizons: list[tuple[int, int]] = []
+    tick: bool = False
+    events: list[bytes] = []
+
+
+encode_parcel = msgspec.msgpack.Encoder().encode
+decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
+
+
+class Post:
+    """Parcels being filled, by group."""
+
+    __slots__ = ("parcels",)
+
+    def __init__(self) -> None:
+        self.parcels: dict[int, Parcel] = {}
+
+    def to(self, group: int) -> Parcel:
+        """The parcel for a group."""
+        parcel = self.parcels.get(group)
+        if parcel is None:
+            parcel = self.parcels[group] = Parcel([], [], [], False, [])  # noqa: FBT003  ``tick``
+        return parcel
+
+    def add(self, other: "Post") -> None:
+        """Put in what another has."""
+        for group, parcel in other.parcels.items():
+            mine = self.to(group)
+            mine.records.extend(parcel.records)
+            mine.holds.extend(parcel.holds)
+            mine.events.extend(parcel.events)
+
+    def encoded(self) -> tuple[list[int], list[bytes]]:
+        """Groups and parcels, as two columns."""
+        return list(self.parcels), [encode_parcel(parcel) for parcel in self.parcels.values()]

@@ -1,0 +1,127 @@
+"""How a pipeline is laid out on Spark (MillWheel 3, 6.2): levels of stateful operators, and numbered key intervals.
+
+Rules of this file:
+
+* A computation stands on the level of the longest way from an injector to it; one stateful operator hosts a whole level.
+* Choice: the key space of a computation is divided by a hash of the key, into as many intervals as the caller says. Spark
+  can not split a group while a query runs, so intervals must come out even for any keys; inside an interval keys keep their
+  order. The hash is CRC-32, which Spark's SQL and Python agree upon.
+* Intervals are numbered through: computation by computation, in topological order. What leaves for the outside world
+  travels in groups of its own, which have no state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import networkx as nx
+
+from millrace._pipeline import OUTSIDE, Pipeline, Productions
+from millrace.spark._errors import SparkHostError
+
+OUTSIDE_GROUPS = 8
+"""In how many groups outputs travel to the end: enough to keep a machine's cores busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline, laid out.
+
+    Attributes:
+        pipeline: as it is run: within one query a production is delivered in the micro-batch that makes it or not at all, so
+            productions are weak (6.1.3), and only what comes from a source needs deduplication (6.1.1).
+        intervals: key intervals of each computation.
+        levels: names of the computations, level by level.
+        numbers: computation to its place in topological order.
+        streams: all streams; records name theirs by its place here.
+        timed_by_source: injectors whose sources say how far they were read (`horizon`); the ids of the others' records are
+            kept by event time.
+        clock: somebody tells that time passes, so that there can be wall timers; bounded input needs nobody.
+        history: each operator also gives out the events of the History.
+    """
+
+    pipeline: Pipeline
+    intervals: int
+    levels: tuple[tuple[str, ...], ...]
+    numbers: Mapping[str, int]
+    streams: tuple[str, ...]
+    timed_by_source: frozenset[str] = frozenset()
+    clock: bool = True
+    history: bool = False
+    stream_numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def group(self, consumer: str, key: str) -> int:
+        """The number of the group that a record of this consumer and key goes to; below 0: outside."""
+        place = crc32(key.encode())
+        if consumer == OUTSIDE:
+            return -1 - place % OUTSIDE_GROUPS
+        return self.numbers[consumer] * self.intervals + place % self.intervals
+
+    def computation(self, group: int) -> str:
+        """The computation that a group is an interval of; ``""``: outside."""
+        return list(self.numbers)[group // self.intervals] if group >= 0 else OUTSIDE
+
+    def groups(self, computation: str) -> range:
+        """All intervals of a computation."""
+        first = self.numbers[computation] * self.intervals
+        return range(first, first + self.intervals)
+
+    def consumers(self, computation: str) -> tuple[str, ...]:
+        """The computations that one outputs to."""
+        return tuple(self.pipeline.graph.successors(computation))
+
+
+def plan_of(
+    pipeline: Pipeline,
+    *,
+    intervals: int,
+    with_ids: frozenset[str],
+    timed_by_source: frozenset[str] = frozenset(),
+    clock: bool = True,
+    history: bool = False,
+) -> Plan:
+    """Lay a pipeline out.
+
+    Args:
+        pipeline: a valid one.
+        intervals: key intervals of each computation.
+        with_ids: injectors whose records have ids of their own.
+        timed_by_source: see `Plan`.
+        clock: see `Plan`.
+        history: see `Plan`.
+
+    Raises:
+        SparkHostError: the pipeline asks for what Spark can not do.
+    """
+    for name, spec in pipeline.computations.items():
+        if spec.watermark_percentile < 100:
+            raise SparkHostError(
+                f"computation {name!r} follows a percentile watermark ({spec.watermark_percentile:g} %)",
+                "Spark knows the low watermark only: give it watermark_percentile=100 here",
+            )
+    for name, injector in pipeline.injectors.items():
+        if injector.skew_limit_us is not None:
+            raise SparkHostError(
+                f"injector {name!r} has a skew limit",
+                "Spark's sources do not see the low watermark: limit each micro-batch instead (max_records)",
+            )
+    graph, as_run = pipeline.graph, pipeline
+    for name, spec in pipeline.computations.items():
+        numbered = any(sender in with_ids for sender in pipeline.senders(name))
+        as_run = as_run.with_computation(
+            name, productions=Productions.WEAK, exactly_once=spec.exactly_once and numbered
+        )
+    generations = [sorted(one) for one in nx.topological_generations(graph)]
+    levels = [tuple(name for name in one if name in pipeline.computations) for one in generations]
+    streams = pipeline.streams
+    return Plan(
+        pipeline=as_run,
+        intervals=intervals,
+        levels=tuple(level for level in levels if level),
+        numbers={name: number for number, name in enumerate(pipeline.computations)},
+        streams=streams,
+        timed_by_source=timed_by_source,
+        clock=clock,
+        history=history,
+        stream_numbers={stream: number for number, stream in enumerate(streams)},
+    )
