@@ -16,10 +16,10 @@ from millrace._codecs import JsonCodec, TypedCodec
 from millrace._pipeline import InjectorSpec, Pipeline
 from millrace._time import HOUR, SECOND
 from millrace.spark._errors import SparkHostError
-from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, injecting, unpacking
+from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, injecting, unpack
 from millrace.spark._parcels import PARCEL_SCHEMA
 from millrace.spark._plan import Plan, plan_of
-from millrace.spark._processor import BoundedLevel, LevelProcessor
+from millrace.spark._processor import LevelProcessor, bounded
 
 WATERMARK_COLUMN = "_injector_watermark"
 """Null on records; on heartbeats, the injector's low watermark."""
@@ -144,7 +144,7 @@ def attach(
     parcels = _united(prepared.values()).mapInArrow(injecting(plan, kept), PARCEL_SCHEMA)
     for level in range(len(plan.levels)):
         parcels = _operator(parcels, plan, level, streaming=streaming)
-    rows = parcels.mapInArrow(unpacking(plan), OUTPUT_SCHEMA)
+    rows = parcels.mapInArrow(unpack, OUTPUT_SCHEMA)
     return Outputs(rows.filter("stream is not null"), rows.filter("stream is null"), pipeline)
 
 
@@ -155,7 +155,7 @@ def _operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) ->
             LevelProcessor(plan, level), PARCEL_SCHEMA, "append", "EventTime"
         )
 
-    return groups.applyInPandas(BoundedLevel(plan, level).run, PARCEL_SCHEMA)
+    return groups.applyInPandas(bounded(plan, level), PARCEL_SCHEMA)
 
 
 def _check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:

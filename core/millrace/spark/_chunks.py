@@ -69,7 +69,7 @@ class Header(msgspec.Struct, array_like=True):
         held: how far it has told its consumers that it holds the watermark back.
         timer_ms: the timer that Spark has for it.
         holds: by group of a sender that holds its input back.
-        horizons: by number of the injector.
+        horizons: by injector.
         dues: of the chunks that have anything due.
     """
 
@@ -80,8 +80,8 @@ class Header(msgspec.Struct, array_like=True):
     horizon: int = MIN_TIME
     held: int = MAX_TIME
     timer_ms: int | None = None
-    holds: dict[int, int] = {}
-    horizons: dict[int, int] = {}
+    holds: dict[str, int] = {}
+    horizons: dict[str, int] = {}
     dues: dict[int, Dues] = {}
 
 

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from millrace._effects import SourceRecord
 from millrace._errors import MalformedRecordError
 from millrace._injection import dead_letter, productions_of
-from millrace._pipeline import DeadLetter
+from millrace._pipeline import OUTSIDE, DeadLetter
 from millrace._rows import Production
 from millrace._time import MIN_TIME
 from millrace.history import Injected
@@ -33,7 +33,7 @@ OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record
 """Of a pipeline's outputs; an event of the History has no stream."""
 
 Batches = Iterator[pa.RecordBatch]
-_PARCELS = pa.schema([("group", pa.int32()), ("parcel", pa.binary())])
+_PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
 _OUTPUTS = pa.schema(
     [("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string())]
 )  # fmt: skip
@@ -63,7 +63,7 @@ def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batche
 
 def _typed(post: Post) -> tuple[pa.Array, pa.Array]:
     groups, parcels = post.encoded()
-    return pa.array(groups, pa.int32()), pa.array(parcels, pa.binary())
+    return pa.array(groups, pa.string()), pa.array(parcels, pa.binary())
 
 
 class _Injection:
@@ -80,10 +80,10 @@ class _Injection:
         self._kept_ids_us = kept_ids_us
         self._place = place
         self._count = 0
-        self._numbers = {name: number for number, name in enumerate(plan.pipeline.injectors)}
         self._at_us = time.time_ns() // 1_000 if plan.history else 0
+        self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
         self._keeping_ids = [
-            group for name, spec in plan.pipeline.computations.items() if spec.exactly_once for group in plan.groups(name)
+            group for name, spec in plan.pipeline.computations.items() if spec.exactly_once for group in plan.groups[name]
         ]  # fmt: skip
 
     def inject(self, rows: Iterable[tuple[Any, ...]]) -> Post:
@@ -91,9 +91,8 @@ class _Injection:
         post = Post()
         for injector, stream, key, value, timestamp, record_id, arrived, horizon in rows:
             if injector == CLOCK:
-                for name in self._plan.numbers:
-                    for group in self._plan.groups(name):
-                        post.to(group).tick = True
+                for group in self._intervals:
+                    post.to(group).tick = True
             elif stream is None:
                 self._pass_horizon(post, injector, horizon)
             else:
@@ -107,7 +106,7 @@ class _Injection:
     def _pass_horizon(self, post: Post, injector: str, horizon: int | None) -> None:
         if horizon is not None:
             for group in self._keeping_ids:
-                post.to(group).horizons.append((self._numbers[injector], horizon))
+                post.to(group).horizons.append((injector, horizon))
 
     def _send(self, post: Post, injector: str, record: SourceRecord, record_id: str | None) -> None:
         plan = self._plan
@@ -137,30 +136,23 @@ class _Injection:
         self, post: Post, injector: str, record: SourceRecord, productions: tuple[Production, ...]
     ) -> None:
         plan = self._plan
-        numbers = plan.stream_numbers
         for one in productions:
             parcel = post.to(plan.group(one.consumer, one.key))
-            parcel.records.append(
-                (numbers[one.stream], one.record_id, one.key, one.value, one.timestamp, one.origin)
-            )
+            parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
         if plan.history:
             event = Injected(self._at_us, f"{injector}/{self._place}", record.offset, MIN_TIME, productions)
-            post.to(-1).events.append(_encode_event(event))
+            post.to(plan.groups[OUTSIDE][0]).events.append(_encode_event(event))
 
 
-def unpacking(plan: Plan) -> Callable[[Batches], Batches]:
-    """Make the function that Spark maps the last operator's parcels with."""
-    return partial(_unpack, plan.streams)
-
-
-def _unpack(streams: tuple[str, ...], batches: Batches) -> Batches:
+def unpack(batches: Batches) -> Batches:
+    """Turn the last operator's parcels into rows of the outputs, for Spark to map with."""
     for batch in batches:
         rows: list[tuple[Any, ...]] = []
         for data in batch.column("parcel").to_pylist():
             parcel = decode_parcel(data)
             rows += [
-                (streams[number], key, value, timestamp, name)
-                for number, name, key, value, timestamp, _ in parcel.records
+                (stream, key, value, timestamp, name)
+                for stream, name, key, value, timestamp, _ in parcel.records
             ]
             rows += [(None, None, event, None, None) for event in parcel.events]
         columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)

@@ -27,7 +27,7 @@ from millrace._effects import Effect, Event, Halt, Send, Start, Wake
 from millrace._keys import ALL_KEYS
 from millrace._mediator import MASTER_ROLE, Mediator, StoredRow
 from millrace._options import EngineOptions
-from millrace._pipeline import Pipeline
+from millrace._pipeline import OUTSIDE, Pipeline
 from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace._worker import Worker
@@ -35,7 +35,7 @@ from millrace.history import History
 from millrace.spark._chunks import Chunks, IntervalStore
 from millrace.spark._errors import SparkHostError
 from millrace.spark._parcels import Packed, Parcel, Post
-from millrace.spark._plan import Plan
+from millrace.spark._plan import Plan, computation_of, number_of
 
 OPTIONS = EngineOptions(
     commit_batch=1 << 30, commits_in_flight=1, cache_bytes=1 << 62, masters=1, authority_replicas=1,
@@ -66,7 +66,7 @@ class MicroBatch:
 
 
 def run_interval(
-    plan: Plan, group: int, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
+    plan: Plan, group: str, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
 ) -> Post:
     """Do all work of one key interval in one micro-batch.
 
@@ -87,12 +87,12 @@ def run_interval(
 
 
 class _IntervalTask:
-    def __init__(self, plan: Plan, group: int, batch: MicroBatch, store: IntervalStore) -> None:
+    def __init__(self, plan: Plan, group: str, batch: MicroBatch, store: IntervalStore) -> None:
         self._plan = plan
         self._group = group
         self._batch = batch
         self._store = store
-        self._computation = plan.computation(group)
+        self._computation = computation_of(group)
         self._spec = plan.pipeline.computations[self._computation]
         self._chunks = Chunks(store, plan.intervals)
         self._history = History() if plan.history else History.discarding()
@@ -126,9 +126,9 @@ class _IntervalTask:
         """Up to where ids can be forgotten: as far as the sources were read, by their stamps or else by event time."""
         plan, header = self._plan, self._chunks.header
         found = [MAX_TIME]
-        for number, name in enumerate(plan.pipeline.injectors):
+        for name in plan.pipeline.injectors:
             timed = name in plan.timed_by_source
-            found.append(header.horizons.get(number, MIN_TIME) if timed else self._batch.low_watermark)
+            found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
         return max(header.horizon, min(found))
 
     def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
@@ -150,12 +150,12 @@ class _IntervalTask:
 
     def _work(self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int) -> None:
         header, plan, now = self._chunks.header, self._plan, self._batch.now_us
-        header.sequencer = self._batch.number * len(plan.numbers) * plan.intervals + self._group + 1
+        header.sequencer = self._batch.number * plan.intervals + number_of(self._group) + 1
         before = self._progress(header.low, header.horizon)
         mediator = Mediator.over(self._history, {self._computation: rows}, before, header.sequencer)
-        machines = _Machines(self._process(), plan.pipeline, mediator, self._history, now)
+        machines = _Machines(self._group, plan.pipeline, mediator, self._history, now)
         machines.tell(Start(1))
-        machines.tell(_assignment(mediator, self._computation, self._process(), plan.pipeline))
+        machines.tell(_assignment(mediator, self._computation, self._group, plan.pipeline))
         machines.settle()
         for production in self._productions(deliveries):
             machines.tell(m.Deliver(production, _ELSEWHERE))
@@ -166,28 +166,22 @@ class _IntervalTask:
         self._send(machines.sent)
         self._chunks.write(mediator.rows(self._computation))
 
-    def _process(self) -> str:
-        return f"{self._computation}/{self._group % self._plan.intervals}"
-
     def _progress(self, low: int, horizon: int) -> dict[str, m.Progress]:
         progress = m.Progress(low, horizon)
         return dict.fromkeys(self._plan.pipeline.senders(self._computation), progress)
 
     def _productions(self, deliveries: Iterable[Packed]) -> Iterable[Production]:
-        streams, name, earliest = self._plan.streams, self._computation, self._chunks.header.horizon
+        name, earliest = self._computation, self._chunks.header.horizon
         for stream, record_id, key, value, timestamp, origin in deliveries:
             # What is known by event time only may come as late as it likes; it is no remnant.
             came = origin if self._plan.timed_by_source else max(origin, earliest)
-            yield Production(record_id, streams[stream], name, key, value, timestamp, came)
+            yield Production(record_id, stream, name, key, value, timestamp, came)
 
     def _send(self, productions: Iterable[Production]) -> None:
         plan, post = self._plan, self._post
-        numbers = plan.stream_numbers
         for one in productions:
             parcel = post.to(plan.group(one.consumer, one.key))
-            parcel.records.append(
-                (numbers[one.stream], one.record_id, one.key, one.value, one.timestamp, one.origin)
-            )
+            parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
 
     # Watermarks (7.2)
 
@@ -199,7 +193,7 @@ class _IntervalTask:
             return
         header.held = held
         for consumer in self._plan.consumers(self._computation):
-            for group in self._plan.groups(consumer):
+            for group in self._plan.groups[consumer]:
                 self._post.to(group).holds.append((self._group, held))
 
     def _set_timer(self) -> None:
@@ -218,7 +212,7 @@ class _IntervalTask:
 
     def _post_history(self) -> None:
         if self._plan.history and self._history.events:
-            parcel = self._post.to(-1 - self._group % 8)
+            parcel = self._post.to(self._plan.group(OUTSIDE, self._group))
             parcel.events.extend(map(_encode_event, self._history.events))
 
 

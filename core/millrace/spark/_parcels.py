@@ -6,10 +6,10 @@ in it, and a record packed with others a fraction of one.
 
 import msgspec
 
-Packed = tuple[int, str, str, bytes, int, int]
-"""A record: number of its stream, record id, key, value, timestamp and origin (both microseconds)."""
+Packed = tuple[str, str, str, bytes, int, int]
+"""A record: stream, record id, key, value, timestamp and origin (both microseconds)."""
 
-PARCEL_SCHEMA = "`group` int, parcel binary"
+PARCEL_SCHEMA = "`group` string, parcel binary"
 """Of the rows between operators: which group, and what for it."""
 
 
@@ -19,14 +19,14 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
     Attributes:
         records: deliveries, or outputs.
         holds: (group, event time): how far that group of a sender holds the low watermark back; `MAX_TIME`: no more.
-        horizons: (number of the injector, origin): no record still to come from it has an origin before that.
+        horizons: (injector, origin): no record still to come from it has an origin before that.
         tick: time has passed; wall timers may be due.
         events: of the History, encoded.
     """
 
     records: list[Packed] = []
-    holds: list[tuple[int, int]] = []
-    horizons: list[tuple[int, int]] = []
+    holds: list[tuple[str, int]] = []
+    horizons: list[tuple[str, int]] = []
     tick: bool = False
     events: list[bytes] = []
 
@@ -41,9 +41,9 @@ class Post:
     __slots__ = ("parcels",)
 
     def __init__(self) -> None:
-        self.parcels: dict[int, Parcel] = {}
+        self.parcels: dict[str, Parcel] = {}
 
-    def to(self, group: int) -> Parcel:
+    def to(self, group: str) -> Parcel:
         """The parcel for a group."""
         parcel = self.parcels.get(group)
         if parcel is None:
@@ -58,6 +58,6 @@ class Post:
             mine.holds.extend(parcel.holds)
             mine.events.extend(parcel.events)
 
-    def encoded(self) -> tuple[list[int], list[bytes]]:
+    def encoded(self) -> tuple[list[str], list[bytes]]:
         """Groups and parcels, as two columns."""
         return list(self.parcels), [encode_parcel(parcel) for parcel in self.parcels.values()]

@@ -1,17 +1,17 @@
-"""How a pipeline is laid out on Spark (MillWheel 3, 6.2): levels of stateful operators, and numbered key intervals.
+"""How a pipeline is laid out on Spark (MillWheel 3, 6.2): levels of stateful operators, and named key intervals.
 
 Rules of this file:
 
 * A computation stands on the level of the longest way from an injector to it; one stateful operator hosts a whole level.
 * Choice: the key space of a computation is divided by a hash of the key, into as many intervals as the caller says. Spark
   can not split a group while a query runs, so intervals must come out even for any keys; inside an interval keys keep their
-  order. The hash is CRC-32, which Spark's SQL and Python agree upon.
-* Intervals are numbered through: computation by computation, in topological order. What leaves for the outside world
-  travels in groups of its own, which have no state.
+  order. The hash is CRC-32, the same in every process.
+* A group is an interval, ``computation/number``: its name, and so its state, outlives changes of the rest of the pipeline.
+  What leaves for the outside world travels in groups of its own, ``/number``, which have no state.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from zlib import crc32
 
 import networkx as nx
@@ -32,8 +32,7 @@ class Plan:
             productions are weak (6.1.3), and only what comes from a source needs deduplication (6.1.1).
         intervals: key intervals of each computation.
         levels: names of the computations, level by level.
-        numbers: computation to its place in topological order.
-        streams: all streams; records name theirs by its place here.
+        groups: the intervals of each computation.
         timed_by_source: injectors whose sources say how far they were read (`horizon`); the ids of the others' records are
             kept by event time.
         clock: somebody tells that time passes, so that there can be wall timers; bounded input needs nobody.
@@ -43,32 +42,32 @@ class Plan:
     pipeline: Pipeline
     intervals: int
     levels: tuple[tuple[str, ...], ...]
-    numbers: Mapping[str, int]
-    streams: tuple[str, ...]
+    groups: Mapping[str, tuple[str, ...]]
     timed_by_source: frozenset[str] = frozenset()
     clock: bool = True
     history: bool = False
-    stream_numbers: Mapping[str, int] = field(default_factory=dict)
 
-    def group(self, consumer: str, key: str) -> int:
-        """The number of the group that a record of this consumer and key goes to; below 0: outside."""
-        place = crc32(key.encode())
-        if consumer == OUTSIDE:
-            return -1 - place % OUTSIDE_GROUPS
-        return self.numbers[consumer] * self.intervals + place % self.intervals
-
-    def computation(self, group: int) -> str:
-        """The computation that a group is an interval of; ``""``: outside."""
-        return list(self.numbers)[group // self.intervals] if group >= 0 else OUTSIDE
-
-    def groups(self, computation: str) -> range:
-        """All intervals of a computation."""
-        first = self.numbers[computation] * self.intervals
-        return range(first, first + self.intervals)
+    def group(self, consumer: str, key: str) -> str:
+        """The group that a record of this consumer and key goes to."""
+        return self.groups[consumer][crc32(key.encode()) % len(self.groups[consumer])]
 
     def consumers(self, computation: str) -> tuple[str, ...]:
         """The computations that one outputs to."""
         return tuple(self.pipeline.graph.successors(computation))
+
+
+def computation_of(group: str) -> str:
+    """The computation that a group is an interval of; `OUTSIDE` for outputs."""
+    return group.rpartition("/")[0]
+
+
+def number_of(group: str) -> int:
+    """Which of its computation's intervals a group is, from 0."""
+    return int(group.rpartition("/")[2])
+
+
+def _intervals(computation: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{computation}/{number}" for number in range(count))
 
 
 def plan_of(
@@ -113,15 +112,15 @@ def plan_of(
         )
     generations = [sorted(one) for one in nx.topological_generations(graph)]
     levels = [tuple(name for name in one if name in pipeline.computations) for one in generations]
-    streams = pipeline.streams
     return Plan(
         pipeline=as_run,
         intervals=intervals,
         levels=tuple(level for level in levels if level),
-        numbers={name: number for number, name in enumerate(pipeline.computations)},
-        streams=streams,
+        groups={
+            OUTSIDE: _intervals(OUTSIDE, OUTSIDE_GROUPS),
+            **{name: _intervals(name, intervals) for name in pipeline.computations},
+        },
         timed_by_source=timed_by_source,
         clock=clock,
         history=history,
-        stream_numbers={stream: number for number, stream in enumerate(streams)},
     )

@@ -5,7 +5,7 @@ asks Spark for one timer for each interval, and never looks at another interval'
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -22,7 +22,7 @@ from millrace.spark._chunks import Chunks
 from millrace.spark._clock import from_spark
 from millrace.spark._interval_task import MicroBatch, run_interval
 from millrace.spark._parcels import Parcel, Post, decode_parcel
-from millrace.spark._plan import Plan
+from millrace.spark._plan import Plan, computation_of
 
 
 class LevelProcessor(StatefulProcessor):
@@ -35,7 +35,7 @@ class LevelProcessor(StatefulProcessor):
 
     def __init__(self, plan: Plan, level: int) -> None:
         self._plan = plan
-        self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups(name))
+        self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state: a header and the chunks of each interval."""
@@ -48,7 +48,7 @@ class LevelProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803  Spark's name
     ) -> Iterator[pd.DataFrame]:
         """Work on what came for an interval, or pass it on."""
-        group = int(key[0])
+        group = str(key[0])
         if group not in self._groups:
             return rows
         parcels = [decode_parcel(data) for frame in rows for data in frame["parcel"]]
@@ -61,12 +61,12 @@ class LevelProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[pd.DataFrame]:
         """Spark's watermark has reached the interval's next timer."""
-        return self._run(int(key[0]), [], timerValues)
+        return self._run(str(key[0]), [], timerValues)
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _run(self, group: int, parcels: list[Parcel], times: TimerValues) -> Iterator[pd.DataFrame]:
+    def _run(self, group: str, parcels: list[Parcel], times: TimerValues) -> Iterator[pd.DataFrame]:
         watermark_ms = times.getCurrentWatermarkInMs()
         number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)  # type: ignore[union-attr]  # in a task
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
@@ -122,7 +122,19 @@ def frame_of(post: Post) -> pd.DataFrame:
     return pd.DataFrame({"group": groups, "parcel": parcels})
 
 
-class BoundedLevel:
+def bounded(plan: Plan, level: int) -> Callable[[tuple[str], pd.DataFrame], pd.DataFrame]:
+    """Make what Spark maps the groups of a level with when the input is bounded."""
+    hosted = _BoundedLevel(plan, level)
+
+    def run(
+        key: tuple[str], rows: pd.DataFrame
+    ) -> pd.DataFrame:  # Spark counts arguments: neither method nor partial
+        return hosted.run(key, rows)
+
+    return run
+
+
+class _BoundedLevel:
     """Hosts the computations of one level when the input is bounded: all of it at once, and then the end of time.
 
     Args:
@@ -134,14 +146,14 @@ class BoundedLevel:
         self._plan = plan
         self._level = level
 
-    def run(self, key: tuple[int], rows: pd.DataFrame) -> pd.DataFrame:
+    def run(self, key: tuple[str], rows: pd.DataFrame) -> pd.DataFrame:
         """Work on all that there is for an interval, or pass it on."""
         parcels = [decode_parcel(data) for data in rows["parcel"]]
         now_us = time.time_ns() // 1_000
-        return frame_of(run_bounded(self._plan, self._level, int(key[0]), parcels, now_us))
+        return frame_of(run_bounded(self._plan, self._level, str(key[0]), parcels, now_us))
 
 
-def run_bounded(plan: Plan, level: int, group: int, parcels: Iterable[Parcel], now_us: int) -> Post:
+def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:
     """Do all work of one interval on bounded input: all records, then the end of time.
 
     Args:
@@ -152,7 +164,7 @@ def run_bounded(plan: Plan, level: int, group: int, parcels: Iterable[Parcel], n
         now_us: wall time, microseconds. Wall timers that are still to come fire at their times, before the end.
     """
     post = Post()
-    if plan.computation(group) not in plan.levels[level]:
+    if computation_of(group) not in plan.levels[level]:
         for parcel in parcels:
             post.to(group).records.extend(parcel.records)
             post.to(group).events.extend(parcel.events)
