@@ -289,4 +289,5 @@ class _Machines:
             self._now += OPTIONS.sweep_period_us
         for interval in self._worker.intervals:
             interval.collect_ids(self._now)
+        self.tell(Wake())  # what was asked for outside of an event leaves with the next one
         self.settle()

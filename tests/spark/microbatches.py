@@ -1,0 +1,155 @@
+"""Micro-batches as Spark makes them, without Spark: the key intervals' tasks, level by level, in this process."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from millrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
+from millrace._effects import SourceRecord, SourceWatermark
+from millrace._injection import productions_of
+from millrace._pipeline import OUTSIDE
+from millrace.spark._chunks import Chunks
+from millrace.spark._interval_task import MicroBatch, run_interval
+from millrace.spark._parcels import Packed, Parcel, Post
+from millrace.spark._plan import Plan, computation_of, plan_of
+from millrace_properties.reference import Emitted
+from millrace_sim import Feed
+from millrace_sim.feed import FeedEntry
+
+
+class Store:
+    """One interval's part of a state store, and Spark's timer for it. Counts its calls."""
+
+    def __init__(self) -> None:
+        self.head: bytes | None = None
+        self.chunks: dict[int, bytes] = {}
+        self.timer_ms: int | None = None
+        self.reads = self.writes = 0
+
+    def header(self) -> bytes | None:
+        return self.head
+
+    def set_header(self, data: bytes) -> None:
+        self.head = data
+
+    def chunk(self, number: int) -> bytes | None:
+        self.reads += 1
+        return self.chunks.get(number)
+
+    def set_chunk(self, number: int, data: bytes) -> None:
+        self.writes += 1
+        self.chunks[number] = data
+
+    def remove_chunk(self, number: int) -> None:
+        self.chunks.pop(number, None)
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        assert before_ms == self.timer_ms
+        self.timer_ms = at_ms
+
+
+@dataclass
+class Query:
+    """A running query: its state, and what has come out."""
+
+    plan: Plan
+    stores: dict[str, Store] = field(default_factory=dict)
+    outputs: Counter[Emitted] = field(default_factory=Counter)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    number: int = 0
+    watermark_ms: int = 0
+    now_us: int = 0
+    sources: dict[str, int] = field(default_factory=dict)
+
+    def batch(self, entries: Iterable[FeedEntry] = (), *, tick: bool = False) -> None:
+        """One micro-batch; what its sources say of the watermark counts from the next one on."""
+        post, coming = Post(), dict(self.sources)
+        for entry in entries:
+            self.now_us = max(self.now_us, entry.at_us)
+            injector = entry.address.partition("/")[0]
+            if isinstance(entry.event, SourceWatermark):
+                coming[entry.address] = max(coming.get(entry.address, MIN_TIME), entry.event.low_watermark)
+            elif isinstance(entry.event, SourceRecord):
+                self._inject(post, injector, entry)
+        if tick:
+            for name in self.plan.pipeline.computations:
+                for group in self.plan.groups[name]:
+                    post.to(group).tick = True
+        self._levels(post)
+        self.number += 1
+        self.sources = coming
+        addresses = [one for spec in self.plan.pipeline.injectors.values() for one in spec.addresses()]
+        low = min(coming.get(address, MIN_TIME) for address in addresses)
+        if low > 0:
+            self.watermark_ms = max(
+                self.watermark_ms, MAX_TIME // MILLISECOND if low == MAX_TIME else low // MILLISECOND
+            )
+
+    def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:
+        spec, event = self.plan.pipeline.injectors[injector], entry.event
+        assert isinstance(event, SourceRecord)
+        for one in productions_of(self.plan.pipeline, entry.address, spec.outputs, event, event.arrived_us):
+            post.to(self.plan.group(one.consumer, one.key)).records.append(
+                _packed(one.stream, one.record_id, one)
+            )
+
+    def _levels(self, post: Post) -> None:
+        low = MIN_TIME if self.watermark_ms == 0 else self.watermark_ms * MILLISECOND
+        low = MAX_TIME if low >= MAX_TIME // MILLISECOND * MILLISECOND else low
+        batch = MicroBatch(self.number, self.now_us, low)
+        for level in self.plan.levels:
+            following = Post()
+            for group, parcel in post.parcels.items():
+                if computation_of(group) not in level:
+                    following.add(_only(group, parcel))
+            for group in [group for name in level for group in self.plan.groups[name]]:
+                store = self.stores.setdefault(group, Store())
+                due = store.timer_ms is not None and store.timer_ms <= self.watermark_ms
+                parcels = [post.parcels[group]] if group in post.parcels else []
+                if parcels or due:
+                    following.add(run_interval(self.plan, group, batch, parcels, store))
+            post = following
+        for parcel in post.parcels.values():
+            for stream, _, key, value, timestamp, _origin in parcel.records:
+                self.outputs[Emitted(stream, key, value, timestamp)] += 1
+
+
+def _packed(stream: str, record_id: str, one: object) -> Packed:
+    return stream, record_id, one.key, one.value, one.timestamp, one.origin  # type: ignore[attr-defined]
+
+
+def _only(group: str, parcel: Parcel) -> Post:
+    post = Post()
+    post.parcels[group] = parcel
+    return post
+
+
+def query(pipeline: Pipeline, *, intervals: int = 4, ids: bool = True, clock: bool = True) -> Query:
+    """A query that has not begun."""
+    with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
+    return Query(plan_of(pipeline, intervals=intervals, with_ids=with_ids, clock=clock))
+
+
+def run_in_batches(pipeline: Pipeline, feed: Feed, sizes: Sequence[int], *, intervals: int = 4) -> Query:
+    """Feed it in batches of these sizes, over and over, then to the end; between two there is one without data."""
+    running = query(pipeline, intervals=intervals)
+    entries, index = list(feed.entries), 0
+    while entries:
+        size = sizes[index % len(sizes)]
+        running.batch(entries[:size])
+        entries = entries[size:]
+        index += 1
+    running.batch()
+    while running.stores and _wall_due(running):
+        running.now_us += 3_600_000_000
+        running.batch(tick=True)
+    return running
+
+
+def _wall_due(running: Query) -> bool:
+
+    dues = [Chunks(store, running.plan.intervals).dues()[2] for store in running.stores.values()]
+    return min(dues) < MAX_TIME
+
+
+__all__ = ["OUTSIDE", "Query", "Store", "query", "run_in_batches"]

@@ -1,0 +1,233 @@
+"""Key intervals in micro-batches, without Spark: the same outputs as the plain sequential reference, whatever the batches."""
+
+from collections import Counter as Bag
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace import (
+    MAX_TIME,
+    SECOND,
+    Computation,
+    Context,
+    MillraceError,
+    Pipeline,
+    Record,
+    Timer,
+    UserCodeError,
+)
+from millrace._effects import SourceRecord
+from millrace.spark import _interval_task
+from millrace.spark._chunks import ROWS_IN_CHUNK, Chunks
+from millrace.spark._errors import SparkHostError
+from millrace.spark._plan import plan_of
+from millrace_properties.reference import run_reference
+from millrace_scenarios import zeitgeist
+from millrace_sim import Feed, FeedBuilder
+from millrace_sim.feed import FeedEntry
+from tests.sim.rig import WindowCounter, city, letters, mail
+from tests.spark.microbatches import Query, query, run_in_batches
+
+SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
+
+
+@given(sizes=SIZES, intervals=st.integers(1, 5))
+def test_the_outputs_are_the_references_whatever_the_batches(sizes: list[int], intervals: int) -> None:
+    pipeline = mail(processes=2)
+    feed = letters(pipeline)
+    running = run_in_batches(pipeline, feed, sizes, intervals=intervals)
+    assert running.outputs == run_reference(pipeline, feed).outputs
+
+
+def test_zeitgeist_comes_out_as_in_the_reference() -> None:
+    pipeline = zeitgeist.pipeline
+    feed = zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
+    running = run_in_batches(pipeline, feed, [50])
+    expected = run_reference(pipeline, feed).outputs
+    assert running.outputs == expected
+    assert {one.stream for one in expected} >= {"anomalies"}
+
+
+class Batcher(Computation):
+    """Keeps letters for two seconds of wall time, and the watermark back at the oldest of them."""
+
+    def initial_state(self) -> list[list[object]]:
+        return []
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = [*context.state, [record.timestamp, record.value]]
+        oldest = min(timestamp for timestamp, _ in context.state)
+        context.set_wall_timer("flush", context.wall_time + 2 * SECOND, hold=oldest)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        for timestamp, value in context.state:
+            context.produce("sorted", value, timestamp=timestamp)
+        context.clear_state()
+
+
+def _held() -> Pipeline:
+    pipeline = Pipeline("held")
+    pipeline.injector("mail")
+    pipeline.add(Batcher(), name="batcher", inputs={"mail": city}, outputs=["sorted"])
+    pipeline.add(WindowCounter(), name="counter", inputs={"sorted": city}, outputs=["counts", "late"])
+    return pipeline
+
+
+def _run_with_a_clock(pipeline: Pipeline, feed: Feed, size: int) -> Query:
+    running, entries = query(pipeline), list(feed.entries)
+    while entries:
+        running.batch(entries[:size], tick=True)
+        entries = entries[size:]
+    for _ in range(10):
+        running.now_us += SECOND
+        running.batch(tick=True)
+    running.batch()
+    return running
+
+
+@pytest.mark.parametrize("size", [1, 4, 10])
+def test_what_a_wall_timer_holds_back_is_not_late_downstream(size: int) -> None:
+    pipeline = _held()
+    feed = letters(pipeline)
+    assert _run_with_a_clock(pipeline, feed, size).outputs == run_reference(pipeline, feed).outputs
+
+
+def test_untold_holds_would_make_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", lambda _self: None)
+    pipeline = _held()
+    outputs = _run_with_a_clock(pipeline, letters(pipeline), 1).outputs
+    assert any(one.stream == "late" for one in outputs)
+
+
+def test_a_wall_timer_needs_somebody_to_tell_the_time() -> None:
+    running = query(_held(), clock=False)
+    with pytest.raises(SparkHostError, match=r"'batcher' set a wall timer.*clock_us"):
+        running.batch(letters(_held()).entries[:1])
+
+
+def _counting(**switches: object) -> Pipeline:
+    pipeline = Pipeline("counting")
+    pipeline.injector("mail")
+    pipeline.add(_Count(), name="count", inputs=["mail"], outputs=["counted"], **switches)  # type: ignore[arg-type]
+    return pipeline
+
+
+class _Count(Computation):
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value == "bad":
+            raise ValueError("a bad letter")
+        context.state = context.state + 1
+        context.produce("counted", context.state)
+
+
+def _entry(pipeline: Pipeline, number: int, *, key: str = "anna", value: object = 1) -> FeedEntry:
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=number * SECOND, value=value, timestamp=number * SECOND, key=key)
+    entry = builder.build().entries[0]
+    assert isinstance(entry.event, SourceRecord)
+    event = SourceRecord(number, "mail", key, entry.event.value, number * SECOND, number * SECOND)
+    return FeedEntry(number * SECOND, "mail/0", event)
+
+
+def test_a_record_that_its_source_repeats_counts_once() -> None:
+    running = query(_counting())
+    first, second = _entry(running.plan.pipeline, 1), _entry(running.plan.pipeline, 2)
+    running.batch([first, first])
+    running.batch([first, second])
+    assert Bag(one.value for one in running.outputs.elements()) == Bag([b"1", b"2"])
+
+
+def test_without_exactly_once_it_counts_again() -> None:
+    running = query(_counting(exactly_once=False))
+    first = _entry(running.plan.pipeline, 1)
+    running.batch([first])
+    running.batch([first])
+    assert Bag(one.value for one in running.outputs.elements()) == Bag([b"1", b"2"])
+
+
+def test_ids_are_forgotten_when_the_source_is_past_them() -> None:
+    running = query(_counting())
+    pipeline = running.plan.pipeline
+    running.batch([_entry(pipeline, 1)])
+    store = next(iter(store for store in running.stores.values() if store.chunks))
+    chunks = Chunks(store, running.plan.intervals)
+    row = chunks.row("anna")
+    assert row is not None
+    assert list(row.seen) == ["mail/0:1"]
+    running.watermark_ms = 3_600_000
+    running.batch([_entry(pipeline, 4_000)])
+    row = Chunks(store, running.plan.intervals).row("anna")
+    assert row is not None
+    assert list(row.seen) == ["mail/0:4000"]
+
+
+def test_user_code_that_keeps_failing_fails_the_task_with_its_name_and_key() -> None:
+    running = query(_counting())
+    with pytest.raises(
+        UserCodeError, match=r"computation 'count', key 'anna': user code failed 3 times"
+    ) as caught:
+        running.batch([_entry(running.plan.pipeline, 1, value="bad")])
+    assert isinstance(caught.value, MillraceError)
+
+
+def test_only_chunks_with_work_are_read() -> None:
+    running = query(_counting(), intervals=1)
+    pipeline = running.plan.pipeline
+    keys = [f"key {number}" for number in range(ROWS_IN_CHUNK * 8)]
+    running.batch([_entry(pipeline, number, key=key) for number, key in enumerate(keys, 1)])
+    (store,) = running.stores.values()
+    assert len(store.chunks) >= 8
+    store.reads = store.writes = 0
+    running.batch([_entry(pipeline, 10_000, key="key 5"), _entry(pipeline, 10_001, key="key 5")])
+    assert (store.reads, store.writes) == (1, 1)
+    chunks = Chunks(store, 1)
+    assert chunks.header.rows == len(keys)
+    states = {key: row.state for key in keys if (row := chunks.row(key)) is not None}
+    assert states == {key: b"3" if key == "key 5" else b"1" for key in keys}
+
+
+def test_a_row_in_its_initial_state_takes_no_room() -> None:
+    class Toggle(Computation):
+        def process_record(self, context: Context, record: Record) -> None:
+            if context.state:
+                context.clear_state()
+            else:
+                context.state = {"on": True}
+
+    pipeline = Pipeline("toggle")
+    pipeline.injector("mail")
+    pipeline.add(Toggle(), name="toggle", inputs=["mail"], exactly_once=False)
+    running = query(pipeline, intervals=1)
+    running.batch([_entry(pipeline, 1)])
+    (store,) = running.stores.values()
+    assert store.chunks
+    running.batch([_entry(pipeline, 2)])
+    assert not store.chunks
+
+
+def test_a_percentile_watermark_is_refused() -> None:
+    pipeline = Pipeline("percentile")
+    pipeline.injector("mail")
+    pipeline.add(_Count(), name="count", inputs=["mail"], outputs=["counted"], watermark_percentile=90)
+    with pytest.raises(SparkHostError, match=r"'count' follows a percentile watermark \(90 %\)"):
+        plan_of(pipeline, intervals=1, with_ids=frozenset())
+
+
+def test_a_skew_limit_is_refused() -> None:
+    pipeline = Pipeline("skew")
+    pipeline.injector("mail", skew_limit_us=SECOND)
+    pipeline.add(_Count(), name="count", inputs=["mail"], outputs=["counted"])
+    with pytest.raises(SparkHostError, match="'mail' has a skew limit"):
+        plan_of(pipeline, intervals=1, with_ids=frozenset())
+
+
+def test_at_the_sources_end_everything_fires() -> None:
+    pipeline = mail()
+    running = run_in_batches(pipeline, letters(pipeline), [1000])
+    assert running.watermark_ms >= MAX_TIME // 1_000
+    assert all(store.timer_ms is None for store in running.stores.values())
