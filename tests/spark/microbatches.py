@@ -8,8 +8,11 @@ from millrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
 from millrace._effects import SourceRecord, SourceWatermark
 from millrace._injection import productions_of
 from millrace._pipeline import OUTSIDE
+from millrace.history import Injected
 from millrace.spark._chunks import Chunks
-from millrace.spark._interval_task import MicroBatch, run_interval
+from millrace.spark._export import exported_injections
+from millrace.spark._interval_task import run_interval
+from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Packed, Parcel, Post
 from millrace.spark._plan import Plan, computation_of, plan_of
 from millrace_properties.reference import Emitted
@@ -60,6 +63,8 @@ class Query:
     watermark_ms: int = 0
     now_us: int = 0
     sources: dict[str, int] = field(default_factory=dict)
+    injected: list[Injected] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
 
     def batch(self, entries: Iterable[FeedEntry] = (), *, tick: bool = False) -> None:
         """One micro-batch; what its sources say of the watermark counts from the next one on."""
@@ -71,6 +76,10 @@ class Query:
                 coming[entry.address] = max(coming.get(entry.address, MIN_TIME), entry.event.low_watermark)
             elif isinstance(entry.event, SourceRecord):
                 self._inject(post, injector, entry)
+        if self.plan.history and self.injected:
+            told = exported_injections(self.plan, "all", self.number, self.now_us, self.injected)
+            post.to(self.plan.groups[OUTSIDE][0]).events.append(told)
+        self.injected.clear()
         if tick:
             for name in self.plan.pipeline.computations:
                 for group in self.plan.groups[name]:
@@ -88,7 +97,9 @@ class Query:
     def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:
         spec, event = self.plan.pipeline.injectors[injector], entry.event
         assert isinstance(event, SourceRecord)
-        for one in productions_of(self.plan.pipeline, entry.address, spec.outputs, event, event.arrived_us):
+        productions = productions_of(self.plan.pipeline, entry.address, spec.outputs, event, event.arrived_us)
+        self.injected.append(Injected(self.now_us, entry.address, event.offset, MIN_TIME, productions))
+        for one in productions:
             post.to(self.plan.group(one.consumer, one.key)).records.append(
                 _packed(one.stream, one.record_id, one)
             )
@@ -112,6 +123,7 @@ class Query:
         for parcel in post.parcels.values():
             for stream, _, key, value, timestamp, _origin in parcel.records:
                 self.outputs[Emitted(stream, key, value, timestamp)] += 1
+            self.events += parcel.events
 
 
 def _packed(stream: str, record_id: str, one: object) -> Packed:
@@ -124,15 +136,19 @@ def _only(group: str, parcel: Parcel) -> Post:
     return post
 
 
-def query(pipeline: Pipeline, *, intervals: int = 4, ids: bool = True, clock: bool = True) -> Query:
+def query(
+    pipeline: Pipeline, *, intervals: int = 4, ids: bool = True, clock: bool = True, history: bool = False
+) -> Query:
     """A query that has not begun."""
     with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
-    return Query(plan_of(pipeline, intervals=intervals, with_ids=with_ids, clock=clock))
+    return Query(plan_of(pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=history))
 
 
-def run_in_batches(pipeline: Pipeline, feed: Feed, sizes: Sequence[int], *, intervals: int = 4) -> Query:
+def run_in_batches(
+    pipeline: Pipeline, feed: Feed, sizes: Sequence[int], *, intervals: int = 4, history: bool = False
+) -> Query:
     """Feed it in batches of these sizes, over and over, then to the end; between two there is one without data."""
-    running = query(pipeline, intervals=intervals)
+    running = query(pipeline, intervals=intervals, history=history)
     entries, index = list(feed.entries), 0
     while entries:
         size = sizes[index % len(sizes)]

@@ -67,7 +67,7 @@ class Batcher(Computation):
         context.clear_state()
 
 
-def _held() -> Pipeline:
+def held_pipeline() -> Pipeline:
     pipeline = Pipeline("held")
     pipeline.injector("mail")
     pipeline.add(Batcher(), name="batcher", inputs={"mail": city}, outputs=["sorted"])
@@ -75,8 +75,8 @@ def _held() -> Pipeline:
     return pipeline
 
 
-def _run_with_a_clock(pipeline: Pipeline, feed: Feed, size: int) -> Query:
-    running, entries = query(pipeline), list(feed.entries)
+def run_with_a_clock(pipeline: Pipeline, feed: Feed, size: int, *, history: bool = False) -> Query:
+    running, entries = query(pipeline, history=history), list(feed.entries)
     while entries:
         running.batch(entries[:size], tick=True)
         entries = entries[size:]
@@ -89,22 +89,22 @@ def _run_with_a_clock(pipeline: Pipeline, feed: Feed, size: int) -> Query:
 
 @pytest.mark.parametrize("size", [1, 4, 10])
 def test_what_a_wall_timer_holds_back_is_not_late_downstream(size: int) -> None:
-    pipeline = _held()
+    pipeline = held_pipeline()
     feed = letters(pipeline)
-    assert _run_with_a_clock(pipeline, feed, size).outputs == run_reference(pipeline, feed).outputs
+    assert run_with_a_clock(pipeline, feed, size).outputs == run_reference(pipeline, feed).outputs
 
 
 def test_untold_holds_would_make_it_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", lambda _self: None)
-    pipeline = _held()
-    outputs = _run_with_a_clock(pipeline, letters(pipeline), 1).outputs
+    pipeline = held_pipeline()
+    outputs = run_with_a_clock(pipeline, letters(pipeline), 1).outputs
     assert any(one.stream == "late" for one in outputs)
 
 
 def test_a_wall_timer_needs_somebody_to_tell_the_time() -> None:
-    running = query(_held(), clock=False)
+    running = query(held_pipeline(), clock=False)
     with pytest.raises(SparkHostError, match=r"'batcher' set a wall timer.*clock_us"):
-        running.batch(letters(_held()).entries[:1])
+        running.batch(letters(held_pipeline()).entries[:1])
 
 
 def _counting(**switches: object) -> Pipeline:

@@ -65,6 +65,7 @@ class Header(msgspec.Struct, array_like=True):
         chunks: how many; a power of two.
         rows: how many.
         low: of its input, as it last knew it; event time in microseconds.
+        reported: its own low watermark: what is born behind it is late, and holds nothing back (4.5).
         horizon: likewise, origin in microseconds.
         held: how far it has told its consumers that it holds the watermark back.
         timer_ms: the timer that Spark has for it.
@@ -77,6 +78,7 @@ class Header(msgspec.Struct, array_like=True):
     chunks: int = 1
     rows: int = 0
     low: int = MIN_TIME
+    reported: int = MIN_TIME
     horizon: int = MIN_TIME
     held: int = MAX_TIME
     timer_ms: int | None = None
@@ -157,7 +159,7 @@ class Chunks:
             if _is_empty(row):
                 chunk.pop(key, None)
             else:
-                chunk[key] = _pack(row)
+                chunk[key] = _pack(row, self.header.reported)
             self.header.rows += len(chunk) - before
         if self.header.rows > self.header.chunks * ROWS_IN_CHUNK:
             touched = self._divide()
@@ -213,7 +215,7 @@ def _is_empty(row: StoredRow) -> bool:
     return not (row.state or row.timers or row.seen) and row.hold == MAX_TIME
 
 
-def _pack(row: StoredRow) -> _Entry:
+def _pack(row: StoredRow, reported: int) -> _Entry:
     assert not row.productions, "what one query makes is delivered in the same micro-batch"
     timers = [
         _PackedTimer(
@@ -224,17 +226,19 @@ def _pack(row: StoredRow) -> _Entry:
     ]  # fmt: skip
     hold = None if row.hold == MAX_TIME else row.hold
     packed = msgspec.Raw(_encode(_PackedRow(row.state, hold, timers, row.seen)))
-    return (_dues(row) if timers or hold is not None else None), packed
+    return (_dues(row, reported) if timers or hold is not None else None), packed
 
 
-def _dues(row: StoredRow) -> Dues:
-    hold, watermark_due, wall_due = row.hold, MAX_TIME, MAX_TIME
+def _dues(row: StoredRow, reported: int) -> Dues:
+    hold = row.hold if row.hold >= reported else MAX_TIME
+    watermark_due = wall_due = MAX_TIME
     for timer in row.timers.values():
         if timer.clock is Clock.WATERMARK:
             watermark_due = min(watermark_due, timer.due)
         else:
             wall_due = min(wall_due, timer.due)
-            hold = hold if timer.hold is None else min(hold, timer.hold)
+            if timer.hold is not None and timer.hold >= reported:
+                hold = min(hold, timer.hold)
     return hold, watermark_due, wall_due
 
 

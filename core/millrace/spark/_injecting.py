@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
+from zlib import crc32
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -20,6 +20,7 @@ from millrace._pipeline import OUTSIDE, DeadLetter
 from millrace._rows import Production
 from millrace._time import MIN_TIME
 from millrace.history import Injected
+from millrace.spark._export import exported_injections
 from millrace.spark._parcels import Post, decode_parcel
 from millrace.spark._plan import Plan
 
@@ -37,7 +38,6 @@ _PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
 _OUTPUTS = pa.schema(
     [("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string())]
 )  # fmt: skip
-_encode_event = msgspec.json.Encoder().encode
 
 
 def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
@@ -54,7 +54,7 @@ def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Ba
 def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
     task = TaskContext.get()
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)  # type: ignore[union-attr]  # in a task
-    mapping = _Injection(plan, kept_ids_us, f"{number}.{task.partitionId()}")  # type: ignore[union-attr]  # in a task
+    mapping = _Injection(plan, kept_ids_us, number, task.partitionId())  # type: ignore[union-attr]  # in a task
     for batch in batches:
         post = mapping.inject(zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True))
         if post.parcels:
@@ -72,14 +72,17 @@ class _Injection:
     Args:
         plan: the pipeline, laid out.
         kept_ids_us: see `injecting`.
-        place: of the partition; begins the ids of records that have none.
+        batch: number of the micro-batch.
+        partition: number of the partition; with the batch's it begins the ids of records that have none.
     """
 
-    def __init__(self, plan: Plan, kept_ids_us: dict[str, int], place: str) -> None:
+    def __init__(self, plan: Plan, kept_ids_us: dict[str, int], batch: int, partition: int) -> None:
         self._plan = plan
         self._kept_ids_us = kept_ids_us
-        self._place = place
+        self._batch = batch
+        self._place = f"{batch}.{partition}"
         self._count = 0
+        self._injected: list[Injected] = []
         self._at_us = time.time_ns() // 1_000 if plan.history else 0
         self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
         self._keeping_ids = [
@@ -101,6 +104,10 @@ class _Injection:
                     self._count, stream, key, value, timestamp, arrived if arrived is not None else MIN_TIME
                 )
                 self._send(post, injector, record, record_id)
+        if self._injected:
+            told = exported_injections(self._plan, self._place, self._batch, self._at_us, self._injected)
+            post.to(self._plan.groups[OUTSIDE][0]).events.append(told)
+            self._injected.clear()
         return post
 
     def _pass_horizon(self, post: Post, injector: str, horizon: int | None) -> None:
@@ -140,8 +147,10 @@ class _Injection:
             parcel = post.to(plan.group(one.consumer, one.key))
             parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
         if plan.history:
-            event = Injected(self._at_us, f"{injector}/{self._place}", record.offset, MIN_TIME, productions)
-            post.to(plan.groups[OUTSIDE][0]).events.append(_encode_event(event))
+            address = (
+                f"{injector}/{crc32(self._place.encode()) % plan.pipeline.injectors[injector].processes}"
+            )
+            self._injected.append(Injected(self._at_us, address, record.offset, MIN_TIME, productions))
 
 
 def unpack(batches: Batches) -> Batches:

@@ -18,9 +18,6 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-import msgspec
 
 from millrace import _messages as m
 from millrace._effects import Effect, Event, Halt, Send, Start, Wake
@@ -28,14 +25,17 @@ from millrace._keys import ALL_KEYS
 from millrace._mediator import MASTER_ROLE, Mediator, StoredRow
 from millrace._options import EngineOptions
 from millrace._pipeline import OUTSIDE, Pipeline
+from millrace._routing import OUTSIDE_ADDRESS
 from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace._worker import Worker
-from millrace.history import History
+from millrace.history import History, Output
 from millrace.spark._chunks import Chunks, IntervalStore
 from millrace.spark._errors import SparkHostError
+from millrace.spark._export import exported
+from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Packed, Parcel, Post
-from millrace.spark._plan import Plan, computation_of, number_of
+from millrace.spark._plan import Plan, computation_of
 
 OPTIONS = EngineOptions(
     commit_batch=1 << 30, commits_in_flight=1, cache_bytes=1 << 62, masters=1, authority_replicas=1,
@@ -46,23 +46,6 @@ OPTIONS = EngineOptions(
 _ELSEWHERE = "elsewhere"
 _PATIENCE = 10_000
 """Rounds of messages within one micro-batch, before it counts as hung."""
-
-_encode_event = msgspec.json.Encoder().encode
-
-
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """What is the same for all intervals in one micro-batch.
-
-    Attributes:
-        number: counts from 0.
-        now_us: its wall time, microseconds; the same when it is run again.
-        low_watermark: of the injectors, event time in microseconds.
-    """
-
-    number: int
-    now_us: int
-    low_watermark: int
 
 
 def run_interval(
@@ -97,6 +80,7 @@ class _IntervalTask:
         self._chunks = Chunks(store, plan.intervals)
         self._history = History() if plan.history else History.discarding()
         self._history.at_us = batch.now_us
+        self._under_old_watermark = 0
         self._post = Post()
 
     def run(self, parcels: Sequence[Parcel]) -> Post:
@@ -111,7 +95,7 @@ class _IntervalTask:
         rows = self._rows(deliveries, low)
         if rows or deliveries:
             self._work(rows, deliveries, low, horizon)
-        header.low, header.horizon = max(header.low, low), max(header.horizon, horizon)
+        header.low, header.horizon = low, horizon
         self._tell_holds()
         self._set_timer()
         self._chunks.write_header()
@@ -150,8 +134,9 @@ class _IntervalTask:
 
     def _work(self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int) -> None:
         header, plan, now = self._chunks.header, self._plan, self._batch.now_us
-        header.sequencer = self._batch.number * plan.intervals + number_of(self._group) + 1
+        header.sequencer = plan.sequencer(self._group, self._batch.number)
         before = self._progress(header.low, header.horizon)
+        before[self._computation] = m.Progress(header.reported, header.horizon)
         mediator = Mediator.over(self._history, {self._computation: rows}, before, header.sequencer)
         machines = _Machines(self._group, plan.pipeline, mediator, self._history, now)
         machines.tell(Start(1))
@@ -160,6 +145,7 @@ class _IntervalTask:
         for production in self._productions(deliveries):
             machines.tell(m.Deliver(production, _ELSEWHERE))
         machines.settle()
+        self._under_old_watermark = len(self._history)
         machines.tell(m.Watermarks(0, tuple(self._progress(low, horizon).items())))
         machines.settle()
         machines.finish()
@@ -189,6 +175,7 @@ class _IntervalTask:
         """Tell the consumers how far this interval holds the low watermark back, if that has changed."""
         header = self._chunks.header
         held = min([self._chunks.dues()[0], *header.holds.values()])
+        header.reported = max(header.reported, min(header.low, held))
         if held == header.held:
             return
         header.held = held
@@ -211,9 +198,11 @@ class _IntervalTask:
             header.timer_ms = at_ms
 
     def _post_history(self) -> None:
-        if self._plan.history and self._history.events:
+        if self._plan.history:
             parcel = self._post.to(self._plan.group(OUTSIDE, self._group))
-            parcel.events.extend(map(_encode_event, self._history.events))
+            parcel.events += exported(
+                self._plan, self._group, self._batch, self._history.events, self._under_old_watermark, self._chunks.header.held
+            )  # fmt: skip
 
 
 def _arrival(record: Packed) -> tuple[int, int, str]:
@@ -244,6 +233,7 @@ class _Machines:
         self.sent: list[Production] = []
         self._worker = Worker(process, (pipeline,), OPTIONS, history)
         self._mediator = mediator
+        self._history = history
         self._now = now
         self._requests: list[m.Request] = []
         self._to_ack: dict[str, list[str]] = {}
@@ -262,6 +252,8 @@ class _Machines:
         if isinstance(message, m.Deliver):
             production = message.production
             self.sent.append(production)
+            if production.consumer == OUTSIDE:  # it is taken over for good when the batch is
+                self._history.record(Output(self._history.at_us, OUTSIDE_ADDRESS, production))
             self._to_ack.setdefault(production.consumer, []).append(production.record_id)
         elif effect.to == m.STORE:
             self._requests.append(message)  # type: ignore[arg-type]  # only requests go to the store

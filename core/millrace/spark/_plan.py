@@ -16,11 +16,13 @@ from zlib import crc32
 
 import networkx as nx
 
-from millrace._pipeline import OUTSIDE, Pipeline, Productions
+from millrace._pipeline import OUTSIDE, Pipeline
 from millrace.spark._errors import SparkHostError
 
 OUTSIDE_GROUPS = 8
 """In how many groups outputs travel to the end: enough to keep a machine's cores busy."""
+
+_MOST_GROUPS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Plan:
 
     Attributes:
         pipeline: as it is run: within one query a production is delivered in the micro-batch that makes it or not at all, so
-            productions are weak (6.1.3), and only what comes from a source needs deduplication (6.1.1).
+            only what comes from a source needs deduplication (6.1.1).
         intervals: key intervals of each computation.
         levels: names of the computations, level by level.
         groups: the intervals of each computation.
@@ -50,6 +52,11 @@ class Plan:
     def group(self, consumer: str, key: str) -> str:
         """The group that a record of this consumer and key goes to."""
         return self.groups[consumer][crc32(key.encode()) % len(self.groups[consumer])]
+
+    def sequencer(self, group: str, batch: int) -> int:
+        """Under which a group is owned in a micro-batch: no other has it, and later batches have greater ones."""
+        place = list(self.pipeline.computations).index(computation_of(group))
+        return batch * _MOST_GROUPS + place * self.intervals + number_of(group) + 1
 
     def consumers(self, computation: str) -> tuple[str, ...]:
         """The computations that one outputs to."""
@@ -107,9 +114,7 @@ def plan_of(
     graph, as_run = pipeline.graph, pipeline
     for name, spec in pipeline.computations.items():
         numbered = any(sender in with_ids for sender in pipeline.senders(name))
-        as_run = as_run.with_computation(
-            name, productions=Productions.WEAK, exactly_once=spec.exactly_once and numbered
-        )
+        as_run = as_run.with_computation(name, exactly_once=spec.exactly_once and (numbered or history))
     generations = [sorted(one) for one in nx.topological_generations(graph)]
     levels = [tuple(name for name in one if name in pipeline.computations) for one in generations]
     return Plan(

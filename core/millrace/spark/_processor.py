@@ -20,7 +20,8 @@ from pyspark.sql.streaming.stateful_processor import (
 from millrace._time import MAX_TIME, MILLISECOND
 from millrace.spark._chunks import Chunks
 from millrace.spark._clock import from_spark
-from millrace.spark._interval_task import MicroBatch, run_interval
+from millrace.spark._interval_task import run_interval
+from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Parcel, Post, decode_parcel
 from millrace.spark._plan import Plan, computation_of
 

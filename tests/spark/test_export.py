@@ -1,0 +1,43 @@
+"""The History of micro-batches is judged by the checkers of the simulated cluster."""
+
+import pytest
+
+from millrace.history import Applied, Output, RunEnded
+from millrace.spark import _interval_task
+from millrace.spark._export import history_of
+from millrace_properties.checkers import judge
+from millrace_properties.reference import outputs_of, run_reference
+from millrace_properties.verdict import Holds, Unknown, Violated
+from tests.sim.rig import letters, mail
+from tests.spark.microbatches import run_in_batches
+from tests.spark.test_interval_task import held_pipeline, run_with_a_clock
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_every_invariant_holds(size: int) -> None:
+    pipeline = mail(processes=2)
+    feed = letters(pipeline)
+    running = run_in_batches(pipeline, feed, [size], history=True)
+    history = history_of(running.plan.pipeline, running.events)
+    verdicts = judge(history, [running.plan.pipeline])
+    assert {name: one for name, one in verdicts.items() if isinstance(one, Violated)} == {}
+    unknown = {name for name, one in verdicts.items() if isinstance(one, Unknown)}
+    assert unknown <= {"S7", "S10-horizon"}
+    assert isinstance(verdicts["S1"], Holds)
+    assert outputs_of(history) == run_reference(pipeline, feed).outputs
+    assert isinstance(history.events[-1], RunEnded)
+    assert {event.delta.key[:5] for event in history if isinstance(event, Applied)} <= {
+        f"000{n}/" for n in range(4)
+    }
+    assert any(isinstance(event, Output) for event in history)
+
+
+def test_untold_holds_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = held_pipeline()
+    running = run_with_a_clock(pipeline, letters(pipeline), 1, history=True)
+    sound = judge(history_of(running.plan.pipeline, running.events), [running.plan.pipeline])
+    assert not [one for one in sound.values() if isinstance(one, Violated)]
+    monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", lambda _self: None)
+    running = run_with_a_clock(pipeline, letters(pipeline), 1, history=True)
+    broken = judge(history_of(running.plan.pipeline, running.events), [running.plan.pipeline])
+    assert isinstance(broken["S10"], Violated)
