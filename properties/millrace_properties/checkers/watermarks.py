@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from millrace import MIN_TIME, SECOND, format_time
 from millrace._messages import Progress
+from millrace._rows import Production
 from millrace.history import (
     Event,
     InjectorReported,
@@ -49,7 +50,11 @@ class LowWatermarkOracle:
                         self._accuse(event, name, low_us, sender, what)
 
     def _on_input(self, event: InputWatermarkAdvanced) -> None:
-        """What a worker acts upon may be newer than the last broadcast: a recovery scan returns what is journaled."""
+        """What a worker acts upon may be newer than the last broadcast: a recovery scan returns what is journaled.
+
+        It promises something of what this computation may yet get: what is on its way to computations that do not feed it may
+        still be pending. (A host that moves whole batches knows this of each edge of the graph; a broadcast says it of all.)
+        """
         name, low_us = event.computation, event.low_watermark
         topology, ledger = self._topology, self._ledger
         if (
@@ -62,10 +67,25 @@ class LowWatermarkOracle:
         for sender in topology.upstream[name][1:]:
             if oldest(sender) < low_us:
                 what = f"{event.process} took {format_time(low_us)} for the input watermark of {name!r}"
-                self._accuse(event, name, low_us, sender, what)
+                self._accuse(event, name, low_us, sender, what, receivers=topology.upstream[name])
 
-    def _accuse(self, event: Event, name: str, low_us: int, sender: str, what: str) -> None:
+    def _accuse(
+        self,
+        event: Event,
+        name: str,
+        low_us: int,
+        sender: str,
+        what: str,
+        receivers: tuple[str, ...] | None = None,
+    ) -> None:
+        """``receivers``: productions to others than these do not count; ``None``: all do."""
         for work in self._ledger.work.before(sender, low_us):
+            if (
+                receivers is not None
+                and isinstance(work.what, Production)
+                and work.what.consumer not in receivers
+            ):
+                continue
             if self._topology.changes and self._ledger.passed_before(name, work.time_us, work):
                 continue  # What joins a running topology behind it is late for it.
             self._found.violated(
