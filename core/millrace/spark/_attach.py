@@ -59,14 +59,24 @@ class Outputs:
     """What comes out of a pipeline.
 
     Attributes:
-        frame: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
-            microseconds), ``record_id``.
-        history: events of the History as JSON in ``value``, with what else a sink must take; empty unless asked for.
+        everything: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
+            microseconds), ``record_id``; rows of the History, if asked for, have no stream. For one sink that takes both: each
+            DataFrame with a sink of its own is a query of its own.
+        pipeline: what was attached.
     """
 
-    frame: DataFrame
-    history: DataFrame
+    everything: DataFrame
     pipeline: Pipeline
+
+    @property
+    def frame(self) -> DataFrame:
+        """All outputs."""
+        return self.everything.filter("stream is not null")
+
+    @property
+    def history(self) -> DataFrame:
+        """What `history_of` puts a History together from, in ``value``; empty unless asked for."""
+        return self.everything.filter("stream is null").select("value")
 
     def table(self, stream: str, columns: StructType | str | None = None) -> DataFrame:
         """One stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
@@ -145,7 +155,7 @@ def attach(
     for level in range(len(plan.levels)):
         parcels = _operator(parcels, plan, level, streaming=streaming)
     rows = parcels.mapInArrow(unpack, OUTPUT_SCHEMA)
-    return Outputs(rows.filter("stream is not null"), rows.filter("stream is null"), pipeline)
+    return Outputs(rows, pipeline)
 
 
 def _operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:
