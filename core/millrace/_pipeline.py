@@ -183,7 +183,8 @@ class Pipeline:
             name: unique among computations and injectors.
             outputs: streams that it injects into; default: one stream of its own name.
             processes: how many processes it consists of, all of them expected.
-            skew_limit_us: how far ahead of the slowest low watermark a record may be to be injected (8.4).
+            skew_limit_us: how far ahead of the slowest low watermark a record may be to be injected (8.4). Until each
+                computation's watermark is known, all records wait: a source with a limit has to tell its watermark.
             on_malformed: default `Stop`.
 
         Raises:
