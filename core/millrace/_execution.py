@@ -8,7 +8,6 @@ production.
 import base64
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 
 from millrace._codecs import Codec, JsonCodec, decode_at
 from millrace._computation import Context, Emission, extract_key
@@ -41,14 +40,6 @@ class Deployed:
         self.exactly_once = spec.exactly_once
         self._codecs: dict[str, Codec] = {}
         self._consumers: dict[str, list[tuple[str, KeyExtractor]]] = {}
-
-    def with_switches_of(self, before: "Deployed") -> "Deployed":
-        """The same, with the switches that an interval began with: they change when it is next assigned (6.1.3)."""
-        if (self.strong, self.exactly_once) == (before.strong, before.exactly_once):
-            return self
-        old = before.spec
-        spec = replace(self.spec, productions=old.productions, exactly_once=old.exactly_once)
-        return Deployed(spec, self.pipeline, self.present)
 
     def codec(self, stream: str) -> Codec:
         """The codec of a stream; asked for with each record, and so remembered."""

@@ -221,8 +221,7 @@ class Worker:
             if sequencer not in self._intervals:
                 self._intervals[sequencer] = OwnedInterval(self._shared, specs[name], assignment)
             else:
-                interval = self._intervals[sequencer]
-                interval.where = specs[name].with_switches_of(interval.where)
+                self._intervals[sequencer].where = specs[name]
         self._index()
         self._drop_removed(now)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))

@@ -12,6 +12,7 @@ from millrace import MAX_TIME, MillraceError, Pipeline
 from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
+from millrace._versions import check_versions
 from millrace.history import FaultStruck, Healed, History, RunEnded
 from millrace_sim.feed import Feed, FeedEntry
 from millrace_sim.kernel import Kernel, seldom_collected
@@ -33,6 +34,9 @@ class Cluster:
         seed: root of all draws; each concern has its own stream.
         protocol: the state machines to host.
 
+    Raises:
+        PipelineError: a version does not fit together, or does not fit the others.
+
     Attributes:
         history: what has happened so far.
         kernel: simulated time.
@@ -46,8 +50,7 @@ class Cluster:
         seed: int,
         protocol: Protocol = SOUND,
     ) -> None:
-        for pipeline in pipelines:
-            pipeline.validate()
+        check_versions(pipelines)
         self.history = History()
         self.kernel = Kernel()
         self._options = options

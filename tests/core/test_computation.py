@@ -374,10 +374,10 @@ def test_a_retiring_computation_is_found_in_the_last_version_that_had_it() -> No
     first = Pipeline("clicks")
     first.injector("feed", outputs=["clicks"])
     first.add(Computation(), name="counter", inputs=["clicks"])
-    second = first.with_computation("counter", exactly_once=False)
+    second = first.with_computation("counter", watermark_percentile=90.0)
     third = second.without("counter")
     table = Table(5, 2, ("counter",), (Assignment("counter", ALL_KEYS, 1, "worker-0", 1),))
     found = deployed("counter", [first, second, third], table)
-    assert found.spec.exactly_once is False
+    assert found.spec.watermark_percentile == 90.0
     with pytest.raises(AssertionError, match="'nobody'"):
         deployed("nobody", [first, second, third], table)

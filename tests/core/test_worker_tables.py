@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
-from millrace import MAX_TIME, KeyInterval, Pipeline, Productions
+from millrace import MAX_TIME, KeyInterval, Pipeline
 from millrace import _messages as m
 from millrace._effects import Send, Wake
 from millrace._keys import ALL_KEYS
@@ -235,68 +233,6 @@ def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherev
     assert owing(200) == (("sink", 2),), "the third ran under the new version, which knows no sink"
     rig.feed(m.Ack("sink", ("counter@1.1#0", "counter@1.2#0")))
     assert owing(300) == ()
-
-
-def test_a_step_ends_as_it_began_also_when_its_computation_is_switched_to_weak_meanwhile() -> None:
-    pipeline = counter()
-    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    rig.feed(click("r1"))
-    shop.mint(topology=1)
-    rig.feed(shop.table)
-    assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
-
-
-def test_a_timer_of_a_computation_that_is_switched_to_weak_fires_with_an_origin_that_is_not_behind() -> None:
-    """A strong computation's pending timer holds no horizon, and fires at the horizon of the day; a weak one's does, and keeps
-    its origin. A timer that was set strong and fires weak must not make a record that its consumer takes for a remnant."""
-    pipeline = counter(
-        Scripted(
-            lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", 1)
-        )
-    )
-    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    rig.settle(click("r1", origin=1))
-    rig.settle(watermark(40, horizon=9))
-    reported = rig.worker.intervals[0].report(None).horizon
-    shop.mint(topology=1)
-    rig.settle(shop.table)
-    (effect,) = rig.settle(watermark(60, horizon=9))
-    assert isinstance(effect, Send)
-    assert isinstance(effect.message, m.Deliver)
-    assert effect.message.production.origin >= reported
-
-
-@pytest.mark.xfail(
-    strict=True, reason="a timer that was set strong keeps its origin when it fires weak at the next owner"
-)
-def test_a_strong_timer_that_fires_weak_at_the_next_owner_makes_no_remnant() -> None:
-    """A strong computation's timer is pending, and the horizon is journaled as further than what set it.
-    The computation is switched to weak and changes hands: what the timer makes must not be behind that horizon."""
-    pipeline = counter(
-        Scripted(
-            lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", 1)
-        )
-    )
-    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    rig.settle(click("r1", origin=1))
-    for name in ("feed", "counter"):
-        shop.journal(40, 9, of=name)
-    shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1), topology=1)
-    other = Rig(shop, address="worker-1")
-    other.settle(shop.table)
-    (effect,) = other.settle(watermark(60, horizon=9))
-    assert isinstance(effect, Send)
-    assert isinstance(effect.message, m.Deliver)
-    assert effect.message.production.origin >= 9
 
 
 def test_a_worker_that_hears_of_no_table_owns_nothing() -> None:
