@@ -5,12 +5,12 @@ the row's version, weak ones from their cause and ordinal, so that a re-run make
 production.
 """
 
-import base64
 import traceback
 from collections.abc import Sequence
 
-from millrace._codecs import Codec, JsonCodec, decode_at
+from millrace._codecs import Codec, decode_at, encode_at
 from millrace._computation import Context, Emission, extract_key
+from millrace._dead_letters import step_letter
 from millrace._errors import MillraceError, UserCodeError
 from millrace._messages import Table
 from millrace._pipeline import OUTSIDE, ComputationSpec, KeyExtractor, Pipeline, Productions, same_key
@@ -171,7 +171,7 @@ def final_error(where: Deployed, key: str, cause: str, attempts: int, error: Exc
 
 
 _CONSUMED = "stream {!r}, consumed by {!r}, record {}"
-_JSON = JsonCodec()
+_DEAD = "stream {!r}, dead letters of {!r}"
 
 
 def dead_letter(
@@ -183,14 +183,14 @@ def dead_letter(
     timestamp: int,
     error: Exception,
 ) -> Emission:
-    """The dead letter of a record, or of a timer (``production`` is ``None``): JSON, with the record's bytes in base64."""
-    letter = {
-        "computation": where.spec.name,
-        "key": key,
-        "cause": cause,
-        "stream": production.stream if production else None,
-        "value_base64": base64.b64encode(production.value).decode() if production else None,
-        "timestamp": timestamp,
-        "error": f"{type(error).__name__}: {error}",
-    }
-    return Emission(stream, key, _JSON.encode(letter), min(timestamp, MAX_TIME))
+    """The dead letter of a record, or of a timer (``production`` is ``None``).
+
+    Raises:
+        CodecError: the stream's codec refuses it.
+    """
+    name = where.spec.name
+    source, value = (production.stream, production.value) if production else (None, None)
+    text = f"{type(error).__name__}: {error}"
+    letter = step_letter(name, key, cause, source, value, timestamp, text)
+    data = encode_at(_DEAD, where.codec(stream), letter, stream, name)
+    return Emission(stream, key, data, min(timestamp, MAX_TIME))

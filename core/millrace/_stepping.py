@@ -275,10 +275,12 @@ class StepRunner:
             self._shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
             return False
         timestamp = cause.timestamp if cause.production is not None else max(cause.handler_time, MIN_TIME)
-        letter = dead_letter(where, policy.stream, key, cause.identity, cause.production, timestamp, error)
         version = Version(interval.sequencer, step.number)
         first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
         try:
+            letter = dead_letter(
+                where, policy.stream, key, cause.identity, cause.production, timestamp, error
+            )
             productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))
         except MillraceError as second:
             self._shared.effects.append(Halt(second))

@@ -28,6 +28,7 @@ from millrace import (
     MillraceError,
     NoSourceError,
     OptionsError,
+    PickleCodec,
     Pipeline,
     PipelineError,
     Record,
@@ -427,6 +428,38 @@ def test_a_key_extractor_that_fails_or_gives_no_str_is_named_with_its_stream(
     assert isinstance(error, KeyExtractorError)
     assert error.args == ("sink", "counts", reason)
     assert "It takes a Record and returns its key as a str" in str(error)
+
+
+def test_a_dead_letter_is_written_with_its_streams_codec_and_consumed_with_it() -> None:
+    pipeline = failing_pipeline(DeadLetter("dead"))
+    pipeline.stream("dead", PickleCodec())
+    pipeline.add(Computation(), name="undertaker", inputs={"dead": lambda record: record.value["cause"]})
+    rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
+    rig.feed(click("r1"))
+    (letter,) = rig.write().deltas[0].productions
+    assert (letter.consumer, letter.key) == ("undertaker", "r1")
+    assert PickleCodec().decode(letter.value)["error"] == "ValueError: no such query"
+
+
+class FussyCodec:
+    """Refuses what no validation can foresee."""
+
+    def encode(self, value: Any) -> bytes:
+        if "no such query" in value["error"]:
+            raise ValueError(value["error"])
+        return JsonCodec().encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        return JsonCodec().decode(data)
+
+
+def test_a_dead_letter_that_its_codec_refuses_stops_the_run() -> None:
+    pipeline = failing_pipeline(DeadLetter("dead"))
+    pipeline.stream("dead", FussyCodec())
+    rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
+    error = halt_of(rig.feed(click("r1")))
+    assert isinstance(error, CodecError)
+    assert error.where == "stream 'dead', dead letters of 'counter'"
 
 
 def test_a_dead_letter_that_can_not_be_keyed_stops_the_run() -> None:
