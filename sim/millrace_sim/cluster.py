@@ -152,7 +152,7 @@ class Cluster:
     def pause(self, address: str) -> bool:
         """Stop a process, memory intact."""
         node = self.nodes[address]
-        if node.state is not NodeState.UP:
+        if node.state is not NodeState.UP and node.state is not NodeState.STARTING:
             return False
         node.state = NodeState.PAUSED
         node.halted_at_us = self.kernel.now
@@ -258,6 +258,8 @@ class Cluster:
     def _begin(self, start: tuple[Node, int]) -> None:
         node, incarnation = start
         if node.incarnation == incarnation:  # it may have been killed and started again in the same instant
+            if node.state is NodeState.STARTING:
+                node.state = NodeState.UP
             self._give(node, Start(incarnation))
 
     def _is_zombie(self, node: Node) -> bool:
@@ -450,7 +452,7 @@ class Cluster:
         reply = self.store.serve(source, request)
         if reply is None or mute:
             return
-        answer = (node, reply, incarnation)
+        answer = (node, reply)
         if self.network.rules:
             fate = self.network.fate(STORE, source, reply)
             if fate.held is not None:
@@ -460,11 +462,9 @@ class Cluster:
         delay_us = self.store.service_us(request) + self._store_link()
         self.kernel.call_later(delay_us, self._answered, answer)
 
-    def _answered(self, arrival: tuple[Node, Any, int]) -> None:
-        """A reply reaches the process that asked; one that has restarted meanwhile never hears it."""
-        node, reply, incarnation = arrival
-        if node.incarnation == incarnation and node.state is not _DOWN:
-            self._give(node, reply)
+    def _answered(self, arrival: tuple[Node, Any]) -> None:
+        """A reply reaches the address that asked; one that has restarted meanwhile knows by the number that it is not its own."""
+        self._give(*arrival)
 
     # Time and sources
 
@@ -510,7 +510,7 @@ class Cluster:
 
 
 _WAKE = Wake()
-_UP, _DOWN = NodeState.UP, NodeState.DOWN
+_UP = NodeState.UP
 _NOTICED = frozenset([Watermarks, Table])
 """What the host reads as it passes: see `Cluster.quiescent`."""
 

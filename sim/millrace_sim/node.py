@@ -22,6 +22,8 @@ class StateMachine(Protocol):
 class NodeState(enum.Enum):
     """Whether a process runs."""
 
+    STARTING = "starting"
+    """It is there, and has not been told to start: what comes now is lost, as before."""
     UP = "up"
     PAUSED = "paused"
     DOWN = "down"
@@ -72,7 +74,7 @@ class Node:
         self.process = self.build()
         self.runs_user_code = hasattr(self.process, "user_code_runs")
         self.incarnation += 1
-        self.state = NodeState.UP
+        self.state = NodeState.STARTING
         self.inbox.clear()
         self.waiting.clear()
         self.runs = 0
