@@ -86,9 +86,23 @@ def run_timer(
 ) -> Context:
     """Run ``process_timer`` on a fresh copy of everything; raises what user code raises."""
     held = timer.held
-    context = Context(where.spec, key, state, MIN_TIME if held is None else held, low_watermark, now)
+    cause_us = MIN_TIME if held is None else held
+    context = Context(where.spec, key, state, cause_us, low_watermark, now, stamp_of(timer, low_watermark))
     where.spec.computation.process_timer(context, Timer(timer.tag, timer.timestamp, timer.clock))
     return context
+
+
+def stamp_of(timer: StoredTimer, low_watermark: int) -> int:
+    """The timestamp of what a timer produces, unless user code gives one; event time, microseconds.
+
+    Choice: a wall timer without a hold stamps with the low watermark, so that nothing that it makes is late. While that is
+    unknown, and when the source has ended, there is no such time (windows at the ends of time can not be computed): then it is
+    the time of what set the timer, as in Beam.
+    """
+    held = timer.held
+    if held is not None:
+        return held
+    return low_watermark if MIN_TIME < low_watermark < MAX_TIME else timer.set_at
 
 
 def timer_identity(computation: str, timer: StoredTimer) -> str:
@@ -156,8 +170,9 @@ def stored_timers(
         base = handler_time if request.clock is Clock.WATERMARK else now
         overdue = request.timestamp <= base
         due = base if overdue else request.timestamp
+        set_at = context.stamp if request.clock is Clock.WALL and request.hold is None else MIN_TIME
         found[tag] = StoredTimer(
-            tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin
+            tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin, set_at
         )
     return found
 
@@ -193,4 +208,4 @@ def dead_letter(
     text = f"{type(error).__name__}: {error}"
     letter = step_letter(name, key, cause, source, value, timestamp, text)
     data = encode_at(_DEAD, where.codec(stream), letter, stream, name)
-    return Emission(stream, key, data, min(timestamp, MAX_TIME))
+    return Emission(stream, key, data, timestamp)

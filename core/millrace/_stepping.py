@@ -21,6 +21,7 @@ from millrace._execution import (
     productions_of,
     run_record,
     run_timer,
+    stamp_of,
     stored_timers,
     timer_identity,
 )
@@ -28,7 +29,6 @@ from millrace._pipeline import DeadLetter
 from millrace._records import Clock
 from millrace._rows import Production, StoredTimer, Version
 from millrace._step import Arrival, KeySlot, Step
-from millrace._time import MIN_TIME
 from millrace._timer_queue import due_timers
 from millrace.history import DeadLettered, Executed, UserCodeFailed
 
@@ -274,7 +274,8 @@ class StepRunner:
         if not isinstance(policy, DeadLetter):
             self._shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
             return False
-        timestamp = cause.timestamp if cause.production is not None else max(cause.handler_time, MIN_TIME)
+        timer = cause.timer
+        timestamp = cause.timestamp if timer is None else stamp_of(timer, interval.timer_watermark)
         version = Version(interval.sequencer, step.number)
         first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
         try:

@@ -348,6 +348,24 @@ def test_a_timer_that_keeps_failing_goes_to_the_dead_letters_too() -> None:
     assert rig.settle(watermark(200, horizon=0)) == [], "it is removed as if it had fired"
 
 
+@pytest.mark.parametrize(("low", "stamp"), [(None, 10), (40, 40), (MAX_TIME, 10)])
+def test_a_wall_timers_dead_letter_is_stamped_as_its_productions_would_be(
+    low: int | None, stamp: int
+) -> None:
+    def on_timer(context: Context, timer: Timer) -> None:
+        raise LookupError(timer.tag)
+
+    alarm = Scripted(lambda context, _: context.set_wall_timer("w", 70), on_timer)
+    pipeline = counter(alarm).with_computation("counter", on_failure=DeadLetter("dead"))
+    rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
+    rig.settle(click("r1", timestamp=10))
+    if low is not None:
+        rig.settle(watermark(low, horizon=0))
+    rig.feed(Wake(), at=70)
+    (letter,) = rig.write().deltas[0].productions
+    assert (letter.timestamp, letter_of(letter)["timestamp"]) == (stamp, stamp)
+
+
 def test_a_timer_that_keeps_failing_stops_the_run_with_its_identity() -> None:
     def on_timer(context: Context, timer: Timer) -> None:
         raise LookupError(timer.tag)

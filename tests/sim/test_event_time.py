@@ -130,6 +130,29 @@ def test_a_wall_timer_that_is_set_again_moves() -> None:
     assert 0 <= rung.at_us - (AT + 2_200 * MILLISECOND) < 60 * MILLISECOND
 
 
+@pytest.mark.parametrize("fault", ["none", "crash"])
+def test_what_a_wall_timer_makes_after_the_end_can_be_put_into_a_window(fault: str) -> None:
+    """The alarm rings when the watermark is at the end of time, which no window's end could come after."""
+    pipeline = wall_pipeline(hold=False)
+
+    class Windows(WindowCounter):
+        def process_record(self, context: Context, record: Record) -> None:
+            context.set_timer("window", (record.timestamp // SECOND + 1) * SECOND)
+
+        def process_timer(self, context: Context, timer: Timer) -> None:
+            context.produce("counts", timer.timestamp)
+
+    pipeline.add(Windows(), name="windows", inputs=["out"], outputs=["counts"])
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=AT, value=1, timestamp=AT, key="k")
+    crash = f.Crash(at_us=AT + 500 * MILLISECOND, process="worker-0", restart_after_us=SECOND)
+    done = run(pipeline, builder.build(), *([crash] if fault == "crash" else []))
+    assert_sound(done)
+    (rung,) = fired(done, "stage")
+    assert rung.input_watermark == MAX_TIME
+    assert done.outputs == {("counts", str(AT + SECOND).encode()): 1}
+
+
 def hold_or_release(context: Context, record: Record) -> None:
     context.hold_watermark(record.timestamp if record.value == "hold" else None)
     context.produce("out", record.value)
