@@ -84,10 +84,13 @@ class Shared:
     """What all intervals of a worker share.
 
     Attributes:
-        runs: how often user code ran; the host charges CPU time for it.
+        runs: how often user code ran.
+        uncharged: for which intervals it ran, run by run, since the host last said what CPU time that took.
     """
 
-    __slots__ = ("address", "cache", "effects", "history", "options", "outbox", "routing", "runs", "store")
+    __slots__ = (
+        "address", "cache", "effects", "history", "options", "outbox", "routing", "runs", "store", "uncharged",
+    )  # fmt: skip
 
     def __init__(self, address: str, options: EngineOptions, history: History) -> None:
         self.address = address
@@ -99,6 +102,7 @@ class Shared:
         self.cache = RowCache(options.cache_bytes, options.eviction)
         self.routing: Routing = NOWHERE
         self.runs = 0
+        self.uncharged: list[OwnedInterval] = []
 
 
 OnRecovered = Callable[[int, "OwnedInterval", dict[str, m.Progress]], None]
@@ -119,12 +123,13 @@ class OwnedInterval:
         horizon: of its input, origin in microseconds.
         begun: its recovery scan was asked for.
         records_run: records and timers run since the last heartbeat.
+        cpu_us: CPU time that its user code took since then.
     """
 
     __slots__ = (
         "_collected_below", "_committable", "_early", "_filter", "_in_progress", "_owing", "_pending", "_ready", "_runner",
-        "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "horizon",
-        "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
+        "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "cpu_us",
+        "horizon", "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -138,7 +143,7 @@ class OwnedInterval:
         self.low_watermark = MIN_TIME
         self.timer_watermark = MIN_TIME
         self.horizon = MIN_TIME
-        self.records_run = 0
+        self.records_run = self.cpu_us = 0
         self.begun = False
         self.accounts = Accounts(timers_hold_horizon=not where.strong)
         self._slots: dict[str, KeySlot] = {}
@@ -745,16 +750,19 @@ class OwnedInterval:
 
     def load(self) -> m.IntervalLoad:
         """Its load since the last heartbeat (7.1)."""
+        options = self._shared.options
         records, self.records_run = self.records_run, 0
+        cpu_us, self.cpu_us = self.cpu_us, 0
         split_key = ""
-        if records >= self._shared.options.split_load and len(self._slots) > 1:
+        is_hot = records >= options.split_load or cpu_us >= options.split_cpu_us
+        if is_hot and len(self._slots) > 1:
             split_key = sorted(self._slots)[len(self._slots) // 2]
         size = 0
         pending = self._pending + len(self._in_progress) + len(self._owing) + self._writes
         for slot in self._slots.values():
             size += slot.cached_bytes
             pending += (len(slot.timers) if slot.timers else 0) + (slot.hold != MAX_TIME)
-        return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending)
+        return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending, cpu_us)
 
     def to_be_committed(self) -> list[Production]:
         """Productions of steps that wait for a write."""

@@ -179,7 +179,9 @@ class StepRunner:
         interval = self._interval
         where = interval.where
         version = Version(interval.sequencer, step.number)
-        self._shared.runs += 1
+        shared = self._shared
+        shared.runs += 1
+        shared.uncharged.append(interval)
         productions: tuple[Production, ...] = ()
         try:
             context = self._run_user_code(now, step, cause)

@@ -64,6 +64,10 @@ class Cluster:
         self._store_link = options.store_link.sampler(self._stream("store link"))
         self._message_cpu = options.message_cpu.sampler(self._stream("message cpu"))
         self._user_cpu = options.user_code_cpu.sampler(self._stream("user code cpu"))
+        self._user_cpu_of = {
+            name: cpu.sampler(self._stream(f"user code cpu of {name}"))
+            for name, cpu in options.user_code_cpu_of.items()
+        }
         self._timer_lag = options.timer_lag.sampler(self._stream("timer lag"))
         self.network = Network(self.history, self._stream("network faults"))
         mediator = protocol.mediator(self.history, options.engine.scan_page_rows)
@@ -312,11 +316,12 @@ class Cluster:
     def _cpu(self, node: Node, now: int) -> int:
         """When the machine's CPU is done with what it just did."""
         cost = self._message_cpu()
-        if node.runs_user_code:
-            runs = node.process.user_code_runs
-            for _ in range(node.runs, runs):
-                cost += self._user_cpu()
-            node.runs = runs
+        if node.runs_user_code and (uncharged := node.process.uncharged_runs):
+            user_us, default, others = 0, self._user_cpu, self._user_cpu_of
+            for interval in uncharged:
+                user_us += others.get(interval.computation, default)() if others else default()
+            node.process.charge(user_us * node.slow_factor)
+            cost += user_us
         busy_until_us = node.busy_until_us = max(now, node.busy_until_us) + cost * node.slow_factor
         return busy_until_us
 

@@ -135,6 +135,42 @@ def test_a_loaded_interval_names_a_key_that_would_halve_it() -> None:
     assert rig.worker.intervals[0].load().records == 0
 
 
+def test_a_host_says_what_cpu_time_user_code_took_and_each_interval_gets_its_part() -> None:
+    """Each interval runs once and is charged for it at once; then three runs, two of them the second one's, share a charge."""
+    rig = Rig(counter(split_at=["m"]))
+    left, right = rig.worker.intervals
+    for key, cpu_us in (("ant", 10), ("zebra", 700)):
+        rig.settle(click(f"r {key}", key))
+        rig.worker.charge(cpu_us)
+    for number, key in enumerate(("ant", "yak", "zebra")):
+        rig.settle(click(f"r{number}", key))
+    rig.worker.charge(300)
+    rig.worker.charge(50)  # what ran no user code is nobody's
+    assert [one.load().cpu_us for one in (left, right)] == [110, 900]
+    assert [one.load().cpu_us for one in (left, right)] == [0, 0], "since the last heartbeat"
+
+
+def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() -> None:
+    rig = Rig(counter(), options=replace(QUIET, split_load=1_000, split_cpu_us=500))
+    for key, split_key in (("a", ""), ("b", ""), ("c", "b")):
+        rig.settle(click(f"r {key}", key))
+        rig.worker.charge(500 if key == "c" else 499)
+        assert rig.worker.intervals[0].load().split_key == split_key
+
+
+def test_runs_are_not_kept_for_a_host_that_charges_nothing() -> None:
+    rig = Rig(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    assert len(rig.worker.uncharged_runs) == 1
+    rig.wake(100)
+    assert rig.worker.uncharged_runs == []
+    rig.settle(click("r2"))
+    rig.worker.charge(7)
+    rig.settle(click("r3"))
+    rig.wake(200)
+    assert len(rig.worker.uncharged_runs) == 1, "this one is still to be charged"
+
+
 def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
     shop = Shop(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
     shop.assign_all()
