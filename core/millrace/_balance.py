@@ -5,6 +5,8 @@ Rules of this file:
 * A computation's intervals always cover all keys: every change replaces intervals by intervals of the same keys.
 * Whatever has to find an owner goes to the live worker that has the fewest intervals, the first by address among equals: for a
   fresh pipeline this is round-robin.
+* An interval weighs as many records as it ran, or as its CPU time is worth by the proportion of `split_load` to `split_cpu_us`,
+  whichever is more: few records of expensive user code are a load too.
 * By load: an interval that is too hot is split, and its upper part given to the least loaded worker; a worker that is
   overloaded or short of memory gives one interval away, to one that then has less and is not short itself; neighbours that
   are idle are merged. One kind of change at a time, the first that applies: the next look sees what it did.
@@ -94,7 +96,7 @@ def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
 # The operator's verbs. One that can not be done changes nothing.
 
 
-def move_interval(verb: MoveInterval, cluster: Cluster) -> list[MintChange]:
+def move_interval(verb: MoveInterval, cluster: Cluster, options: EngineOptions) -> list[MintChange]:
     """Give the interval with this key to another worker."""
     assignment = _find(cluster.table, verb.computation, verb.key)
     if assignment is None:
@@ -104,7 +106,7 @@ def move_interval(verb: MoveInterval, cluster: Cluster) -> list[MintChange]:
         others = [worker for worker in others if worker.address == verb.to]
     if not others:
         return []
-    totals = _Totals(cluster)
+    totals = _Totals(cluster, options)
     return [_give(assignment.computation, assignment.interval, min(others, key=totals.order))]
 
 
@@ -139,57 +141,60 @@ def rebalance(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
     return _move_from_overloaded(cluster, options) or _merge_idle(cluster, options)
 
 
+def _weight(load: IntervalLoad, options: EngineOptions) -> int:
+    """How many records it is worth."""
+    return max(load.records, load.cpu_us * options.split_load // options.split_cpu_us)
+
+
 class _Totals:
-    """Loads by worker."""
+    """Loads by interval's sequencer, and by worker."""
 
-    __slots__ = ("bytes", "intervals", "records")
+    __slots__ = ("burdens", "bytes", "intervals", "sizes", "weights")
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.records = dict.fromkeys(cluster.workers, 0)
+    def __init__(self, cluster: Cluster, options: EngineOptions) -> None:
+        self.weights = {sequencer: _weight(load, options) for sequencer, load in cluster.loads.items()}
+        self.sizes = {sequencer: load.bytes for sequencer, load in cluster.loads.items()}
+        self.burdens = dict.fromkeys(cluster.workers, 0)
         self.bytes = dict.fromkeys(cluster.workers, 0)
         self.intervals: dict[Candidate, list[Assignment]] = {worker: [] for worker in cluster.workers}
         for assignment in cluster.table.assignments:
             owner = _owner(assignment)
-            if owner in self.records:
+            if owner in self.burdens:
                 self.intervals[owner].append(assignment)
-                load = cluster.loads.get(assignment.sequencer)
-                if load is not None:
-                    self.records[owner] += load.records
-                    self.bytes[owner] += load.bytes
+                self.burdens[owner] += self.weights.get(assignment.sequencer, 0)
+                self.bytes[owner] += self.sizes.get(assignment.sequencer, 0)
 
     def order(self, worker: Candidate) -> tuple[int, int]:
-        """Order workers by load: records first, then intervals."""
-        return self.records[worker], len(self.intervals[worker])
+        """Order workers by load: weight first, then intervals."""
+        return self.burdens[worker], len(self.intervals[worker])
 
 
 def _split_hot(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
-    totals = _Totals(cluster)
+    totals = _Totals(cluster, options)
     changes: list[MintChange] = []
     for assignment in cluster.table.assignments:
-        load = cluster.loads.get(assignment.sequencer)
-        if load is None or load.records <= options.split_load:
+        weight = totals.weights.get(assignment.sequencer, 0)
+        if weight <= options.split_load:
             continue
-        owner, key = _owner(assignment), load.split_key
+        owner, key = _owner(assignment), cluster.loads[assignment.sequencer].split_key
         if key <= assignment.interval.low or not assignment.interval.contains(key):
             continue
         target = min(cluster.workers, key=totals.order)
-        if owner in totals.records:
-            totals.records[owner] -= load.records // 2
-        totals.records[target] += load.records // 2
+        if owner in totals.burdens:
+            totals.burdens[owner] -= weight // 2
+        totals.burdens[target] += weight // 2
         changes += _split(assignment, key, target)
     return changes
 
 
 def _move_from_overloaded(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
-    totals = _Totals(cluster)
-    most = max(options.split_load, options.overload * sum(totals.records.values()) / len(cluster.workers))
-    sizes = {sequencer: load.bytes for sequencer, load in cluster.loads.items()}
-    records = {sequencer: load.records for sequencer, load in cluster.loads.items()}
+    totals = _Totals(cluster, options)
+    most = max(options.split_load, options.overload * sum(totals.burdens.values()) / len(cluster.workers))
     for worker in cluster.workers:
         if totals.bytes[worker] > options.memory_limit_bytes:
-            changes = _relieve(worker, totals, totals.bytes, sizes, sizes, options)
-        elif totals.records[worker] > most:
-            changes = _relieve(worker, totals, totals.records, records, sizes, options)
+            changes = _relieve(worker, totals, totals.bytes, totals.sizes, options)
+        elif totals.burdens[worker] > most:
+            changes = _relieve(worker, totals, totals.burdens, totals.weights, options)
         else:
             continue
         if changes:
@@ -202,7 +207,6 @@ def _relieve(
     totals: _Totals,
     burdens: Mapping[Candidate, int],
     weights: Mapping[int, int],
-    sizes: Mapping[int, int],
     options: EngineOptions,
 ) -> list[MintChange]:
     """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
@@ -210,7 +214,7 @@ def _relieve(
     So memory that is short never gets shorter, and loads only get nearer to each other: moves come to an end.
     """
     for one in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
-        weight, room = weights[one.sequencer], options.memory_limit_bytes - sizes[one.sequencer]
+        weight, room = weights[one.sequencer], options.memory_limit_bytes - totals.sizes[one.sequencer]
         fitting = [other for other in burdens if other != worker and totals.bytes[other] <= room]
         if not weight or not fitting:
             continue
@@ -227,8 +231,10 @@ def _merge_idle(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
         if first is None or first.computation != second.computation:
             first = second
             continue
-        records = cluster.loads[first.sequencer].records + cluster.loads[second.sequencer].records
-        if records < options.merge_load:
+        if (
+            sum(_weight(cluster.loads[one.sequencer], options) for one in (first, second))
+            < options.merge_load
+        ):
             changes.append(_merge(first, second))
             first = None
         else:

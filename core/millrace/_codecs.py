@@ -5,6 +5,7 @@ Each stream and each computation's state names one. User code only ever sees fre
 
 import math
 import pickle
+import re
 from typing import Any, Protocol
 
 import msgspec
@@ -81,6 +82,9 @@ class TypedCodec:
 
 
 _JSON = msgspec.json.Encoder(order="deterministic")
+_MSGPACK = msgspec.msgpack.Encoder()
+_find_no_number = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
+"""A float whose exponent is all ones, as MessagePack writes it. No text contains it; some integers do."""
 
 
 def _encode_json(value: Any) -> bytes:
@@ -89,9 +93,17 @@ def _encode_json(value: Any) -> bytes:
         data = _JSON.encode(value)
     except TypeError:  # keys of a dict that are not str take a longer way
         data = _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
-    if b"null" in data and _has_no_json(msgspec.to_builtins(value, str_keys=True)):
+    if b"null" in data and _may_lack_json(value) and _has_no_json(msgspec.to_builtins(value, str_keys=True)):
         raise ValueError("JSON has no NaN and no infinity")
     return data
+
+
+def _may_lack_json(value: Any) -> bool:
+    """Tell whether one of its nulls may have been a float: a second format, which keeps them, tells without a walk in Python."""
+    try:
+        return _find_no_number(_MSGPACK.encode(value)) is not None
+    except Exception:  # noqa: BLE001  it is JSON, but no MessagePack: an integer of more than 64 bits, for one
+        return True
 
 
 def _has_no_json(value: Any) -> bool:

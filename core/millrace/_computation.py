@@ -65,11 +65,12 @@ class Context:
         key: the key that the hook runs for.
         low_watermark: the input low watermark, event time in microseconds (4.5); `MIN_TIME` while unknown.
         wall_time: this machine's clock, microseconds. Code that lets it into state or productions is not deterministic.
+        stamp: the default timestamp of productions, event time in microseconds; see `produce`.
     """
 
     __slots__ = (
-        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "timers",
-        "wall_time",
+        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "stamp",
+        "timers", "wall_time",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,7 @@ class Context:
         cause_us: int,
         low_watermark: int,
         wall_time: int,
+        stamp_us: int | None = None,
     ) -> None:
         self.key = key
         self.low_watermark = low_watermark
@@ -89,6 +91,7 @@ class Context:
         self._spec = spec
         self._before = state
         self._cause_us = cause_us
+        self.stamp = cause_us if stamp_us is None else stamp_us
         self._state: Any = None
         self._touched = False
         self._hold: int | None = None
@@ -159,8 +162,8 @@ class Context:
         Args:
             stream: one of the computation's declared outputs.
             value: what the stream's codec takes.
-            timestamp: event time, microseconds; default: that of the record or timer being handled, for a wall timer its hold,
-                or else the low watermark.
+            timestamp: event time, microseconds; default: that of the record or timer being handled; for a wall timer its hold,
+                or else the low watermark; before it is known, and after the end, the time of what set the timer.
             key: the record's own key, for consumers whose extractor keeps it; default: this key.
 
         Raises:
@@ -178,7 +181,7 @@ class Context:
         if timestamp is not None:
             self._check("produce", times=(timestamp,))
         if timestamp is None:
-            timestamp = self._cause_us if self._cause_us != MIN_TIME else self.low_watermark
+            timestamp = self.stamp
         elif timestamp < self._cause_us:
             raise TimestampRegressionError(spec.name, self.key, timestamp, self._cause_us)
         data = encode_at(_PRODUCED, codec, value, stream, spec.name, self.key)

@@ -5,13 +5,12 @@ the row's version, weak ones from their cause and ordinal, so that a re-run make
 production.
 """
 
-import base64
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 
-from millrace._codecs import Codec, JsonCodec, decode_at
+from millrace._codecs import Codec, decode_at, encode_at
 from millrace._computation import Context, Emission, extract_key
+from millrace._dead_letters import step_letter
 from millrace._errors import MillraceError, UserCodeError
 from millrace._messages import Table
 from millrace._pipeline import OUTSIDE, ComputationSpec, KeyExtractor, Pipeline, Productions, same_key
@@ -41,14 +40,6 @@ class Deployed:
         self.exactly_once = spec.exactly_once
         self._codecs: dict[str, Codec] = {}
         self._consumers: dict[str, list[tuple[str, KeyExtractor]]] = {}
-
-    def with_switches_of(self, before: "Deployed") -> "Deployed":
-        """The same, with the switches that an interval began with: they change when it is next assigned (6.1.3)."""
-        if (self.strong, self.exactly_once) == (before.strong, before.exactly_once):
-            return self
-        old = before.spec
-        spec = replace(self.spec, productions=old.productions, exactly_once=old.exactly_once)
-        return Deployed(spec, self.pipeline, self.present)
 
     def codec(self, stream: str) -> Codec:
         """The codec of a stream; asked for with each record, and so remembered."""
@@ -95,9 +86,23 @@ def run_timer(
 ) -> Context:
     """Run ``process_timer`` on a fresh copy of everything; raises what user code raises."""
     held = timer.held
-    context = Context(where.spec, key, state, MIN_TIME if held is None else held, low_watermark, now)
+    cause_us = MIN_TIME if held is None else held
+    context = Context(where.spec, key, state, cause_us, low_watermark, now, stamp_of(timer, low_watermark))
     where.spec.computation.process_timer(context, Timer(timer.tag, timer.timestamp, timer.clock))
     return context
+
+
+def stamp_of(timer: StoredTimer, low_watermark: int) -> int:
+    """The timestamp of what a timer produces, unless user code gives one; event time, microseconds.
+
+    Choice: a wall timer without a hold stamps with the low watermark, so that nothing that it makes is late. While that is
+    unknown, and when the source has ended, there is no such time (windows at the ends of time can not be computed): then it is
+    the time of what set the timer, as in Beam.
+    """
+    held = timer.held
+    if held is not None:
+        return held
+    return low_watermark if MIN_TIME < low_watermark < MAX_TIME else timer.set_at
 
 
 def timer_identity(computation: str, timer: StoredTimer) -> str:
@@ -165,8 +170,9 @@ def stored_timers(
         base = handler_time if request.clock is Clock.WATERMARK else now
         overdue = request.timestamp <= base
         due = base if overdue else request.timestamp
+        set_at = context.stamp if request.clock is Clock.WALL and request.hold is None else MIN_TIME
         found[tag] = StoredTimer(
-            tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin
+            tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin, set_at
         )
     return found
 
@@ -180,7 +186,7 @@ def final_error(where: Deployed, key: str, cause: str, attempts: int, error: Exc
 
 
 _CONSUMED = "stream {!r}, consumed by {!r}, record {}"
-_JSON = JsonCodec()
+_DEAD = "stream {!r}, dead letters of {!r}"
 
 
 def dead_letter(
@@ -192,14 +198,14 @@ def dead_letter(
     timestamp: int,
     error: Exception,
 ) -> Emission:
-    """The dead letter of a record, or of a timer (``production`` is ``None``): JSON, with the record's bytes in base64."""
-    letter = {
-        "computation": where.spec.name,
-        "key": key,
-        "cause": cause,
-        "stream": production.stream if production else None,
-        "value_base64": base64.b64encode(production.value).decode() if production else None,
-        "timestamp": timestamp,
-        "error": f"{type(error).__name__}: {error}",
-    }
-    return Emission(stream, key, _JSON.encode(letter), min(timestamp, MAX_TIME))
+    """The dead letter of a record, or of a timer (``production`` is ``None``).
+
+    Raises:
+        CodecError: the stream's codec refuses it.
+    """
+    name = where.spec.name
+    source, value = (production.stream, production.value) if production else (None, None)
+    text = f"{type(error).__name__}: {error}"
+    letter = step_letter(name, key, cause, source, value, timestamp, text)
+    data = encode_at(_DEAD, where.codec(stream), letter, stream, name)
+    return Emission(stream, key, data, timestamp)

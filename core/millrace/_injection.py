@@ -1,14 +1,14 @@
 """From a record of the source to its productions (MillWheel 5.2): decode it, and let each consumer extract its key (4.2).
 
 Rules of this file: a record that can not be read or keyed is refused with its place in the source, by a `MalformedRecordError`;
-each consumer's key extractor gets a copy of its own; what goes to the dead letters is the record as it came, as JSON.
+each consumer's key extractor gets a copy of its own; what goes to the dead letters is the record as it came.
 """
 
-import base64
 from collections.abc import Sequence
 
 from millrace._codecs import decode_at, encode_at
 from millrace._computation import extract_key
+from millrace._dead_letters import injector_letter
 from millrace._effects import SourceRecord
 from millrace._errors import CodecError, KeyExtractorError, MalformedRecordError
 from millrace._pipeline import KeyExtractor, Pipeline, same_key
@@ -84,19 +84,12 @@ def dead_letter(
         error: why it is malformed.
 
     Raises:
-        CodecError: that stream has a codec that does not take JSON-like values.
+        CodecError: that stream's codec refuses it.
     """
-    letter = {
-        "injector": injector,
-        "stream": str(record.stream),
-        "offset": record.offset,
-        "key": str(record.key),
-        "value": base64.b64encode(record.value).decode()
-        if type(record.value) is bytes
-        else repr(record.value),
-        "timestamp": record.timestamp if is_timestamp(record.timestamp) else repr(record.timestamp),
-        "error": str(error),
-    }
+    stamp = record.timestamp if is_timestamp(record.timestamp) else repr(record.timestamp)
+    letter = injector_letter(
+        injector, str(record.stream), record.offset, str(record.key), record.value, stamp, str(error)
+    )
     data = encode_at(f"stream {stream!r}, dead letters of {injector!r}", pipeline.codec(stream), letter)
     return SourceRecord(record.offset, stream, str(record.key), data, timestamp)
 

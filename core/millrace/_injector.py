@@ -8,7 +8,9 @@ Rules of this file:
 * **Progress** is that of what it has read and not finished (`Intake`). It is journaled when it has changed, and only what is
   journaled is reported, again and again since a report may be lost.
 * **Skew** (8.4): a record more than the limit ahead of the slowest computation waits, in order of timestamps and not of
-  arrival, since the next one may be what the slowest waits for. Late ones never wait.
+  arrival, since the next one may be what the slowest waits for. Late ones never wait. Choice: as long as nothing is known of
+  a computation it is the slowest one, and all others wait for it: how far the other processes are, no process can know. What
+  waits is in this process's progress, which is journaled and reported all the same, and so the first broadcast comes.
 """
 
 import enum
@@ -194,12 +196,10 @@ class Injector:
         else:
             heappush(self._waiting, (timestamp, entry.offset, entry, record))
 
-    def _on_source_watermark(self, now: int, event: SourceWatermark) -> None:
+    def _on_source_watermark(self, _now: int, event: SourceWatermark) -> None:
         intake = self._intake
-        if intake.is_next(event.offset) and intake.read_watermark(
-            event.arrived_us, event.offset, event.low_watermark
-        ):
-            self._release(now)
+        if intake.is_next(event.offset):
+            intake.read_watermark(event.arrived_us, event.offset, event.low_watermark)
 
     # Injecting
 
@@ -252,12 +252,9 @@ class Injector:
         return limit_us is None or timestamp <= self._slowest() + limit_us
 
     def _slowest(self) -> int:
-        """The slowest low watermark (8.4); of a computation of which nothing is known yet, this injector's own."""
-        own_us = self._intake.low_watermark()
-        if own_us == MIN_TIME:  # The source has not said anything: what is unfinished says how far it is.
-            own_us = self._intake.oldest()
-        known = (self._watermarks.get(name, MIN_TIME) for name in self._pipeline.computations)
-        return min((own_us if low_us == MIN_TIME else low_us for low_us in known), default=MAX_TIME)
+        """The slowest computation's low watermark, as far as this process has been told (8.4)."""
+        known = self._watermarks
+        return min((known.get(name, MIN_TIME) for name in self._pipeline.computations), default=MAX_TIME)
 
     def _release(self, now: int) -> None:
         while self._waiting and self.phase is Phase.RUNNING and self._may_enter(self._waiting[0][0]):
@@ -279,7 +276,7 @@ class Injector:
 
     # What it is told
 
-    def _on_ack(self, now: int, ack: m.Ack) -> None:
+    def _on_ack(self, _now: int, ack: m.Ack) -> None:
         history = self._history
         for record_id in ack.record_ids:
             pending = self._outbox.acked(ack.consumer, record_id)
@@ -287,7 +284,6 @@ class Injector:
                 continue
             history.record(Acked(history.at_us, self.address, record_id, ack.consumer))
             self._delivered(pending.holder)
-        self._release(now)
 
     def _delivered(self, entry: Entry) -> None:
         entry.left -= 1
@@ -501,9 +497,9 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
         # 5.2, 6.1.1, 7.2, 8.4
         (running, Wake): Transition(own._on_wake, (running,)),
         (running, SourceRecord): Transition(own._on_record, (running, halted)),
-        (running, SourceWatermark): Transition(own._on_source_watermark, (running, halted)),
+        (running, SourceWatermark): Transition(own._on_source_watermark, (running,)),
         (running, Replayed): Transition(own._on_replayed, (running,)),
-        (running, m.Ack): Transition(own._on_ack, (running, halted)),
+        (running, m.Ack): Transition(own._on_ack, (running,)),
         (running, m.Table): Transition(own._on_table, (running, halted)),
         (running, m.Watermarks): Transition(own._on_watermarks, (running, halted)),
         (running, m.Journaled): Transition(own._on_journaled, (running,)),

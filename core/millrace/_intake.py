@@ -101,10 +101,6 @@ class Intake:
         """How far it is, event time in microseconds."""
         return min(self.source_us, self._on_time.oldest())
 
-    def oldest(self) -> int:
-        """The smallest timestamp of what is unfinished and not late; `MAX_TIME` if there is nothing."""
-        return self._on_time.oldest()
-
     def buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
         """What is unfinished and not late, counted by timestamp (7.2)."""
         return self._on_time.buckets(width_us)

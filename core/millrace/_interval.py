@@ -24,7 +24,7 @@ from millrace._outbox import Outbox
 from millrace._routing import NOWHERE, Routing
 from millrace._rows import Production, RowDelta, RowImage
 from millrace._seen_filter import SeenFilter, fingerprint
-from millrace._step import Arrival, Holder, KeySlot, Step, StepInput, StepState
+from millrace._step import Arrival, Holder, KeySlot, Step, StepInput, StepState, linked
 from millrace._stepping import StepRunner
 from millrace._store_client import StoreClient
 from millrace._time import MAX_TIME, MIN_TIME
@@ -84,10 +84,13 @@ class Shared:
     """What all intervals of a worker share.
 
     Attributes:
-        runs: how often user code ran; the host charges CPU time for it.
+        runs: how often user code ran.
+        uncharged: for which intervals it ran, run by run, since the host last said what CPU time that took.
     """
 
-    __slots__ = ("address", "cache", "effects", "history", "options", "outbox", "routing", "runs", "store")
+    __slots__ = (
+        "address", "cache", "effects", "history", "options", "outbox", "routing", "runs", "store", "uncharged",
+    )  # fmt: skip
 
     def __init__(self, address: str, options: EngineOptions, history: History) -> None:
         self.address = address
@@ -99,6 +102,7 @@ class Shared:
         self.cache = RowCache(options.cache_bytes, options.eviction)
         self.routing: Routing = NOWHERE
         self.runs = 0
+        self.uncharged: list[OwnedInterval] = []
 
 
 OnRecovered = Callable[[int, "OwnedInterval", dict[str, m.Progress]], None]
@@ -119,12 +123,13 @@ class OwnedInterval:
         horizon: of its input, origin in microseconds.
         begun: its recovery scan was asked for.
         records_run: records and timers run since the last heartbeat.
+        cpu_us: CPU time that its user code took since then.
     """
 
     __slots__ = (
         "_collected_below", "_committable", "_early", "_filter", "_in_progress", "_owing", "_pending", "_ready", "_runner",
-        "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "horizon",
-        "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
+        "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "cpu_us",
+        "horizon", "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -138,7 +143,7 @@ class OwnedInterval:
         self.low_watermark = MIN_TIME
         self.timer_watermark = MIN_TIME
         self.horizon = MIN_TIME
-        self.records_run = 0
+        self.records_run = self.cpu_us = 0
         self.begun = False
         self.accounts = Accounts(timers_hold_horizon=not where.strong)
         self._slots: dict[str, KeySlot] = {}
@@ -216,7 +221,7 @@ class OwnedInterval:
         self._shared.cache.keep(slot)
         for production in image.productions:
             if production.consumer in self.where.present:
-                self._send(now, production, Holder(self, slot, None, durable=True))
+                self._send_or_share(now, production, Holder(self, slot, None, durable=True))
             else:  # its consumer has left the topology
                 self._owe(now, slot, production)
 
@@ -244,8 +249,12 @@ class OwnedInterval:
         self._move(input_)
         shared, history = self._shared, self._shared.history
         shared.store.forget(self)
-        for pending in [one for one in shared.outbox if one.holder.interval is self]:
-            shared.outbox.discard(pending)
+        for pending in list(shared.outbox):
+            others = [one for one in pending.holder.all() if one.interval is not self]
+            if others:
+                pending.holder = linked(others)
+            else:
+                shared.outbox.discard(pending)
         for slot in self._slots.values():
             if slot.row is not None:
                 shared.cache.drop(slot)
@@ -393,14 +402,13 @@ class OwnedInterval:
         """Weak productions are sent before anything is committed (6.1.3)."""
         for production in step.productions:
             known = self._shared.outbox.find(production.consumer, production.record_id)
-            if (
-                known is not None
-            ):  # a re-run, without exactly-once, of a step whose checkpoint is still on its way
+            # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
+            if known is not None and any(one.durable for one in known.holder.all()):
                 continue
             holder = Holder(self, step.slot, step, durable=False)
             step.holders += (holder,)
             step.waiting += 1
-            self._send(now, production, holder)
+            self._send_or_share(now, production, holder)
         if not step.waiting:
             self._complete(step)
             return
@@ -437,7 +445,7 @@ class OwnedInterval:
                 continue
             outbox, shared, history = self._shared.outbox, self._shared, self._shared.history
             pending = [outbox.find(p.consumer, p.record_id) for p in step.productions]
-            late = [one.production for one in pending if one is not None and one.holder.step is step]
+            late = [one.production for one in pending if one is not None and one.holder.of(step) is not None]
             step.checkpoints = tuple(late)
             for production in late:
                 history.record(
@@ -572,9 +580,10 @@ class OwnedInterval:
             return
         for production in step.checkpoints:
             pending = self._shared.outbox.find(production.consumer, production.record_id)
-            if pending is not None and pending.holder.step is step:
-                pending.holder.durable = True
-                pending.holder.step = None
+            holder = None if pending is None else pending.holder.of(step)
+            if holder is not None:
+                holder.durable = True
+                holder.step = None
             else:  # ACKed while the checkpoint was being written
                 self._owe(now, step.slot, production)
 
@@ -644,8 +653,22 @@ class OwnedInterval:
         if owner is not None:
             shared.effects.append(Send(owner, m.Deliver(production, shared.address)))
 
+    def _send_or_share(self, now: int, production: Production, holder: Holder) -> None:
+        """Send it, unless another step or row of this worker is at it: then both hold what is pending (6.1.3)."""
+        known = self._shared.outbox.find(production.consumer, production.record_id)
+        if known is None:
+            self._send(now, production, holder)
+            return
+        self.accounts.add_production(holder, known.production)
+        self._pending += 1
+        known.holder = linked([*known.holder.all(), holder])
+
     def acked(self, now: int, holder: Holder, production: Production) -> None:
         """A production of this interval has arrived for good."""
+        if holder.other is not None:
+            holder.other.interval.acked(now, holder.other, production)
+            if holder.other.interval is not self:  # whoever calls this pumps this one
+                holder.other.interval.pump(now)
         self.accounts.remove_production(holder, production)
         self._pending -= 1
         if holder.durable:
@@ -727,16 +750,19 @@ class OwnedInterval:
 
     def load(self) -> m.IntervalLoad:
         """Its load since the last heartbeat (7.1)."""
+        options = self._shared.options
         records, self.records_run = self.records_run, 0
+        cpu_us, self.cpu_us = self.cpu_us, 0
         split_key = ""
-        if records >= self._shared.options.split_load and len(self._slots) > 1:
+        is_hot = records >= options.split_load or cpu_us >= options.split_cpu_us
+        if is_hot and len(self._slots) > 1:
             split_key = sorted(self._slots)[len(self._slots) // 2]
         size = 0
         pending = self._pending + len(self._in_progress) + len(self._owing) + self._writes
         for slot in self._slots.values():
             size += slot.cached_bytes
             pending += (len(slot.timers) if slot.timers else 0) + (slot.hold != MAX_TIME)
-        return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending)
+        return m.IntervalLoad(self.computation, self.sequencer, records, size, split_key, pending, cpu_us)
 
     def to_be_committed(self) -> list[Production]:
         """Productions of steps that wait for a write."""

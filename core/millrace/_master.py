@@ -305,7 +305,7 @@ class Master:
     def _try(self, verb: Verb, cluster: Cluster) -> Mint | None:
         match verb:
             case MoveInterval():
-                return self._change(move_interval(verb, cluster))
+                return self._change(move_interval(verb, cluster, self._options))
             case SplitInterval():
                 return self._change(split_interval(verb, cluster))
             case MergeIntervals():

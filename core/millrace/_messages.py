@@ -70,6 +70,7 @@ class IntervalLoad(Value, frozen=True, gc=False):
         bytes: of soft state in memory.
         split_key: a key that would halve its work; ``""``: unknown.
         pending: productions not ACKed yet, pending timers and queued work, all in one count (for draining).
+        cpu_us: that its user code took since the last heartbeat, microseconds; 0 from a host that does not measure it.
     """
 
     computation: str
@@ -78,6 +79,7 @@ class IntervalLoad(Value, frozen=True, gc=False):
     bytes: int
     split_key: str
     pending: int
+    cpu_us: int = 0
 
 
 class Heartbeat(Value, frozen=True, gc=False):

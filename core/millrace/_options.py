@@ -37,6 +37,8 @@ class EngineOptions:
         lease_us: a master or authority that has not renewed for so long is replaced; it renews four times in a lease.
         balance_period_us: the master looks at the loads; 0: never moves anything by load.
         split_load: an interval with more records per heartbeat is split.
+        split_cpu_us: so is one whose user code takes more CPU time than this per heartbeat. In all that goes by load an interval
+            counts by its records or by its CPU time, in the proportion of these two limits, whichever is more.
         merge_load: two neighbours with together fewer records per heartbeat are merged; 0: never.
         overload: a worker with more than this many times the mean load gives intervals away.
         memory_limit_bytes: a worker with more soft state gives intervals away.
@@ -71,6 +73,7 @@ class EngineOptions:
     lease_us: int = SECOND
     balance_period_us: int = 2 * SECOND
     split_load: int = 2_000
+    split_cpu_us: int = 125 * MILLISECOND
     merge_load: int = 0
     overload: float = 2.0
     memory_limit_bytes: int = 1 << 30

@@ -11,6 +11,7 @@ import networkx as nx
 
 from millrace._codecs import Codec, JsonCodec, decode_at, encode_at
 from millrace._computation import Computation
+from millrace._dead_letters import SAMPLES, check_carries
 from millrace._errors import (
     CodecError,
     CycleError,
@@ -49,10 +50,15 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """On failure: send the record to this stream, as JSON with its bytes in base64, and go on.
+    """On failure: send a dead letter to this stream, and go on.
+
+    A dead letter is a dict, which the stream's codec writes (JSON, if it has none). A computation's has the fields
+    ``computation``, ``key``, ``cause`` (the record's id), ``stream``, ``value_base64`` (the record's bytes), ``timestamp`` and
+    ``error``; of a timer, ``stream`` and ``value_base64`` are ``None``. An injector's has ``injector``, ``stream``, ``offset``,
+    ``key``, ``value`` (base64 of the bytes), ``timestamp`` and ``error``; what is of the wrong type is in it as its ``repr``.
 
     Attributes:
-        stream: where to.
+        stream: where to. A codec that can not carry the dict is refused when the pipeline is validated.
     """
 
     stream: str
@@ -183,7 +189,8 @@ class Pipeline:
             name: unique among computations and injectors.
             outputs: streams that it injects into; default: one stream of its own name.
             processes: how many processes it consists of, all of them expected.
-            skew_limit_us: how far ahead of the slowest low watermark a record may be to be injected (8.4).
+            skew_limit_us: how far ahead of the slowest low watermark a record may be to be injected (8.4). Until each
+                computation's watermark is known, all records wait: a source with a limit has to tell its watermark.
             on_malformed: default `Stop`.
 
         Raises:
@@ -301,6 +308,7 @@ class Pipeline:
 
         Raises:
             UnknownStreamError: a consumed stream that nobody produces.
+            PipelineError: a stream of dead letters whose codec can not carry them.
             CycleError: computations in a circle.
             NoSourceError: no injector, or a computation that none reaches.
         """
@@ -474,6 +482,7 @@ def _check_streams(pipeline: Pipeline, producers: Mapping[str, list[str]]) -> No
                 raise UnknownStreamError(
                     pipeline.name, f"{name!r} consumes stream {stream!r}, which nobody produces", remedy
                 )
+    _check_dead_letters(pipeline)
     for stream in pipeline._codecs:
         if stream not in producers:
             raise UnknownStreamError(
@@ -481,6 +490,22 @@ def _check_streams(pipeline: Pipeline, producers: Mapping[str, list[str]]) -> No
                 f"stream {stream!r} is given a codec, but nobody produces it",
                 "Remove it, or mend its name",
             )
+
+
+def _check_dead_letters(pipeline: Pipeline) -> None:
+    """A codec that is declared for dead letters has to carry them; the default one does."""
+    policies = [("computation", one.name, one.on_failure) for one in pipeline._computations.values()]
+    policies += [("injector", one.name, one.on_malformed) for one in pipeline._injectors.values()]
+    for kind, name, policy in policies:
+        if isinstance(policy, DeadLetter) and policy.stream in pipeline._codecs:
+            where = f"stream {policy.stream!r}"
+            try:
+                check_carries(where, pipeline.codec(policy.stream), SAMPLES[kind])
+            except CodecError as error:
+                failure = f"{error.codec} can not {error.action} them: {error.reason}"
+                problem = f"{where} gets the dead letters of {name!r}, and {failure}"
+                remedy = "Declare a codec that carries a dict for it, or none; or send dead letters to a stream of their own"
+                raise PipelineError(pipeline.name, problem, remedy) from error
 
 
 def _check_graph(pipeline: Pipeline, graph: "nx.DiGraph[str]") -> None:

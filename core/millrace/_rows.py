@@ -4,6 +4,7 @@ Every change is a blind delta (6.1.2): it can be applied without having been rea
 """
 
 from millrace._records import Clock
+from millrace._time import MIN_TIME
 from millrace._wire import Value
 
 
@@ -40,7 +41,7 @@ class Production(Value, frozen=True, gc=False):
     origin: int
 
 
-class StoredTimer(Value, frozen=True, gc=False):
+class StoredTimer(Value, frozen=True, gc=False, omit_defaults=True):
     """A pending timer as it stands in the row (MillWheel 4.6).
 
     Attributes:
@@ -52,6 +53,7 @@ class StoredTimer(Value, frozen=True, gc=False):
         hold: event time that a wall timer holds the low watermark at, if any.
         set_by: the write that set it; with the tag, its identity.
         origin: the origin of what set it.
+        set_at: of a wall timer without a hold, the event time of what set it; `MIN_TIME` for others.
     """
 
     tag: str
@@ -62,6 +64,7 @@ class StoredTimer(Value, frozen=True, gc=False):
     hold: int | None
     set_by: Version
     origin: int
+    set_at: int = MIN_TIME
 
     @property
     def order(self) -> tuple[int, bool, int, str]:

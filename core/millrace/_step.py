@@ -196,6 +196,9 @@ class Step:
 class Holder:
     """Why a pending production is pending: for the accounts of its interval.
 
+    Choice: without exactly-once several steps of a weak computation can make the same production, and several rows have the same
+    checkpoint, if a sender's re-run gave the causing record another key. One is pending, and has a holder for each of them.
+
     Attributes:
         interval: the owned interval that sends it.
         slot: the key that made it.
@@ -203,9 +206,10 @@ class Holder:
         durable: the row has it as a checkpoint, to be deleted once it is ACKed.
         holds_watermark: it is counted in the interval's oldest work.
         holds_horizon: likewise for origins.
+        other: the next holder of the same production.
     """
 
-    __slots__ = ("durable", "holds_horizon", "holds_watermark", "interval", "slot", "step")
+    __slots__ = ("durable", "holds_horizon", "holds_watermark", "interval", "other", "slot", "step")
 
     def __init__(self, interval: "OwnedInterval", slot: KeySlot, step: Step | None, *, durable: bool) -> None:
         self.interval = interval
@@ -214,3 +218,19 @@ class Holder:
         self.durable = durable
         self.holds_watermark = False
         self.holds_horizon = False
+        self.other: Holder | None = None
+
+    def all(self) -> list["Holder"]:
+        """This one, and the others behind it."""
+        return [self, *([] if self.other is None else self.other.all())]
+
+    def of(self, step: Step) -> "Holder | None":
+        """The one that this step waits with, if it does."""
+        return next((one for one in self.all() if one.step is step), None)
+
+
+def linked(holders: list[Holder]) -> Holder:
+    """Let these hold the same production; returns the first."""
+    for one, other in zip(holders, [*holders[1:], None], strict=True):
+        one.other = other
+    return holders[0]

@@ -21,6 +21,7 @@ from millrace._execution import (
     productions_of,
     run_record,
     run_timer,
+    stamp_of,
     stored_timers,
     timer_identity,
 )
@@ -28,7 +29,6 @@ from millrace._pipeline import DeadLetter
 from millrace._records import Clock
 from millrace._rows import Production, StoredTimer, Version
 from millrace._step import Arrival, KeySlot, Step
-from millrace._time import MIN_TIME
 from millrace._timer_queue import due_timers
 from millrace.history import DeadLettered, Executed, UserCodeFailed
 
@@ -179,7 +179,9 @@ class StepRunner:
         interval = self._interval
         where = interval.where
         version = Version(interval.sequencer, step.number)
-        self._shared.runs += 1
+        shared = self._shared
+        shared.runs += 1
+        shared.uncharged.append(interval)
         productions: tuple[Production, ...] = ()
         try:
             context = self._run_user_code(now, step, cause)
@@ -274,11 +276,14 @@ class StepRunner:
         if not isinstance(policy, DeadLetter):
             self._shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
             return False
-        timestamp = cause.timestamp if cause.production is not None else max(cause.handler_time, MIN_TIME)
-        letter = dead_letter(where, policy.stream, key, cause.identity, cause.production, timestamp, error)
+        timer = cause.timer
+        timestamp = cause.timestamp if timer is None else stamp_of(timer, interval.timer_watermark)
         version = Version(interval.sequencer, step.number)
         first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
         try:
+            letter = dead_letter(
+                where, policy.stream, key, cause.identity, cause.production, timestamp, error
+            )
             productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))
         except MillraceError as second:
             self._shared.effects.append(Halt(second))

@@ -52,6 +52,7 @@ class Worker:
         self._last_reports: dict[int, tuple[int, m.IntervalReport]] = {}
         self._next_sweep = self._next_report = self._next_heartbeat = self._next_collect = 0
         self._report_round = 0
+        self._is_charged = False
         self._now = MIN_TIME
         self._handlers: dict[Any, Callable[[int, Any], None]] = {
             m.Deliver: self._on_deliver,
@@ -66,8 +67,30 @@ class Worker:
 
     @property
     def user_code_runs(self) -> int:
-        """How often user code has run; the host charges CPU time for it."""
+        """How often user code has run."""
         return self._shared.runs
+
+    @property
+    def uncharged_runs(self) -> Sequence[OwnedInterval]:
+        """For which intervals it has run, run by run, since the last `charge`."""
+        return self._shared.uncharged
+
+    def charge(self, cpu_us: int) -> None:
+        """Take in what CPU time user code took since the host last said so, for the reports of load (7.1).
+
+        A host that calls this after each `handle` which ran user code tells computations apart; runs that are charged
+        together share the time evenly. One that never does has its intervals weighed by their records.
+
+        Args:
+            cpu_us: CPU time, microseconds.
+        """
+        self._is_charged = True
+        uncharged = self._shared.uncharged
+        if uncharged:
+            share_us = cpu_us // len(uncharged)
+            for interval in uncharged:
+                interval.cpu_us += share_us
+            uncharged.clear()
 
     @property
     def intervals(self) -> Sequence[OwnedInterval]:
@@ -221,8 +244,7 @@ class Worker:
             if sequencer not in self._intervals:
                 self._intervals[sequencer] = OwnedInterval(self._shared, specs[name], assignment)
             else:
-                interval = self._intervals[sequencer]
-                interval.where = specs[name].with_switches_of(interval.where)
+                self._intervals[sequencer].where = specs[name]
         self._index()
         self._drop_removed(now)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
@@ -373,6 +395,8 @@ class Worker:
         return any(spec.watermark_percentile < 100 for spec in specs)
 
     def _heartbeat(self) -> None:
+        if not self._is_charged:  # this host does not measure it
+            self._shared.uncharged.clear()
         loads = tuple(one.load() for one in self._intervals.values() if one.state is IntervalState.OWNED)
         message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
         self._shared.effects.extend(Send(to, message) for to in self._options.master_addresses())

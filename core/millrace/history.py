@@ -369,20 +369,29 @@ class History:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write it to a file of JSON lines."""
-        path.write_bytes(self.to_bytes())
+        """Write it to a file of JSON lines; the last line has the number of events and their digest, to tell a torn file."""
+        data = self.to_bytes()
+        path.write_bytes(data + _end_of(data, len(self)))
 
     @classmethod
     def load(cls, path: Path) -> "History":
         """Read a file that `save` wrote.
 
         Raises:
-            HistoryFormatError: it is not one.
+            HistoryFormatError: it is not one, or not all of one.
         """
         try:
-            return cls(_DECODER.decode_lines(path.read_bytes()))
+            data = path.read_bytes()
+            last = data.rfind(b"\n", 0, -1) + 1
+            body, end = (data[:last], data[last:]) if data.startswith(_END, last) else (data, b"")
+            history = cls(_DECODER.decode_lines(body))
         except (OSError, msgspec.MsgspecError) as error:
             raise HistoryFormatError("history", str(path), str(error)) from error
+        if end.rstrip(b"\n") != _end_of(body, len(history)).rstrip(b"\n"):
+            what = "is not that of the events before it" if end else "is missing"
+            reason = f"its last line, which counts its events and has their digest, {what}: it was cut off or changed"
+            raise HistoryFormatError("history", str(path), reason)
+        return history
 
 
 def _discard(_event: Event) -> None:
@@ -391,3 +400,9 @@ def _discard(_event: Event) -> None:
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_END = b'{"events":'
+
+
+def _end_of(data: bytes, events: int) -> bytes:
+    """The last line of a file; every event's begins with its type."""
+    return b'%s%d,"sha256":"%s"}\n' % (_END, events, hashlib.sha256(data).hexdigest().encode())

@@ -36,6 +36,7 @@ from millrace._execution import (
     productions_of,
     run_record,
     run_timer,
+    stamp_of,
     stored_timers,
     timer_identity,
 )
@@ -272,7 +273,7 @@ class _Reference:
             context = run_timer(where, key, row.state, timer, stage.input_us, self._now)
             after = context.new_state()
         except Exception as error:  # noqa: BLE001  user code may raise anything
-            self._fail(where, key, cause, None, max(handler_us, MIN_TIME), error)
+            self._fail(where, key, cause, None, stamp_of(timer, stage.input_us), error)
             return
         self._adopt(stage, key, context, after, handler_us, cause)
 

@@ -12,6 +12,7 @@ from millrace import MAX_TIME, MillraceError, Pipeline
 from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
+from millrace._versions import check_versions
 from millrace.history import FaultStruck, Healed, History, RunEnded
 from millrace_sim.feed import Feed, FeedEntry
 from millrace_sim.kernel import Kernel, seldom_collected
@@ -33,6 +34,9 @@ class Cluster:
         seed: root of all draws; each concern has its own stream.
         protocol: the state machines to host.
 
+    Raises:
+        PipelineError: a version does not fit together, or does not fit the others.
+
     Attributes:
         history: what has happened so far.
         kernel: simulated time.
@@ -46,8 +50,7 @@ class Cluster:
         seed: int,
         protocol: Protocol = SOUND,
     ) -> None:
-        for pipeline in pipelines:
-            pipeline.validate()
+        check_versions(pipelines)
         self.history = History()
         self.kernel = Kernel()
         self._options = options
@@ -61,6 +64,10 @@ class Cluster:
         self._store_link = options.store_link.sampler(self._stream("store link"))
         self._message_cpu = options.message_cpu.sampler(self._stream("message cpu"))
         self._user_cpu = options.user_code_cpu.sampler(self._stream("user code cpu"))
+        self._user_cpu_of = {
+            name: cpu.sampler(self._stream(f"user code cpu of {name}"))
+            for name, cpu in options.user_code_cpu_of.items()
+        }
         self._timer_lag = options.timer_lag.sampler(self._stream("timer lag"))
         self.network = Network(self.history, self._stream("network faults"))
         mediator = protocol.mediator(self.history, options.engine.scan_page_rows)
@@ -149,7 +156,7 @@ class Cluster:
     def pause(self, address: str) -> bool:
         """Stop a process, memory intact."""
         node = self.nodes[address]
-        if node.state is not NodeState.UP:
+        if node.state is not NodeState.UP and node.state is not NodeState.STARTING:
             return False
         node.state = NodeState.PAUSED
         node.halted_at_us = self.kernel.now
@@ -255,6 +262,8 @@ class Cluster:
     def _begin(self, start: tuple[Node, int]) -> None:
         node, incarnation = start
         if node.incarnation == incarnation:  # it may have been killed and started again in the same instant
+            if node.state is NodeState.STARTING:
+                node.state = NodeState.UP
             self._give(node, Start(incarnation))
 
     def _is_zombie(self, node: Node) -> bool:
@@ -307,11 +316,12 @@ class Cluster:
     def _cpu(self, node: Node, now: int) -> int:
         """When the machine's CPU is done with what it just did."""
         cost = self._message_cpu()
-        if node.runs_user_code:
-            runs = node.process.user_code_runs
-            for _ in range(node.runs, runs):
-                cost += self._user_cpu()
-            node.runs = runs
+        if node.runs_user_code and (uncharged := node.process.uncharged_runs):
+            user_us, default, others = 0, self._user_cpu, self._user_cpu_of
+            for interval in uncharged:
+                user_us += others.get(interval.computation, default)() if others else default()
+            node.process.charge(user_us * node.slow_factor)
+            cost += user_us
         busy_until_us = node.busy_until_us = max(now, node.busy_until_us) + cost * node.slow_factor
         return busy_until_us
 
@@ -447,7 +457,7 @@ class Cluster:
         reply = self.store.serve(source, request)
         if reply is None or mute:
             return
-        answer = (node, reply, incarnation)
+        answer = (node, reply)
         if self.network.rules:
             fate = self.network.fate(STORE, source, reply)
             if fate.held is not None:
@@ -457,11 +467,9 @@ class Cluster:
         delay_us = self.store.service_us(request) + self._store_link()
         self.kernel.call_later(delay_us, self._answered, answer)
 
-    def _answered(self, arrival: tuple[Node, Any, int]) -> None:
-        """A reply reaches the process that asked; one that has restarted meanwhile never hears it."""
-        node, reply, incarnation = arrival
-        if node.incarnation == incarnation and node.state is not _DOWN:
-            self._give(node, reply)
+    def _answered(self, arrival: tuple[Node, Any]) -> None:
+        """A reply reaches the address that asked; one that has restarted meanwhile knows by the number that it is not its own."""
+        self._give(*arrival)
 
     # Time and sources
 
@@ -507,7 +515,7 @@ class Cluster:
 
 
 _WAKE = Wake()
-_UP, _DOWN = NodeState.UP, NodeState.DOWN
+_UP = NodeState.UP
 _NOTICED = frozenset([Watermarks, Table])
 """What the host reads as it passes: see `Cluster.quiescent`."""
 

@@ -22,6 +22,8 @@ class StateMachine(Protocol):
 class NodeState(enum.Enum):
     """Whether a process runs."""
 
+    STARTING = "starting"
+    """It is there, and has not been told to start: what comes now is lost, as before."""
     UP = "up"
     PAUSED = "paused"
     DOWN = "down"
@@ -40,7 +42,6 @@ class Node:
         incarnation: counts its starts.
         inbox: what arrived while it was paused, in order.
         busy_until_us: true time until which its CPU has work.
-        runs: how often user code had run when its CPU time was last charged.
         runs_user_code: its process is a worker.
         slow_factor: it takes so many times as long.
         halted_at_us: when it was last crashed or paused, true time.
@@ -48,7 +49,7 @@ class Node:
     """
 
     __slots__ = (
-        "address", "build", "busy_until_us", "clock_us", "halted_at_us", "inbox", "incarnation", "process", "runs",
+        "address", "build", "busy_until_us", "clock_us", "halted_at_us", "inbox", "incarnation", "process",
         "runs_user_code", "slow_factor", "state", "waiting",
     )  # fmt: skip
 
@@ -64,15 +65,13 @@ class Node:
         self.busy_until_us = 0
         self.slow_factor = 1
         self.halted_at_us = -1
-        self.runs = 0
         self.runs_user_code = False
 
     def start(self) -> None:
         """Begin with an empty memory."""
         self.process = self.build()
-        self.runs_user_code = hasattr(self.process, "user_code_runs")
+        self.runs_user_code = hasattr(self.process, "uncharged_runs")
         self.incarnation += 1
-        self.state = NodeState.UP
+        self.state = NodeState.STARTING
         self.inbox.clear()
         self.waiting.clear()
-        self.runs = 0

@@ -19,6 +19,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
         store_scan: for one page of a scan, and for a collection of ids.
         message_cpu: what a process spends on any event.
         user_code_cpu: what it spends more on each record or timer that user code runs for.
+        user_code_cpu_of: the same by computation, for those that take something else.
         timer_lag: how late a process is woken.
         clock_skew: how far a machine's clock is ahead; each draws once.
         grace_us: after the heal and the feed's end, everything must be done within this.
@@ -35,6 +36,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     store_scan: Distribution = Uniform(2_000, 20_000)
     message_cpu: Distribution = Constant(5)
     user_code_cpu: Distribution = Constant(20)
+    user_code_cpu_of: dict[str, Distribution] = {}
     timer_lag: Distribution = Constant(0)
     clock_skew: Distribution = Constant(0)
     grace_us: int = 60 * SECOND

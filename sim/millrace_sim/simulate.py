@@ -34,6 +34,7 @@ def simulate(
         protocol: the state machines to host; default: the engine's own.
 
     Raises:
+        PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault is to strike a process that there is not.
         MillraceError: user code or input failed for good, and the policy is to stop.
     """
@@ -56,6 +57,7 @@ def start(
     """Build the cluster of a run, with its faults scheduled, and leave it to the caller to let time pass.
 
     Raises:
+        PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault is to strike a process that there is not.
     """
     pipelines = [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)

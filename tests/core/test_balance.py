@@ -33,7 +33,9 @@ from millrace._options import EngineOptions
 from millrace._pipeline import Pipeline
 
 LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
-OPTIONS = EngineOptions(split_load=100, merge_load=10, overload=1.5, memory_limit_bytes=1_000)
+OPTIONS = EngineOptions(
+    split_load=100, split_cpu_us=50_000, merge_load=10, overload=1.5, memory_limit_bytes=1_000
+)
 
 Row: TypeAlias = tuple[str, KeyInterval, str, int, int]
 """Computation, interval, owner, records, bytes; ``records`` -1: not listed."""
@@ -116,16 +118,17 @@ HALVES = cluster(("a", LEFT, "w0", 5, 0), ("a", RIGHT, "w1", 1, 0), ("b", ALL_KE
     ],
 )
 def test_move(verb: MoveInterval, expected: list[MintChange]) -> None:
-    assert move_interval(verb, HALVES) == expected
+    assert move_interval(verb, HALVES, OPTIONS) == expected
 
 
 def test_among_equally_loaded_workers_an_interval_moves_to_the_one_with_fewest() -> None:
     now = cluster(("a", LEFT, "w0", 5, 0), ("a", RIGHT, "w1", 0, 0))
-    assert move_interval(MoveInterval("a", ""), now) == [change(LEFT, "w2")]
+    assert move_interval(MoveInterval("a", ""), now, OPTIONS) == [change(LEFT, "w2")]
 
 
 def test_there_is_no_move_without_another_worker() -> None:
-    assert move_interval(MoveInterval("a", ""), cluster(("a", ALL_KEYS, "w0", 0, 0), workers=("w0",))) == []
+    alone = cluster(("a", ALL_KEYS, "w0", 0, 0), workers=("w0",))
+    assert move_interval(MoveInterval("a", ""), alone, OPTIONS) == []
 
 
 @pytest.mark.parametrize(
@@ -276,6 +279,54 @@ def test_a_hot_interval_is_split_while_others_are_scanned() -> None:
 
 def test_nothing_is_balanced_while_nobody_lives() -> None:
     assert rebalance(cluster(("a", ALL_KEYS, "w0", 999, 0), workers=(), split_key="g"), OPTIONS) == []
+
+
+# By CPU time: 50 ms are worth 100 records
+
+
+def burning(now: Cluster, *cpu_us: int) -> Cluster:
+    """The same, and this is the CPU time of each interval's user code."""
+    loads = {
+        sequencer: IntervalLoad(one.computation, sequencer, one.records, one.bytes, one.split_key, 0, used)
+        for (sequencer, one), used in zip(now.loads.items(), cpu_us, strict=True)
+    }
+    return replace(now, loads=loads)
+
+
+def test_an_interval_of_few_records_that_take_long_is_split() -> None:
+    now = cluster(("a", LEFT, "w0", 3, 0), ("a", RIGHT, "w1", 50, 0), split_key="g")
+    assert rebalance(burning(now, 50_000, 1_000), OPTIONS) == []
+    assert rebalance(burning(now, 50_500, 1_000), OPTIONS) == [
+        change(KeyInterval("", "g"), "w0"),
+        change(KeyInterval("g", "m"), "w2"),
+    ]
+
+
+def test_an_interval_of_many_records_is_split_however_little_they_take() -> None:
+    now = cluster(("a", LEFT, "w0", 101, 0), ("a", RIGHT, "w1", 50, 0), split_key="g")
+    assert len(rebalance(burning(now, 10, 10), OPTIONS)) == 2
+
+
+def test_a_worker_whose_cpu_is_busy_gives_the_interval_away_that_keeps_it_busy() -> None:
+    """By records the second interval is the heavier one."""
+    now = cluster(
+        ("a", LEFT, "w0", 2, 0), ("a", RIGHT, "w0", 30, 0), ("b", ALL_KEYS, "w1", 60, 0), ("c", ALL_KEYS, "w2", 5, 0)
+    )  # fmt: skip
+    assert rebalance(now, OPTIONS) == []
+    assert rebalance(burning(now, 45_000, 10_000, 1_000, 1_000), OPTIONS) == [change(LEFT, "w2")]
+
+
+def test_what_an_operator_moves_goes_to_the_worker_whose_cpu_is_least_busy() -> None:
+    now = burning(HALVES, 0, 20_000, 0)
+    assert move_interval(MoveInterval("a", "c"), now, OPTIONS) == [change(LEFT, "w2")]
+    two = replace(now, workers=now.workers[:2])
+    assert move_interval(MoveInterval("a", "z"), two, OPTIONS) == [change(RIGHT, "w0")]
+
+
+def test_neighbours_that_keep_a_cpu_busy_are_not_merged() -> None:
+    now = cluster(("a", LEFT, "w0", 1, 0), ("a", RIGHT, "w1", 1, 0))
+    assert rebalance(burning(now, 2_500, 2_500), OPTIONS) == []
+    assert rebalance(burning(now, 2_000, 2_000), OPTIONS) == [change(ALL_KEYS, "w0")]
 
 
 LOADS = st.lists(

@@ -1,6 +1,8 @@
 """Codecs (MillWheel 4.4): what goes in comes out, or an error says where it did not."""
 
 import pickle
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import BytesCodec, Codec, CodecError, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
+from millrace import BytesCodec, Codec, CodecError, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec, _codecs
 from millrace._codecs import decode_at, encode_at
 from tests.core.driver import printed_elsewhere
 
@@ -30,6 +32,11 @@ json_like = st.recursive(
 class Click:
     query: str
     count: int
+
+
+@dataclass
+class Rate:
+    value: float
 
 
 class Message:
@@ -72,10 +79,58 @@ def test_tuples_come_back_as_lists_and_keys_as_strings() -> None:
     assert codec.decode(codec.encode({1: (2, 3)})) == {"1": [2, 3]}
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_float_that_json_can_not_carry_is_refused(value: float) -> None:
-    with pytest.raises(CodecError):
-        encode_at("stream 'clicks'", JsonCodec(), {"rate": value})
+NO_NUMBERS = [
+    float("nan"),
+    -float("nan"),
+    float("inf"),
+    float("-inf"),
+    struct.unpack(">d", b"\x7f\xf0" + bytes(5) + b"\1")[0],
+]
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=["nan", "-nan", "inf", "-inf", "signalling nan"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda number: number,
+        lambda number: {"rate": number, "city": None},
+        lambda number: [None, ({"a": [number]},)],
+        lambda number: {1: number},
+        lambda number: {"rate": number, "big": 2**80},
+        Rate,
+    ],
+    ids=["alone", "beside None", "deep", "key no str", "big integer", "dataclass"],
+)
+def test_a_float_that_json_can_not_carry_is_refused(wrap: Callable[[float], object], number: float) -> None:
+    with pytest.raises(CodecError, match="JSON has no NaN and no infinity"):
+        encode_at("stream 'clicks'", JsonCodec(), wrap(number))
+
+
+NOT_A_FLOAT = int.from_bytes(b"\xcb\x7f\xf0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "null",
+        {"city": None, "rate": 1e308},
+        [NOT_A_FLOAT, None],
+        {"big": 2**80, "city": None},
+        {1: None},
+    ],
+    ids=str,
+)
+def test_a_null_that_is_no_float_is_carried(value: object) -> None:
+    data = JsonCodec().encode(value)
+    assert b"null" in data
+    assert data == JsonCodec().encode(JsonCodec().decode(data))
+
+
+def test_a_null_is_not_looked_for_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most values that have a None have no float that is none: they must not pay for a walk."""
+    monkeypatch.setattr(_codecs, "_has_no_json", None)
+    assert JsonCodec().encode({"city": None, "rates": [0.5, -1e300]}) == b'{"city":null,"rates":[0.5,-1e300]}'
 
 
 @pytest.mark.parametrize(

@@ -184,11 +184,9 @@ def test_holds_are_set_let_go_and_dropped_with_the_state() -> None:
         (50, 40, 50, 50),
         (50, 40, 51, 51),
         (30, 40, None, 30),
-        (MIN_TIME, 40, None, 40),
-        (MIN_TIME, MIN_TIME, None, MIN_TIME),
         (MIN_TIME, 40, 3, 3),
     ],
-    ids=["of cause", "equal", "later", "late cause", "no cause: watermark", "nothing known", "no cause: any"],
+    ids=["of cause", "equal", "later", "late cause", "no cause: any"],
 )
 def test_a_production_is_as_old_as_its_cause_or_younger(
     cause_us: int, low: int, asked: int | None, expected: int
@@ -257,24 +255,59 @@ def test_a_record_comes_with_all_that_is_known_of_it(timestamp: int, late: bool)
 
 
 def timer_of(clock: Clock = Clock.WATERMARK, hold: int | None = None) -> StoredTimer:
-    return StoredTimer("t", 60, clock, 70, overdue=True, hold=hold, set_by=VERSION, origin=9)
+    return StoredTimer("t", 60, clock, 70, overdue=True, hold=hold, set_by=VERSION, origin=9, set_at=35)
+
+
+WALL_TIMER = timer_of(Clock.WALL)
+HELD_TIMER = timer_of(Clock.WALL, hold=33)
 
 
 @pytest.mark.parametrize(
-    ("timer", "produced_at"),
-    [(timer_of(), 60), (timer_of(Clock.WALL, hold=33), 33), (timer_of(Clock.WALL), LOW)],
-    ids=["watermark", "wall with hold", "wall"],
-)
-def test_a_timer_comes_as_it_was_asked_for(timer: StoredTimer, produced_at: int) -> None:
+    ("timer", "low", "produced_at"),
+    [
+        (timer_of(), LOW, 60),
+        (timer_of(), MAX_TIME, 60),
+        (HELD_TIMER, LOW, 33),
+        (HELD_TIMER, MAX_TIME, 33),
+        (WALL_TIMER, LOW, LOW),
+        (WALL_TIMER, MIN_TIME, 35),
+        (WALL_TIMER, MAX_TIME, 35),
+    ],
+    ids=[
+        "watermark", "watermark after the end", "wall with hold", "wall with hold after the end", "wall", "wall, unknown",
+        "wall after the end",
+    ],
+)  # fmt: skip
+def test_a_timer_comes_as_it_was_asked_for(timer: StoredTimer, low: int, produced_at: int) -> None:
     seen: list[Timer] = []
 
     def on_timer(context: Context, fired: Timer) -> None:
         seen.append(fired)
         context.produce("counts", 1)
 
-    context = run_timer(where_of(Scripted(on_timer=on_timer)), "dog", b"", timer, LOW, NOW)
+    context = run_timer(where_of(Scripted(on_timer=on_timer)), "dog", b"", timer, low, NOW)
     assert seen == [Timer("t", 60, timer.clock)]
     assert [one.timestamp for one in context.emissions or ()] == [produced_at]
+
+
+def test_a_wall_timer_without_a_hold_remembers_the_event_time_of_what_set_it() -> None:
+    """Also of what set the timer that set it: an alarm that winds itself up again never loses its place in event time."""
+
+    def wind_up(context: Context, _: object) -> None:
+        context.set_wall_timer("w", NOW + 9)
+        context.set_wall_timer("held", NOW + 9, hold=44)
+        context.set_timer("t", 70)
+
+    def set_at(context: Context) -> dict[str, int]:
+        timers = stored_timers(context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9)
+        return {tag: timer.set_at for tag, timer in timers.items() if timer is not None}
+
+    where = where_of(Scripted(wind_up, wind_up))
+    nothing = {"held": MIN_TIME, "t": MIN_TIME}
+    by_record = run_record(where, "dog", b"", incoming(), LOW, NOW)
+    assert set_at(by_record) == {"w": 50, **nothing}
+    assert set_at(run_timer(where, "dog", b"", WALL_TIMER, MAX_TIME, NOW)) == {"w": 35, **nothing}
+    assert set_at(run_timer(where, "dog", b"", HELD_TIMER, MAX_TIME, NOW)) == {"w": 33, **nothing}
 
 
 def emissions(*streams: str) -> list[Emission]:
@@ -374,10 +407,10 @@ def test_a_retiring_computation_is_found_in_the_last_version_that_had_it() -> No
     first = Pipeline("clicks")
     first.injector("feed", outputs=["clicks"])
     first.add(Computation(), name="counter", inputs=["clicks"])
-    second = first.with_computation("counter", exactly_once=False)
+    second = first.with_computation("counter", watermark_percentile=90.0)
     third = second.without("counter")
     table = Table(5, 2, ("counter",), (Assignment("counter", ALL_KEYS, 1, "worker-0", 1),))
     found = deployed("counter", [first, second, third], table)
-    assert found.spec.exactly_once is False
+    assert found.spec.watermark_percentile == 90.0
     with pytest.raises(AssertionError, match="'nobody'"):
         deployed("nobody", [first, second, third], table)

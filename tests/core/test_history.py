@@ -2,6 +2,7 @@
 
 import enum
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -88,6 +89,57 @@ def test_a_digest_is_the_same_in_every_process() -> None:
         "print(len(rig.shop.history), rig.shop.history.digest())"
     )
     assert len(printed_elsewhere(program)) == 1
+
+
+def test_a_file_that_is_cut_at_any_place_is_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    written = History(EVERYTHING)
+    written.save(path)
+    data = path.read_bytes()
+    ends = [index for index, byte in enumerate(data[:-1]) if byte == ord("\n")]
+    for length in [0, 1, *ends, *[end + 1 for end in ends], len(data) - 2]:
+        path.write_bytes(data[:length])
+        with pytest.raises(HistoryFormatError):
+            History.load(path)
+    path.write_bytes(data[:-1])  # all that counts is there
+    assert History.load(path).digest() == written.digest()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda lines: lines[1:],
+        lambda lines: [*lines[1::-1], *lines[2:]],
+        lambda lines: [lines[0].replace(b'"offset":', b'"offset":1'), *lines[1:]],
+        lambda lines: [*lines, lines[0]],
+    ],
+    ids=["without its first event", "two exchanged", "a field changed", "an event too many"],
+)
+def test_a_file_whose_events_are_not_those_that_were_saved_is_no_history(
+    spoil: Callable[[list[bytes]], list[bytes]], tmp_path: Path
+) -> None:
+    path = tmp_path / "history.jsonl"
+    History([h.Injected(0, "mail/0", 4, 7, ()), *EVERYTHING]).save(path)
+    *events, end = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*spoil(events), end]))
+    with pytest.raises(HistoryFormatError, match="is not that of the events before it"):
+        History.load(path)
+
+
+def test_a_history_without_its_end_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(History(EVERYTHING).to_bytes())
+    with pytest.raises(HistoryFormatError, match=r"its last line, .* is missing: it was cut off"):
+        History.load(path)
+
+
+def test_an_empty_history_is_one_but_an_empty_file_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    History().save(path)
+    assert History.load(path).events == []
+    path.write_bytes(b"")
+    with pytest.raises(HistoryFormatError):
+        History.load(path)
 
 
 @pytest.mark.parametrize(

@@ -269,20 +269,39 @@ def test_a_broadcast_that_is_older_than_one_before_takes_nothing_back() -> None:
     assert ids(rig.deliveries(1, letter(0, timestamp=1_100))) == ["mail/0:0"]
 
 
-def test_before_any_broadcast_its_own_watermark_stands_for_the_computations() -> None:
-    rig = skewed()
-    assert ids(rig.deliveries(0, letter(0, timestamp=1_000))) == ["mail/0:0"]
-    assert ids(rig.deliveries(0, letter(1, timestamp=1_100))) == ["mail/0:1"]
-    assert ids(rig.deliveries(0, letter(2, timestamp=1_101))) == []
-    rig.at(1, Ack("counter", ("mail/0:0",)))
-    assert ids(rig.deliveries(1, Ack("sorter", ("mail/0:0",)))) == ["mail/0:2"]
-
-
-def test_the_sources_watermark_may_let_a_waiting_record_in() -> None:
+def test_before_the_first_broadcast_nothing_enters_and_the_progress_is_reported_all_the_same() -> None:
+    """Other processes may be hours behind, and this one can not know: each waits for what the authority makes of all of them.
+    What waits is promised like what was sent, or no process would ever make the first broadcast come."""
     rig = skewed()
     rig.at(0, SourceWatermark(0, 1_000))
-    assert rig.deliveries(0, letter(1, timestamp=1_200)) == []
-    assert ids(rig.deliveries(1, SourceWatermark(2, 1_100))) == ["mail/0:1"]
+    assert rig.deliveries(0, letter(1, timestamp=1_000)) == []
+    assert rig.deliveries(0, SourceWatermark(2, 5_000)) == []
+    request = journal_request(rig, JOURNAL_US)
+    assert (request.position, request.progress.low_watermark) == (1, 1_000)
+    assert InjectorReport("mail", 0, 1, 1_000, 0, frontier=1_000) in [
+        effect.message for effect in rig.sends(JOURNAL_US, Journaled(JOURNAL)) if isinstance(effect, Send)
+    ]
+    assert ids(rig.deliveries(2 * JOURNAL_US, broadcast(1_000))) == ["mail/0:1"]
+
+
+def test_a_computation_of_which_nothing_is_known_is_the_slowest() -> None:
+    rig = skewed()
+    assert rig.deliveries(0, letter(0, timestamp=1_000)) == []
+    assert rig.deliveries(1, broadcast(1_000, "counter")) == []
+    assert ids(rig.deliveries(2, broadcast(1_000, "sorter"))) == ["mail/0:0"]
+
+
+def test_neither_an_ack_nor_the_sources_watermark_lets_a_waiting_record_in() -> None:
+    """They say how far this process is, and not how far the slowest computation is."""
+    rig = skewed()
+    rig.at(0, SourceWatermark(0, 1_000))
+    rig.at(0, broadcast(1_000))
+    assert ids(rig.deliveries(0, letter(1, timestamp=1_100))) == ["mail/0:1"]
+    assert rig.deliveries(0, letter(2, timestamp=1_200)) == []
+    assert rig.deliveries(1, SourceWatermark(3, 1_200)) == []
+    rig.at(1, Ack("counter", ("mail/0:1",)))
+    assert rig.deliveries(1, Ack("sorter", ("mail/0:1",))) == []
+    assert ids(rig.deliveries(2, broadcast(1_100))) == ["mail/0:2"]
 
 
 def test_a_late_record_never_waits() -> None:

@@ -223,7 +223,6 @@ def test_pending_timestamps_are_counted_without_late_and_finished_ones() -> None
     read(intake, 1, timestamp=26)
     intake.finish(done)
     assert intake.buckets(10) == ((10, 1), (20, 1))
-    assert intake.oldest() == 14
 
 
 step = st.tuples(

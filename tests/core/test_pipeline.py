@@ -2,12 +2,13 @@
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
 from millrace import (
     BytesCodec,
+    Codec,
     CodecError,
     Computation,
     CycleError,
@@ -18,11 +19,13 @@ from millrace import (
     MillraceError,
     NoSourceError,
     OptionsError,
+    PickleCodec,
     Pipeline,
     PipelineError,
     Productions,
     Record,
     Stop,
+    TypedCodec,
     UnknownStreamError,
     same_key,
 )
@@ -216,6 +219,39 @@ def own_dead_letters(pipeline: Pipeline) -> None:
     pipeline.add(Computation(), name="a", inputs=["clicks", "dead"], on_failure=DeadLetter("dead"))
 
 
+class RecordLetter(TypedDict):
+    """A computation's dead letter, if timers never failed."""
+
+    cause: str
+    value_base64: str
+
+
+def dead_letters_as_bytes(pipeline: Pipeline) -> None:
+    pipeline.stream("dead", BytesCodec())
+    pipeline.add(Computation(), name="a", inputs=["clicks"], on_failure=DeadLetter("dead"))
+
+
+def dead_letters_as_numbers(pipeline: Pipeline) -> None:
+    pipeline.stream("dead", TypedCodec(dict[str, int]))
+    pipeline.injector("other", on_malformed=DeadLetter("dead"))
+
+
+def dead_letters_without_timers(pipeline: Pipeline) -> None:
+    pipeline.stream("dead", TypedCodec(RecordLetter))
+    pipeline.add(Computation(), name="a", inputs=["clicks"], on_failure=DeadLetter("dead"))
+
+
+@pytest.mark.parametrize(
+    "codec", [JsonCodec(), PickleCodec(), TypedCodec(dict[str, Any])], ids=lambda codec: type(codec).__name__
+)
+def test_dead_letters_may_have_any_codec_that_carries_them(codec: Codec) -> None:
+    pipeline = Pipeline("p")
+    pipeline.stream("dead", codec)
+    pipeline.injector("clicks", on_malformed=DeadLetter("dead"))
+    pipeline.add(Computation(), name="a", inputs=["clicks"], on_failure=DeadLetter("dead"))
+    pipeline.validate()
+
+
 def island(pipeline: Pipeline) -> None:
     pipeline.add(Computation(), name="island", inputs=[], outputs=["x"])
     pipeline.add(Computation(), name="after", inputs=["x"])
@@ -233,6 +269,19 @@ def island(pipeline: Pipeline) -> None:
         (circle, CycleError, ["'p'", "a -> b -> c -> a", "Break it"]),
         (own_tail, CycleError, ["a -> a"]),
         (own_dead_letters, CycleError, ["a -> a"]),
+        (
+            dead_letters_as_bytes,
+            PipelineError,
+            [
+                "'p'",
+                "stream 'dead' gets the dead letters of 'a'",
+                "BytesCodec() can not write",
+                "got dict",
+                "a codec that",
+            ],
+        ),
+        (dead_letters_as_numbers, PipelineError, ["of 'other'", "TypedCodec(", "Expected `int`, got `str`"]),
+        (dead_letters_without_timers, PipelineError, ["of 'a'", "$.value_base64", "got `null`"]),
         (island, NoSourceError, ["'p'", "'island'", "Give it an input"]),
     ],
     ids=lambda one: getattr(one, "__name__", ""),

@@ -28,6 +28,7 @@ from millrace import (
     MillraceError,
     NoSourceError,
     OptionsError,
+    PickleCodec,
     Pipeline,
     PipelineError,
     Record,
@@ -347,6 +348,24 @@ def test_a_timer_that_keeps_failing_goes_to_the_dead_letters_too() -> None:
     assert rig.settle(watermark(200, horizon=0)) == [], "it is removed as if it had fired"
 
 
+@pytest.mark.parametrize(("low", "stamp"), [(None, 10), (40, 40), (MAX_TIME, 10)])
+def test_a_wall_timers_dead_letter_is_stamped_as_its_productions_would_be(
+    low: int | None, stamp: int
+) -> None:
+    def on_timer(context: Context, timer: Timer) -> None:
+        raise LookupError(timer.tag)
+
+    alarm = Scripted(lambda context, _: context.set_wall_timer("w", 70), on_timer)
+    pipeline = counter(alarm).with_computation("counter", on_failure=DeadLetter("dead"))
+    rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
+    rig.settle(click("r1", timestamp=10))
+    if low is not None:
+        rig.settle(watermark(low, horizon=0))
+    rig.feed(Wake(), at=70)
+    (letter,) = rig.write().deltas[0].productions
+    assert (letter.timestamp, letter_of(letter)["timestamp"]) == (stamp, stamp)
+
+
 def test_a_timer_that_keeps_failing_stops_the_run_with_its_identity() -> None:
     def on_timer(context: Context, timer: Timer) -> None:
         raise LookupError(timer.tag)
@@ -427,6 +446,38 @@ def test_a_key_extractor_that_fails_or_gives_no_str_is_named_with_its_stream(
     assert isinstance(error, KeyExtractorError)
     assert error.args == ("sink", "counts", reason)
     assert "It takes a Record and returns its key as a str" in str(error)
+
+
+def test_a_dead_letter_is_written_with_its_streams_codec_and_consumed_with_it() -> None:
+    pipeline = failing_pipeline(DeadLetter("dead"))
+    pipeline.stream("dead", PickleCodec())
+    pipeline.add(Computation(), name="undertaker", inputs={"dead": lambda record: record.value["cause"]})
+    rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
+    rig.feed(click("r1"))
+    (letter,) = rig.write().deltas[0].productions
+    assert (letter.consumer, letter.key) == ("undertaker", "r1")
+    assert PickleCodec().decode(letter.value)["error"] == "ValueError: no such query"
+
+
+class FussyCodec:
+    """Refuses what no validation can foresee."""
+
+    def encode(self, value: Any) -> bytes:
+        if "no such query" in value["error"]:
+            raise ValueError(value["error"])
+        return JsonCodec().encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        return JsonCodec().decode(data)
+
+
+def test_a_dead_letter_that_its_codec_refuses_stops_the_run() -> None:
+    pipeline = failing_pipeline(DeadLetter("dead"))
+    pipeline.stream("dead", FussyCodec())
+    rig = Rig(pipeline, options=replace(RETRYING, user_code_attempts=1))
+    error = halt_of(rig.feed(click("r1")))
+    assert isinstance(error, CodecError)
+    assert error.where == "stream 'dead', dead letters of 'counter'"
 
 
 def test_a_dead_letter_that_can_not_be_keyed_stops_the_run() -> None:

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
-from millrace import MAX_TIME, KeyInterval, Pipeline, Productions
+from millrace import MAX_TIME, KeyInterval, Pipeline
 from millrace import _messages as m
 from millrace._effects import Send, Wake
 from millrace._keys import ALL_KEYS
@@ -137,6 +135,42 @@ def test_a_loaded_interval_names_a_key_that_would_halve_it() -> None:
     assert rig.worker.intervals[0].load().records == 0
 
 
+def test_a_host_says_what_cpu_time_user_code_took_and_each_interval_gets_its_part() -> None:
+    """Each interval runs once and is charged for it at once; then three runs, two of them the second one's, share a charge."""
+    rig = Rig(counter(split_at=["m"]))
+    left, right = rig.worker.intervals
+    for key, cpu_us in (("ant", 10), ("zebra", 700)):
+        rig.settle(click(f"r {key}", key))
+        rig.worker.charge(cpu_us)
+    for number, key in enumerate(("ant", "yak", "zebra")):
+        rig.settle(click(f"r{number}", key))
+    rig.worker.charge(300)
+    rig.worker.charge(50)  # what ran no user code is nobody's
+    assert [one.load().cpu_us for one in (left, right)] == [110, 900]
+    assert [one.load().cpu_us for one in (left, right)] == [0, 0], "since the last heartbeat"
+
+
+def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() -> None:
+    rig = Rig(counter(), options=replace(QUIET, split_load=1_000, split_cpu_us=500))
+    for key, split_key in (("a", ""), ("b", ""), ("c", "b")):
+        rig.settle(click(f"r {key}", key))
+        rig.worker.charge(500 if key == "c" else 499)
+        assert rig.worker.intervals[0].load().split_key == split_key
+
+
+def test_runs_are_not_kept_for_a_host_that_charges_nothing() -> None:
+    rig = Rig(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    assert len(rig.worker.uncharged_runs) == 1
+    rig.wake(100)
+    assert rig.worker.uncharged_runs == []
+    rig.settle(click("r2"))
+    rig.worker.charge(7)
+    rig.settle(click("r3"))
+    rig.wake(200)
+    assert len(rig.worker.uncharged_runs) == 1, "this one is still to be charged"
+
+
 def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
     shop = Shop(counter(), options=replace(QUIET, heartbeat_period_us=100, sweep_period_us=50))
     shop.assign_all()
@@ -235,68 +269,6 @@ def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherev
     assert owing(200) == (("sink", 2),), "the third ran under the new version, which knows no sink"
     rig.feed(m.Ack("sink", ("counter@1.1#0", "counter@1.2#0")))
     assert owing(300) == ()
-
-
-def test_a_step_ends_as_it_began_also_when_its_computation_is_switched_to_weak_meanwhile() -> None:
-    pipeline = counter()
-    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    rig.feed(click("r1"))
-    shop.mint(topology=1)
-    rig.feed(shop.table)
-    assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
-
-
-def test_a_timer_of_a_computation_that_is_switched_to_weak_fires_with_an_origin_that_is_not_behind() -> None:
-    """A strong computation's pending timer holds no horizon, and fires at the horizon of the day; a weak one's does, and keeps
-    its origin. A timer that was set strong and fires weak must not make a record that its consumer takes for a remnant."""
-    pipeline = counter(
-        Scripted(
-            lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", 1)
-        )
-    )
-    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    rig.settle(click("r1", origin=1))
-    rig.settle(watermark(40, horizon=9))
-    reported = rig.worker.intervals[0].report(None).horizon
-    shop.mint(topology=1)
-    rig.settle(shop.table)
-    (effect,) = rig.settle(watermark(60, horizon=9))
-    assert isinstance(effect, Send)
-    assert isinstance(effect.message, m.Deliver)
-    assert effect.message.production.origin >= reported
-
-
-@pytest.mark.xfail(
-    strict=True, reason="a timer that was set strong keeps its origin when it fires weak at the next owner"
-)
-def test_a_strong_timer_that_fires_weak_at_the_next_owner_makes_no_remnant() -> None:
-    """A strong computation's timer is pending, and the horizon is journaled as further than what set it.
-    The computation is switched to weak and changes hands: what the timer makes must not be behind that horizon."""
-    pipeline = counter(
-        Scripted(
-            lambda context, _: context.set_timer("t", 50), lambda context, _: context.produce("counts", 1)
-        )
-    )
-    shop = Shop(pipeline, pipeline.with_computation("counter", productions=Productions.WEAK))
-    shop.assign_all()
-    rig = Rig(shop)
-    rig.settle(shop.table)
-    rig.settle(click("r1", origin=1))
-    for name in ("feed", "counter"):
-        shop.journal(40, 9, of=name)
-    shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1), topology=1)
-    other = Rig(shop, address="worker-1")
-    other.settle(shop.table)
-    (effect,) = other.settle(watermark(60, horizon=9))
-    assert isinstance(effect, Send)
-    assert isinstance(effect.message, m.Deliver)
-    assert effect.message.production.origin >= 9
 
 
 def test_a_worker_that_hears_of_no_table_owns_nothing() -> None:

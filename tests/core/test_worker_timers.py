@@ -335,7 +335,7 @@ def test_a_wall_timer_asks_to_be_woken_and_fires_when_the_clock_has_reached_it()
     assert rig.settle(click("r1")) == [WakeAt(70), ack("r1")]
     assert rig.feed(Wake(), at=69) == []
     assert [type(one) for one in rig.feed(Wake(), at=70)] == [Send]
-    assert rig.settle(Wake()) == [sent(result("counter@1.2#0", "w", timestamp=MIN_TIME))]
+    assert rig.settle(Wake()) == [sent(result("counter@1.2#0", "w", timestamp=10))]
     assert rig.feed(Wake(), at=71) == []
 
 
@@ -348,15 +348,24 @@ def test_a_wall_timer_does_not_care_for_the_watermark() -> None:
 def test_a_wall_timer_in_the_past_fires_at_once() -> None:
     rig = wall(70)
     rig.now = 100
-    assert rig.settle(click("r1")) == [ack("r1"), sent(result("counter@1.2#0", "w", timestamp=MIN_TIME))]
+    assert rig.settle(click("r1")) == [ack("r1"), sent(result("counter@1.2#0", "w", timestamp=10))]
 
 
 @pytest.mark.parametrize(
-    ("hold", "low", "expected"), [(30, 20, 30), (30, 90, 30), (None, 20, 20), (None, MIN_TIME, MIN_TIME)]
+    ("hold", "low", "expected"),
+    [
+        (30, 20, 30),
+        (30, 90, 30),
+        (None, 20, 20),
+        (None, MIN_TIME, 10),
+        (None, MAX_TIME, 10),
+        (30, MAX_TIME, 30),
+    ],
 )
 def test_what_a_wall_timer_makes_has_its_hold_or_else_the_watermark_as_timestamp(
     hold: int | None, low: int, expected: int
 ) -> None:
+    """At the ends of time there is no watermark to go by: then it is the time of the record that set it."""
     rig = wall(70, hold)
     rig.settle(click("r1"))
     rig.settle(watermark(low, horizon=0))

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import Computation, Context, Pipeline, Productions, Record, Timer
+from millrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
 from millrace import _messages as m
-from millrace._effects import Effect, Wake, WakeAt
+from millrace._effects import Effect, Send, Wake, WakeAt
 from millrace._keys import ALL_KEYS
 from millrace._messages import MintChange
 from millrace._rows import Production, RowDelta
@@ -278,14 +278,97 @@ def test_a_re_run_whose_checkpoint_is_still_on_its_way_sends_nothing_new_and_is_
     assert rig.worker.unacked == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a production that another step is still sending is taken for durable")
-def test_a_step_waits_also_for_a_production_that_another_step_is_sending() -> None:
-    """A nondeterministic sender's re-run made the same record for another key, and both keys are this worker's.
-    Both make the same production. Its loss would be noticed by nobody if the second were ACKed before it is safe."""
-    pipeline = counter(Scripted(forward), productions=Productions.WEAK, exactly_once=False, split_at=["m"])
-    rig = Rig(pipeline, options=OPTIONS)
+# Two steps that make the same production: a nondeterministic sender's re-run made the same record for another key (6.1.3)
+
+
+TWO = ["m"]
+"""Both keys are this worker's, in intervals of their own: "ant" and "zebra"."""
+
+
+def twice(options: EngineOptions = OPTIONS) -> Rig:
+    """The step of "ant" sends the production, and that of "zebra" finds it pending."""
+    pipeline = counter(Scripted(forward), productions=Productions.WEAK, exactly_once=False, split_at=TWO)
+    rig = Rig(pipeline, options=options)
     assert rig.feed(click("r1", "ant")) == [sent(result(FIRST, None, "ant"))]
-    assert rig.feed(click("r1", "zebra")) == []
+    rig.feed(Wake(), at=SWEEP_US)
+    assert rig.feed(click("r1", "zebra", sender="other/0")) == []
+    return rig
+
+
+OTHER_ACK = ack("r1", to="other/0")
+
+
+def checkpoints(rig: Rig, *keys: str) -> list[tuple[Production, ...]]:
+    rows = [rig.shop.row(key) for key in keys]
+    return [() if row is None else row.productions for row in rows]
+
+
+def lose(rig: Rig, key: str) -> None:
+    """A key's interval is given to somebody else, and the worker hears of it."""
+    low = next(one.interval for one in rig.shop.table.assignments if one.interval.contains(key))
+    rig.shop.mint(MintChange("counter", low, "worker-1", 1))
+    rig.feed(rig.shop.table)
+
+
+def test_a_step_waits_also_for_a_production_that_another_step_is_sending() -> None:
+    """Its loss would be noticed by nobody if the second were ACKed before it is safe."""
+    rig = twice()
+    assert rig.feed(outside_acks(FIRST)) == [OTHER_ACK, ack("r1")]
+    assert rig.feed(outside_acks(FIRST)) == []
+    assert rig.wake(10 * STRAGGLER_US) == []
+    assert rig.worker.unfinished == 0
+
+
+def test_each_of_two_steps_checkpoints_the_production_that_both_wait_for_and_both_delete_it() -> None:
+    rig = twice()
+    assert rig.wake(STRAGGLER_US) == [ack("r1")]
+    assert rig.wake(STRAGGLER_US + SWEEP_US) == [OTHER_ACK]
+    assert checkpoints(rig, "ant", "zebra") == [(result(FIRST, None, "ant"),)] * 2
+    assert rig.worker.unacked == 1
+    rig.feed(outside_acks(FIRST))
+    rig.wake(STRAGGLER_US + 3 * SWEEP_US)
+    assert checkpoints(rig, "ant", "zebra") == [(), ()]
+    assert rig.worker.unfinished == 0
+
+
+def test_a_production_that_is_acked_while_one_of_two_steps_checkpoints_it_lets_the_other_go_on() -> None:
+    rig = twice()
+    rig.feed(Wake(), at=STRAGGLER_US)
+    assert rig.feed(outside_acks(FIRST)) == [OTHER_ACK]
+    assert rig.answer() == [ack("r1")]
+    rig.wake(STRAGGLER_US + 2 * SWEEP_US)
+    assert checkpoints(rig, "ant") == [()]
+
+
+@pytest.mark.parametrize(("lost", "left"), [("ant", OTHER_ACK), ("zebra", ack("r1"))])
+def test_when_one_of_two_intervals_is_lost_the_others_step_still_sends_and_waits(
+    lost: str, left: Send
+) -> None:
+    rig = twice(replace(OPTIONS, retry_us=SWEEP_US, retry_max_us=SWEEP_US))
+    lose(rig, lost)
+    assert rig.wake(2 * SWEEP_US) == [sent(result(FIRST, None, "ant"))]
+    assert rig.feed(outside_acks(FIRST)) == [left]
+    assert rig.worker.unacked == 0
+
+
+def test_when_both_intervals_are_lost_nothing_is_left_of_it() -> None:
+    rig = twice(replace(OPTIONS, retry_us=SWEEP_US, retry_max_us=SWEEP_US))
+    lose(rig, "ant")
+    lose(rig, "zebra")
+    assert rig.worker.unacked == 0
+    assert rig.wake(10 * SWEEP_US) == []
+
+
+def test_an_owner_of_two_keys_that_checkpointed_the_same_production_sends_it_once_and_deletes_both() -> None:
+    rig = twice()
+    rig.wake(STRAGGLER_US + SWEEP_US)
+    shop = rig.shop
+    shop.mint(*[MintChange("counter", one.interval, "worker-1", 1) for one in shop.table.assignments])
+    other = Rig(shop, address="worker-1")
+    assert other.settle(shop.table) == [sent(result(FIRST, None, "ant"), sender="worker-1")]
+    other.settle(outside_acks(FIRST))
+    other.wake(10 * STRAGGLER_US)
+    assert checkpoints(rig, "ant", "zebra") == [(), ()]
 
 
 def test_a_straggler_is_checkpointed_in_time_also_when_the_clock_was_put_back() -> None:

@@ -130,6 +130,29 @@ def test_a_wall_timer_that_is_set_again_moves() -> None:
     assert 0 <= rung.at_us - (AT + 2_200 * MILLISECOND) < 60 * MILLISECOND
 
 
+@pytest.mark.parametrize("fault", ["none", "crash"])
+def test_what_a_wall_timer_makes_after_the_end_can_be_put_into_a_window(fault: str) -> None:
+    """The alarm rings when the watermark is at the end of time, which no window's end could come after."""
+    pipeline = wall_pipeline(hold=False)
+
+    class Windows(WindowCounter):
+        def process_record(self, context: Context, record: Record) -> None:
+            context.set_timer("window", (record.timestamp // SECOND + 1) * SECOND)
+
+        def process_timer(self, context: Context, timer: Timer) -> None:
+            context.produce("counts", timer.timestamp)
+
+    pipeline.add(Windows(), name="windows", inputs=["out"], outputs=["counts"])
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=AT, value=1, timestamp=AT, key="k")
+    crash = f.Crash(at_us=AT + 500 * MILLISECOND, process="worker-0", restart_after_us=SECOND)
+    done = run(pipeline, builder.build(), *([crash] if fault == "crash" else []))
+    assert_sound(done)
+    (rung,) = fired(done, "stage")
+    assert rung.input_watermark == MAX_TIME
+    assert done.outputs == {("counts", str(AT + SECOND).encode()): 1}
+
+
 def hold_or_release(context: Context, record: Record) -> None:
     context.hold_watermark(record.timestamp if record.value == "hold" else None)
     context.produce("out", record.value)
@@ -257,11 +280,34 @@ def test_an_injector_with_a_skew_limit_does_not_run_ahead() -> None:
     assert farthest_ahead_us(ahead(LIMIT_US, 1_500 * MILLISECOND)) <= LIMIT_US
 
 
-@pytest.mark.xfail(
-    strict=True, reason="until the first broadcast, a process takes its own watermark for the slowest one"
-)
 def test_an_injector_with_a_skew_limit_does_not_run_ahead_before_the_first_broadcast_either() -> None:
     assert farthest_ahead_us(ahead(LIMIT_US, SECOND)) <= LIMIT_US
+
+
+def test_processes_whose_sources_begin_far_apart_do_not_run_ahead_of_each_other() -> None:
+    """One source begins five seconds of event time after the other, and has given all that it has before anything is known."""
+    pipeline = Pipeline("mail")
+    pipeline.injector("mail", processes=2, skew_limit_us=LIMIT_US)
+    pipeline.add(WindowCounter(), name="counter", inputs={"mail": city}, outputs=["counts", "late"])
+    builder = FeedBuilder(pipeline)
+    for number in range(20):
+        value, step_us = {"city": "riva", "number": number}, number * 100 * MILLISECOND
+        builder.record(at_us=SECOND + step_us, value=value, timestamp=SECOND + step_us)
+        builder.watermark(at_us=SECOND + step_us, low_watermark=SECOND + step_us)
+        builder.watermark(at_us=0, low_watermark=6 * SECOND + step_us, process=1)
+        builder.record(at_us=0, value=value, timestamp=6 * SECOND + step_us, process=1)
+    done = run(pipeline, builder.build())
+    assert_sound(done)
+    assert_as_reference(done)
+    injected: dict[str, int] = {}
+    slowest = MIN_TIME
+    for event in done.history:
+        if isinstance(event, h.Published):
+            slowest = max(slowest, dict(event.values).get("counter", Progress()).low_watermark)
+        elif isinstance(event, h.Injected):
+            injected[event.process] = injected.get(event.process, 0) + 1
+            assert event.productions[0].timestamp <= slowest + LIMIT_US
+    assert injected == {"mail/0": 20, "mail/1": 20}
 
 
 def test_without_a_limit_it_does() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from millrace import (
+    MAX_TIME,
     MILLISECOND,
     SECOND,
     Computation,
@@ -17,8 +18,19 @@ from millrace import (
     Timer,
 )
 from millrace import history as h
-from millrace._messages import MergeIntervals, MoveInterval, SplitInterval, Verb
-from millrace_sim import ClusterOptions, FaultSchedule, FeedBuilder, start
+from millrace._effects import Start
+from millrace._messages import (
+    Journaled,
+    MergeIntervals,
+    MoveInterval,
+    Progress,
+    Reply,
+    SplitInterval,
+    Table,
+    Verb,
+    Watermarks,
+)
+from millrace_sim import SOUND, ClusterOptions, FaultSchedule, FeedBuilder, Protocol, Uniform, start
 from millrace_sim import faults as f
 from tests.sim.rig import (
     CHECKED,
@@ -43,6 +55,69 @@ COUNTER = calm_owner("counter", "arco")
 
 SORTER = calm_owner("sorter", "zeno")
 """Owns an interval of the first stage, and nothing of the second."""
+
+
+def overhearing(replies: list[tuple[str, int, int]]) -> Protocol:
+    """The sound protocol, and who was told what answer: (address, its incarnation, that of who had asked)."""
+
+    def heard(kind: type) -> type:
+        class Overheard(kind):  # type: ignore[misc]  # the class is a parameter
+            incarnation = 0
+
+            def handle(self, now: int, event: object) -> object:
+                if isinstance(event, Start):
+                    self.incarnation = event.incarnation
+                elif isinstance(event, Reply):
+                    replies.append((self.address, self.incarnation, event.request >> 32))
+                return super().handle(now, event)
+
+        return Overheard
+
+    kinds = {role: heard(getattr(SOUND, role)) for role in ("worker", "master", "authority", "injector")}
+    return Protocol(name="overheard", **kinds)
+
+
+@pytest.mark.parametrize(
+    "process", ["worker-0", "worker-1", "worker-2", "master-0", "authority-0.0", "mail/0"]
+)
+def test_a_process_that_restarts_ignores_the_answers_to_its_former_incarnation(process: str) -> None:
+    """The store is slow: what was asked before the crash is answered after the restart."""
+    replies: list[tuple[str, int, int]] = []
+    pipeline = mail()
+    crashes = [
+        f.Crash(at_us=AT + after_ms * MILLISECOND, process=process, restart_after_us=MILLISECOND)
+        for after_ms in (0, 40, 80, 370, 740, 1_110)
+    ]
+    slow = Uniform(20 * MILLISECOND, 100 * MILLISECOND)
+    options = msgspec.structs.replace(CHECKED, store_write=slow)
+    done = run(pipeline, letters(pipeline), *crashes, options=options, protocol=overhearing(replies))
+    assert_sound(done)
+    assert_as_reference(done)
+    assert [one for one in replies if one[0] == process and one[2] < one[1]]
+    assert not [one for one in replies if one[2] > one[1]]
+
+
+@pytest.mark.parametrize("process", ["worker-0", "master-0", "authority-0.0", "mail/0"])
+def test_what_arrives_in_the_instant_of_a_restart_does_not_reach_a_process_that_has_not_begun(
+    process: str,
+) -> None:
+    pipeline = mail()
+    cluster = start(pipeline, letters(pipeline), options=CHECKED)
+    cluster.run_until(AT)
+    cluster.crash(process)
+    kernel, node = cluster.kernel, cluster.nodes[process]
+
+    def restart(_: None) -> None:
+        assert cluster.restart(process)
+
+    kernel.call_at(AT + SECOND, restart, None)
+    for message in (Journaled(1), Table(99), Watermarks(0, (("counter", Progress(MAX_TIME)),))):
+        kernel.call_at(AT + SECOND, cluster._arrive, (node, message, None, 0, 0))
+    cluster.run_to_the_end()
+    done = finished(cluster, pipeline, letters(pipeline))
+    assert_sound(done)
+    assert_as_reference(done)
+
 
 ADDRESSES = (
     "worker-0", "worker-1", "worker-2", "master-0", "master-1", "authority-0.0", "authority-0.1", "mail/0",

@@ -5,9 +5,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from millrace import MILLISECOND, SECOND
+from millrace import MILLISECOND, SECOND, KeyInterval
 from millrace import history as h
-from millrace_sim import ClusterOptions, Feed
+from millrace_sim import ClusterOptions, Constant, Feed
 from millrace_sim import faults as f
 from tests.sim.rig import Run, assert_as_reference, assert_sound, calm_owner, letters, mail, run, with_engine
 
@@ -68,6 +68,42 @@ def test_a_worker_that_is_short_of_memory_gives_an_interval_away() -> None:
     moved = [event for name in ("sorter", "counter") for event in changes(done, name)]
     assert moved
     assert moved[0].owner != calm_owner("counter", "riva"), "which has an interval of both stages"
+
+
+EXPENSIVE = Constant(4 * MILLISECOND)
+"""So much of a CPU for a record: at 25 records a heartbeat, 100 of its 250 ms. By records it is nothing."""
+
+
+def slow(options: ClusterOptions, *computations: str, whole: bool = False) -> Run:
+    """A letter every ten milliseconds."""
+    pipeline = mail(split_at=[]) if whole else mail()
+    expensive = msgspec.structs.replace(options, user_code_cpu_of=dict.fromkeys(computations, EXPENSIVE))
+    done = run(pipeline, letters(pipeline, 200, every_us=10 * MILLISECOND), options=expensive)
+    assert_sound(done)
+    assert_as_reference(done)
+    return done
+
+
+def test_a_computation_whose_few_records_take_much_cpu_time_is_split() -> None:
+    options = with_engine(split_cpu_us=50 * MILLISECOND, balance_period_us=200 * MILLISECOND)
+    done = slow(options, "counter", whole=True)
+    first = changes(done, "counter")[:2]
+    assert first[0].interval.high == first[1].interval.low > ""
+    assert first[0].owner != first[1].owner, "the load is shared"
+    assert changes(done, "sorter") == []
+    assert changes(slow(options, whole=True), "counter") == [], "it is the CPU time"
+
+
+def test_a_worker_whose_cpu_is_busy_gives_an_interval_away() -> None:
+    """One worker has an interval of both stages, together more CPU time than any interval that would be worth a split."""
+    both = calm_owner("counter", "riva")
+    assert both == calm_owner("sorter", "anna")
+    options = with_engine(split_cpu_us=100 * MILLISECOND, overload=1.05, balance_period_us=200 * MILLISECOND)
+    done = slow(options, "sorter", "counter")
+    moved = [event for name in ("sorter", "counter") for event in changes(done, name)]
+    assert moved
+    assert moved[0].owner != both
+    assert moved[0].interval in (KeyInterval("", "m"), KeyInterval("m")), "it is no split"
 
 
 def test_idle_neighbours_are_merged() -> None:

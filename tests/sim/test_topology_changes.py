@@ -6,11 +6,22 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from millrace import MAX_TIME, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
+from millrace import (
+    MAX_TIME,
+    MILLISECOND,
+    SECOND,
+    Computation,
+    Context,
+    Pipeline,
+    PipelineError,
+    Productions,
+    Record,
+)
 from millrace import history as h
 from millrace._messages import ChangeTopology, MoveInterval
 from millrace_properties.reference import run_reference
 from millrace_sim import faults as f
+from millrace_sim import start
 from tests.sim.rig import CHECKED, HEAL_US, Run, Sorter, WindowCounter, assert_sound, city, letters, mail, run
 
 AT = 2 * SECOND
@@ -227,6 +238,42 @@ def test_a_first_stage_can_be_exchanged_for_another() -> None:
     assert removed(done).keys() == {"sorter"}
     causes = [e.cause for e in done.all(h.Executed) if e.computation in ("sorter", "sorter 2")]
     assert len(causes) == len(set(causes)) == 60
+
+
+@EVERY_STRIKE
+@pytest.mark.parametrize("weak_first", [False, True], ids=["to weak", "to strong"])
+def test_a_computation_changes_its_kind_of_productions_under_a_new_name(
+    weak_first: bool,  # noqa: FBT001  a parameter of the test
+    strikes: tuple[f.AnyFault, ...],
+) -> None:
+    """Under its own name it could not. The old one drains, its timers and all; the new one takes every record from then on."""
+    pipelines = [windowed(name, kind) for name, kind in KINDS.items()]
+    done = run(pipelines[::-1] if weak_first else pipelines, letters(PLAIN), CHANGE, *strikes)
+    assert_sound(done)
+    assert len(removed(done)) == 1
+    counted = Bag[str]()
+    for (_, value), times in done.outputs.items():
+        found = msgspec.json.decode(value)
+        counted["all"] += found.get("count", 1) * times
+    assert counted["all"] == 60
+
+
+KINDS = {"strong counter": Productions.STRONG, "weak counter": Productions.WEAK}
+
+
+def windowed(name: str, productions: Productions) -> Pipeline:
+    pipeline = Pipeline("mail")
+    pipeline.injector("mail")
+    pipeline.add(
+        WindowCounter(), name=name, inputs={"mail": city}, outputs=["counts", "late"], productions=productions
+    )
+    return pipeline
+
+
+def test_a_version_that_changes_a_computations_productions_is_refused_before_anything_runs() -> None:
+    weak = PLAIN.with_computation("counter", productions=Productions.WEAK)
+    with pytest.raises(PipelineError, match="computation 'counter' has productions=strong in version 0"):
+        start([PLAIN, weak], letters(PLAIN))
 
 
 class Lingerer(Copier):
