@@ -9,7 +9,8 @@ from millrace._effects import SourceRecord, SourceWatermark
 from millrace._injection import productions_of
 from millrace._pipeline import OUTSIDE
 from millrace.history import Injected
-from millrace.spark._chunks import Chunks
+from millrace.spark._chunks import NEVER, Chunks
+from millrace.spark._clock import END_MS, from_spark
 from millrace.spark._export import exported_injections
 from millrace.spark._interval_task import run_interval
 from millrace.spark._microbatch import MicroBatch
@@ -90,9 +91,7 @@ class Query:
         addresses = [one for spec in self.plan.pipeline.injectors.values() for one in spec.addresses()]
         low = min(coming.get(address, MIN_TIME) for address in addresses)
         if low > 0:
-            self.watermark_ms = max(
-                self.watermark_ms, MAX_TIME // MILLISECOND if low == MAX_TIME else low // MILLISECOND
-            )
+            self.watermark_ms = max(self.watermark_ms, END_MS if low == MAX_TIME else low // MILLISECOND)
 
     def _inject(self, post: Post, injector: str, entry: FeedEntry) -> None:
         spec, event = self.plan.pipeline.injectors[injector], entry.event
@@ -105,8 +104,7 @@ class Query:
             )
 
     def _levels(self, post: Post) -> None:
-        low = MIN_TIME if self.watermark_ms == 0 else self.watermark_ms * MILLISECOND
-        low = MAX_TIME if low >= MAX_TIME // MILLISECOND * MILLISECOND else low
+        low = from_spark(self.watermark_ms)
         batch = MicroBatch(self.number, self.now_us, low)
         for level in self.plan.levels:
             following = Post()
@@ -165,7 +163,7 @@ def run_in_batches(
 def _wall_due(running: Query) -> bool:
 
     dues = [Chunks(store, running.plan.intervals).dues()[2] for store in running.stores.values()]
-    return min(dues) < MAX_TIME
+    return min(dues) < NEVER
 
 
 __all__ = ["OUTSIDE", "Query", "Store", "query", "run_in_batches"]

@@ -26,7 +26,10 @@ ROWS_IN_CHUNK = 64
 Dues = tuple[int, int, int]
 """Event time that it holds the watermark at, when the next watermark timer is due (event time), and the next wall timer."""
 
-_NOTHING_DUE = (MAX_TIME, MAX_TIME, MAX_TIME)
+NEVER = MAX_TIME + 1
+"""When a timer is due that nobody has set: at the end of time there may be one."""
+
+_NOTHING_DUE = (MAX_TIME, NEVER, NEVER)
 
 
 class IntervalStore(Protocol):
@@ -97,6 +100,7 @@ class _PackedTimer(msgspec.Struct, array_like=True, gc=False):
     sequencer: int
     number: int
     origin: int
+    set_at: int
 
 
 class _PackedRow(msgspec.Struct, array_like=True, gc=False):
@@ -220,7 +224,7 @@ def _pack(row: StoredRow, reported: int) -> _Entry:
     timers = [
         _PackedTimer(
             one.tag, one.timestamp, one.clock is Clock.WALL, one.due, one.overdue, one.hold,
-            one.set_by.sequencer, one.set_by.number, one.origin,
+            one.set_by.sequencer, one.set_by.number, one.origin, one.set_at,
         )
         for one in row.timers.values()
     ]  # fmt: skip
@@ -231,7 +235,7 @@ def _pack(row: StoredRow, reported: int) -> _Entry:
 
 def _dues(row: StoredRow, reported: int) -> Dues:
     hold = row.hold if row.hold >= reported else MAX_TIME
-    watermark_due = wall_due = MAX_TIME
+    watermark_due = wall_due = NEVER
     for timer in row.timers.values():
         if timer.clock is Clock.WATERMARK:
             watermark_due = min(watermark_due, timer.due)
@@ -250,6 +254,7 @@ def _unpack(data: msgspec.Raw) -> StoredRow:
     for one in packed.timers:
         clock = Clock.WALL if one.wall else Clock.WATERMARK
         row.timers[one.tag] = StoredTimer(
-            one.tag, one.timestamp, clock, one.due, one.overdue, one.hold, Version(one.sequencer, one.number), one.origin
+            one.tag, one.timestamp, clock, one.due, one.overdue, one.hold, Version(one.sequencer, one.number),
+            one.origin, one.set_at,
         )  # fmt: skip
     return row

@@ -27,10 +27,11 @@ from millrace._options import EngineOptions
 from millrace._pipeline import OUTSIDE, Pipeline
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace._rows import Production
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace._time import MAX_TIME, MILLISECOND, MIN_TIME
 from millrace._worker import Worker
 from millrace.history import History, Output
-from millrace.spark._chunks import Chunks, IntervalStore
+from millrace.spark._chunks import NEVER, Chunks, IntervalStore
+from millrace.spark._clock import END_MS
 from millrace.spark._errors import SparkHostError
 from millrace.spark._export import exported
 from millrace.spark._microbatch import MicroBatch
@@ -187,12 +188,13 @@ class _IntervalTask:
         """Let Spark call for the next timer that may be due."""
         header = self._chunks.header
         _, due, wall_due = self._chunks.dues()
-        if wall_due != MAX_TIME and not self._plan.clock:
+        if wall_due != NEVER and not self._plan.clock:
             raise SparkHostError(
                 f"computation {self._computation!r} set a wall timer, and nobody says that time passes",
                 "Say how often to look at wall timers: attach(..., clock_us=...)",
             )
-        at_ms = None if due == MAX_TIME else max(-(-due // 1_000), self._batch.low_watermark // 1_000 + 1)
+        soonest_ms = self._batch.low_watermark // MILLISECOND + 1
+        at_ms = None if due == NEVER else max(min(-(-due // MILLISECOND), END_MS), soonest_ms)
         if at_ms != header.timer_ms:
             self._store.set_timer(header.timer_ms, at_ms)
             header.timer_ms = at_ms

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from millrace._time import MAX_TIME, MILLISECOND
-from millrace.spark._chunks import Chunks
+from millrace.spark._chunks import NEVER, Chunks
 from millrace.spark._clock import from_spark
 from millrace.spark._interval_task import run_interval
 from millrace.spark._microbatch import MicroBatch
@@ -172,7 +172,7 @@ def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], n
         return post
     store = _MemoryStore()
     post = run_interval(plan, group, MicroBatch(0, now_us, MAX_TIME), list(parcels), store)
-    while (wall_due := Chunks(store, plan.intervals).dues()[2]) != MAX_TIME:
+    while (wall_due := Chunks(store, plan.intervals).dues()[2]) != NEVER:
         post.add(run_interval(plan, group, MicroBatch(0, wall_due, MAX_TIME), [], store))
     return post
 

@@ -1,0 +1,42 @@
+"""CPU time by record of a count on Spark, at 100, 10,000 and 200,000 keys (``make bench ARGS='-k spark'``).
+
+Machines are noisy and differ: only what stands beside each other in one run can be compared.
+"""
+
+import platform
+from pathlib import Path
+
+import pyspark
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from millrace.spark import session
+from millrace_benchmarks.spark_count import JOBS, CountCost, count_cost
+
+RECORDS = 1_000_000
+KEYS = (100, 10_000, 200_000)
+_SLOW = {("transformWithState, pandas", 10_000): 10, ("transformWithState, pandas", 200_000): 50}
+"""Measured with fewer records and keys, since a pandas frame for each key takes milliseconds; by how many times."""
+
+
+def compare_counts(place: Path, records: int = RECORDS) -> list[CountCost]:
+    """Run all jobs at all numbers of keys, on one session."""
+    found = []
+    with session("local[2]", "count") as spark:
+        for keys in KEYS:
+            for job in JOBS:
+                part = _SLOW.get((job, keys), 1)
+                where = place / f"{len(found)}"
+                found.append(count_cost(spark, job, keys // part, records // part, where))
+    return found
+
+
+def test_a_count_beside_the_same_by_hand(
+    benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Print all costs."""
+    costs = benchmark.pedantic(compare_counts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
+    with capsys.disabled():
+        print(f"\nSpark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]; us by record: CPU, wall")
+        for cost in costs:
+            print(f"  {cost.job:<28}{cost.keys:>9,} keys {cost.records:>10,} records{cost.cpu_us:>9.1f}{cost.wall_us:>9.1f}")
