@@ -2,39 +2,25 @@
 
 import sys
 import time
-from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
 
-from millrace import MAX_TIME, SECOND, Pipeline, UserCodeError
+from millrace import SECOND, UserCodeError
 from millrace_cli._consoles import error_console, output_console
-from millrace_cli._documents import invariants_document, print_document, stdout_reserved
+from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import ExitCode, UnwritableFileError, print_stop, tidy_errors
-from millrace_cli._flights_report import draw_chart, findings_document, print_findings, print_flights
-from millrace_cli._hosts import HOSTS, HostName, HostOptions, HostRun
+from millrace_cli._flights_report import draw_chart
+from millrace_cli._hosts import HOSTS, HostName, HostOptions
 from millrace_cli._input import InputOptions
-from millrace_cli._jobs import ZEITGEIST, Job, JobError, JobInput, load_job
+from millrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
 from millrace_cli._output import SUFFIX, output_lines, read_outputs, write_outputs
 from millrace_cli._progress import RunProgress
-from millrace_cli._render import (
-    counted,
-    plain_table,
-    print_heading,
-    print_lines,
-    print_table,
-    print_text,
-    print_violations,
-)
-from millrace_properties.comparison import OutputComparison, same_output
-from millrace_properties.reference import Emitted
-from millrace_properties.verification import violations
-from millrace_scenarios.flight_findings import Findings, find
+from millrace_cli._run_report import Ran
+from millrace_properties.comparison import same_output
+from millrace_scenarios.flight_findings import find
 
 RUN_EXAMPLES = """[bold]Examples[/]
 
@@ -47,55 +33,6 @@ RUN_EXAMPLES = """[bold]Examples[/]
 [bold]Exit codes[/]
 
   0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use"""
-
-_SIDES = {"first": "only here", "second": "only there"}
-
-
-@dataclass(slots=True)
-class Ran:
-    """A run, and what became of its output.
-
-    Attributes:
-        job: what was run.
-        host: where.
-        options: of the host.
-        input: what it was given.
-        run: what it came to.
-        elapsed_s: wall time, seconds.
-        findings: what Zeitgeist found, if it was that.
-        compared_with: the other run's name, if there is one.
-        comparison: with the other run.
-        files: what was written.
-    """
-
-    job: Job
-    host: HostName
-    options: HostOptions
-    input: JobInput
-    run: HostRun
-    elapsed_s: float
-    findings: Findings | None = None
-    compared_with: str = ""
-    comparison: OutputComparison | None = None
-    files: tuple[Path, ...] = ()
-
-    @property
-    def differs(self) -> bool:
-        """The other run came to something else."""
-        return self.comparison is not None and not self.comparison.same
-
-    @property
-    def code(self) -> ExitCode:
-        """The command's exit code."""
-        broken = violations(dict(self.run.verdicts))
-        return ExitCode.VIOLATED if broken or self.differs else ExitCode.HOLDS
-
-    @property
-    def result(self) -> str:
-        """What ``--json`` calls it."""
-        if violations(dict(self.run.verdicts)):
-            return "violated"
-        return "differs" if self.differs else "done"
 
 
 def run(
@@ -169,13 +106,17 @@ def run(
             job = load_job(pipeline, seed, input_file, reading, until.date() if until else None, feed)
             charts = _charts(job, output, chart)
             _prepare(output)
-            ran = _run(job, on, HostOptions(seed, faults))
-            _compare(ran, compare)
+            ran = _run(
+                job,
+                on,
+                HostOptions(seed, 0 if on is not HostName.SIM and compare == HostName.SIM else faults),
+            )
+            _compare(ran, compare, faults)
         ran.files = _write(ran, output, charts)
         if as_json:
-            print_document(_document(ran))
+            print_document(ran.document())
         else:
-            _print(error_console() if output == Path("-") else output_console(), ran)
+            ran.print(error_console() if output == Path("-") else output_console())
         raise typer.Exit(ran.code)
 
 
@@ -221,24 +162,26 @@ def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName,
     return Ran(job, host, options, given, found, time.monotonic() - began, findings)
 
 
-def _compare(ran: Ran, compare: str | None) -> None:
-    """Compare with another host's run, as far as both have seen the input; or with an output that was written before."""
+def _compare(ran: Ran, compare: str | None, faults: int) -> None:
+    """Compare with another host's run, as far as both have seen the input; or with an output that was written before.
+
+    Faults are for the simulated cluster, whichever of the two it is.
+    """
     if compare is None:
         return
-    until_us = MAX_TIME
     if compare in HOSTS:
         host = HostName(compare)
-        options = HostOptions(ran.options.seed, ran.options.faults if host is HostName.SIM else 0)
-        other = _run(ran.job, host, options, beside=(ran.host,))
-        outputs = other.run.outputs
-        if other.input != ran.input:
-            until_us = min(ran.input.until_us, other.input.until_us)
+        options = HostOptions(ran.options.seed, faults if host is HostName.SIM else 0)
+        ran.other = _run(ran.job, host, options, beside=(ran.host,))
+        outputs = ran.other.run.outputs
+        if ran.other.input.feed.records != ran.input.feed.records:
+            ran.compared_until_us = min(ran.input.until_us, ran.other.input.until_us)
     elif Path(compare).exists():
         outputs = read_outputs(Path(compare))
     else:
         remedy = f"Name a host ({', '.join(HOSTS)}), or a file or directory that --output wrote"
         raise JobError("--compare", f"there is no {compare!r}", remedy)
-    ran.compared_with, ran.comparison = compare, same_output(ran.run.outputs, outputs, until_us)
+    ran.compared_with, ran.comparison = compare, same_output(ran.run.outputs, outputs, ran.compared_until_us)
 
 
 def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -254,110 +197,3 @@ def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...]) -> tuple[Pat
         draw_chart(ran.findings, chart)
         files.append(chart)
     return tuple(files)
-
-
-def _print(console: Console, ran: Ran) -> None:
-    records, sent = ran.input.feed.records, ran.run.outputs.total()
-    title = (
-        f"{ran.job.name} on {ran.host}: {counted(records, 'record')} in, {sent:,} out, {ran.elapsed_s:.1f} s"
-    )
-    print_text(console, title, style="bold")
-    if ran.input.flights is not None:
-        print_flights(console, ran.input.flights)
-    for note in ran.run.notes:
-        print_text(console, note)
-    if ran.options.faults:
-        struck = ", ".join(f"{count} {kind}" for kind, count in ran.run.struck.items()) or "none"
-        print_text(console, f"faults that struck: {struck}")
-    _print_verdicts(console, ran)
-    _print_streams(console, ran.run.outputs, ran.job.pipeline)
-    if ran.findings is not None:
-        print_findings(console, ran.findings)
-    _print_comparison(console, ran)
-    if ran.files:
-        print_heading(console, "Written")
-        print_lines(console, "\n".join(map(str, ran.files)), indent=2)
-
-
-def _print_verdicts(console: Console, ran: Ran) -> None:
-    if not ran.run.verdicts:
-        return
-    broken = violations(dict(ran.run.verdicts))
-    if broken:
-        print_text(console, f"VIOLATED: {', '.join(broken)}", style="bold red")
-        print_violations(console, ran.run.verdicts)
-    else:
-        held = sum(type(one).__name__ == "Holds" for one in ran.run.verdicts.values())
-        words = f"HOLDS: {held} of {len(ran.run.verdicts)} invariants came up, and none is violated"
-        print_text(console, words, style="bold green")
-
-
-def _print_streams(console: Console, outputs: Counter[Emitted], pipeline: Pipeline) -> None:
-    print_heading(console, "Output")
-    table = plain_table("stream", "records")
-    table.columns[1].justify = "right"
-    for stream, count in _per_stream(outputs, pipeline).items():
-        table.add_row(stream, f"{count:,}")
-    print_table(console, table, indent=2)
-
-
-def _per_stream(outputs: Counter[Emitted], pipeline: Pipeline) -> dict[str, int]:
-    counts = dict.fromkeys(pipeline.output_streams, 0)
-    for one, count in outputs.items():
-        counts[one.stream] += count
-    return counts
-
-
-def _print_comparison(console: Console, ran: Ran) -> None:
-    comparison = ran.comparison
-    if comparison is None:
-        return
-    console.print()
-    both = f"{ran.host} and {ran.compared_with}"
-    if comparison.same:
-        words = f"SAME OUTPUT: {both} agree on each of {counted(comparison.common, 'record')}"
-        print_text(console, words, style="bold green")
-        return
-    words = f"DIFFERENT OUTPUT: {both} differ in {counted(comparison.differing, 'record')}, and agree on {comparison.common:,}"
-    print_text(console, words, style="bold red")
-    for side, one in comparison.examples():
-        value = one.value.decode(errors="backslashreplace")
-        print_text(
-            console, f"{_SIDES[side]}: {one.stream} {one.key!r} at {one.timestamp} us: {value}", indent=2
-        )
-
-
-def _document(ran: Ran) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "pipeline": ran.job.name,
-        "host": ran.host,
-        "seed": ran.options.seed,
-        "result": ran.result,
-        "elapsed_s": round(ran.elapsed_s, 3),
-        "records": ran.input.feed.records,
-        "outputs": _per_stream(ran.run.outputs, ran.job.pipeline),
-        "notes": list(ran.run.notes),
-        "faults_struck": dict(ran.run.struck),
-        "invariants": invariants_document(ran.run.verdicts),
-        "comparison": _comparison_document(ran),
-        "files": [str(file) for file in ran.files],
-    }
-    if ran.findings is not None and ran.input.flights is not None:
-        document["findings"] = findings_document(ran.findings, ran.input.flights)
-    return document
-
-
-def _comparison_document(ran: Ran) -> dict[str, Any] | None:
-    comparison = ran.comparison
-    if comparison is None:
-        return None
-    return {
-        "with": ran.compared_with,
-        "same": comparison.same,
-        "common": comparison.common,
-        "only_here": comparison.only_first.total(),
-        "only_there": comparison.only_second.total(),
-        "examples": [
-            {"side": _SIDES[side], **msgspec.to_builtins(one)} for side, one in comparison.examples()
-        ],
-    }

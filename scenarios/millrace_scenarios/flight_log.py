@@ -200,8 +200,7 @@ class FlightLog:
             pipeline: its first injector has a process for each airport, and a first output that takes a `Departure`.
         """
         builder, options = FeedBuilder(pipeline), self.options
-        first_us = self.reports[0].arrived_us if self.reports else 0
-        tick_us = first_us - first_us % options.tick_us
+        tick_us = _tick_before(midnight_us(options.first), options.tick_us)
         for one in self.reports:
             while tick_us < one.arrived_us:
                 for process in range(len(AIRPORTS)):

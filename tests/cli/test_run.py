@@ -59,6 +59,29 @@ def test_two_hosts_give_the_same_output_under_faults(folder: Path, run: Run) -> 
     assert "none is violated" in result.stdout
 
 
+def test_faults_strike_the_cluster_also_when_it_is_the_one_compared_with(folder: Path, run: Run) -> None:
+    result = run(
+        "run", "views:pipeline", "--on", "reference", "--compare", "sim", "--faults", "6", "--seed", "3"
+    )
+    assert result.exit_code == 0
+    first, second = result.stdout.split("views:pipeline on sim")
+    assert "faults that struck" not in first
+    assert "faults that struck: 1 crash" in second
+    assert "SAME OUTPUT: reference and sim agree on each of 8 records" in second
+
+
+def test_of_inputs_of_different_length_the_common_part_is_compared(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The reference is given three days of flights, the cluster the first two.
+    monkeypatch.setattr("millrace_cli._jobs.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
+    monkeypatch.setattr("millrace_cli._jobs.SIMULATED_UNTIL", date(2013, 1, 3))
+    result = run("run", "zeitgeist", "--on", "reference", "--compare", "sim")
+    assert result.exit_code == 0
+    assert "SAME OUTPUT: reference and sim agree on each of" in result.stdout
+    assert "until 2013-01-03 05:00 UTC, as far as both had their input" in plain(result.stdout)
+
+
 def test_every_host_can_be_named() -> None:
     assert list(HOSTS) == list(HostName)
 
@@ -215,9 +238,10 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
     result = run("run", "views:pipeline", "--faults", "3", "--compare", "reference", "--json")
     document = printed(result.stdout)
     assert (document["result"], document["records"], document["outputs"]) == ("done", 15, {"counts": 8})
-    assert document["comparison"] == {
-        "with": "reference", "same": True, "common": 8, "only_here": 0, "only_there": 0, "examples": [],
-    }  # fmt: skip
+    comparison = document["comparison"]
+    assert (comparison["with"], comparison["same"], comparison["common"]) == ("reference", True, 8)
+    assert (comparison["only_here"], comparison["only_there"], comparison["examples"]) == (0, 0, [])
+    assert (comparison["other"]["host"], comparison["other"]["outputs"]) == ("reference", {"counts": 8})
     assert {one["verdict"] for one in document["invariants"].values()} <= {"holds", "unknown"}
 
 
