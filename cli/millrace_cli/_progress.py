@@ -1,10 +1,17 @@
-"""How far a search has come, on stderr: a bar on a terminal, now and then a line elsewhere."""
+"""How far a search or a run has come, on stderr: a bar on a terminal, now and then a line elsewhere."""
 
 import time
 from types import TracebackType
 from typing import Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from millrace_cli._consoles import error_console
 from millrace_properties.verification import Verification
@@ -91,3 +98,59 @@ class SearchProgress:
         if self.shrinking:
             return f"shrinking a failure: {self.runs - verification.runs - verification.idle} runs"
         return f"{verification.runs} of {self._examples} runs, {self.runs_per_second:.0f} a second"
+
+
+class RunProgress:
+    """Shows a run while it lasts; a context manager.
+
+    Args:
+        title: what is running.
+
+    Attributes:
+        elapsed_s: how long it took, wall time in seconds.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.elapsed_s = 0.0
+        self._title = title
+        self._console = error_console()
+        self._began = self._last_line = time.monotonic()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to show it."""
+        self._began = self._last_line = time.monotonic()
+        if self._console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._bar.add_task(self._title, total=1.0)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Take it away."""
+        self.elapsed_s = time.monotonic() - self._began
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, done: float, what: str = "") -> None:
+        """Tell how far it is.
+
+        Args:
+            done: part of the run that is done, 0 to 1.
+            what: what it is doing, if that is not the run itself.
+        """
+        title = f"{self._title}: {what}" if what else self._title
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=title, completed=done)
+        elif now - self._last_line >= _LINE_PERIOD_S:
+            self._last_line = now
+            self._console.print(f"{title}: {done:.0%}")

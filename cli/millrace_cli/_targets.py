@@ -82,13 +82,31 @@ def load_target(name: str, feed_name: str = DEFAULT_FEED) -> Target:
         TargetError: one of them is not there, or not what it should be.
         MillraceError: the pipeline's graph does not fit together.
     """
+    module, pipeline = _load(name)
+    return Target(name, pipeline, feed_name, _feed_function(name, module, feed_name))
+
+
+def load_pipeline(name: str) -> Pipeline:
+    """Import a pipeline whose input comes from elsewhere.
+
+    Args:
+        name: ``MODULE:PIPELINE``. The current directory is searched first.
+
+    Raises:
+        TargetError: it is not there, or no pipeline.
+        MillraceError: its graph does not fit together.
+    """
+    return _load(name)[1]
+
+
+def _load(name: str) -> tuple[ModuleType, Pipeline]:
     module_name, _, attribute = name.partition(":")
     if not (_is_dotted(module_name) and attribute.isidentifier()) or module_name.endswith(".py"):
         raise TargetError(name, "this is not MODULE:PIPELINE", _suggestion(module_name, attribute))
     module = _import(name, module_name)
     pipeline = _pipeline(name, module, attribute)
     pipeline.validate()
-    return Target(name, pipeline, feed_name, _feed_function(name, module, feed_name))
+    return module, pipeline
 
 
 def _is_dotted(name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import replay, scenario, verify
+from millrace_cli import replay, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -16,6 +16,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace verify millrace_scenarios.zeitgeist:pipeline --examples 2000
 
   millrace replay millrace-failure-1f3a90c2.json
+
+  millrace run zeitgeist --on sim
 
 [bold]Exit codes[/]
 
@@ -51,6 +53,7 @@ def millrace(
 
 app.add_typer(scenario.app, name="scenario")
 app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
+app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)
 
 

@@ -7,6 +7,7 @@ all of them.
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import msgspec
@@ -96,6 +97,28 @@ def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:
     heal_at_us = ground.horizon_us + data[2] % 4 * SECOND
     seed = data[6] | data[7] << 8
     return Plan(f.FaultSchedule(tuple(faults), heal_at_us if faults else 0), _knobs(data, base), seed)
+
+
+def draw_faults(
+    ground: Ground, count: int, seed: int, without: tuple[type[f.Fault], ...] = ()
+) -> f.FaultSchedule:
+    """Draw a schedule for one run, however long: each fault of any kind, at any time, anywhere.
+
+    Args:
+        ground: what there is to disturb.
+        count: how many faults.
+        seed: of the draws.
+        without: kinds that are left out.
+    """
+    random = Random(f"{seed}/faults")
+    faults: list[f.AnyFault] = []
+    while len(faults) < count:
+        at_us = random.randrange(ground.horizon_us)
+        where, how, how_long = random.randbytes(3)
+        fault = random.choice(MAKERS)(_Bytes(ground, at_us, where, how, how_long))
+        if not isinstance(fault, without):
+            faults.append(fault)
+    return f.FaultSchedule(tuple(faults), ground.horizon_us + SECOND if faults else 0)
 
 
 def _knobs(data: bytes, base: ClusterOptions) -> ClusterOptions:

@@ -13,7 +13,7 @@ Skew limits (8.4) delay records and change nothing else, so they are not looked 
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from millrace import (
@@ -72,14 +72,21 @@ class Outcome:
     states: dict[tuple[str, str], bytes]
 
 
-def run_reference(pipeline: Pipeline, feed: Feed) -> Outcome:
+def run_reference(pipeline: Pipeline, feed: Feed, on_entry: Callable[[int], object] | None = None) -> Outcome:
     """Run a pipeline over a feed, sequentially.
+
+    Args:
+        pipeline: what to run.
+        feed: the input.
+        on_entry: told before each of the feed's entries how many are done, for progress.
 
     Raises:
         MillraceError: user code or input failed, and the policy is to stop.
     """
     reference = _Reference(pipeline)
-    for entry in feed.entries:
+    for done, entry in enumerate(feed.entries):
+        if on_entry is not None:
+            on_entry(done)
         reference.take(entry)
     return reference.finish()
 
@@ -128,7 +135,7 @@ class _Row:
 class _Stage:
     """One computation: its rows, what waits for it, and how far it is."""
 
-    __slots__ = ("input_us", "low_us", "queue", "rows", "senders", "where")
+    __slots__ = ("input_us", "low_us", "queue", "rows", "senders", "wall_timers", "where")
 
     def __init__(self, where: Deployed, senders: tuple[str, ...]) -> None:
         self.where = where
@@ -137,6 +144,17 @@ class _Stage:
         self.rows: dict[str, _Row] = {}
         self.input_us = MIN_TIME
         self.low_us = MIN_TIME
+        self.wall_timers = 0
+
+    def forget_timer(self, row: _Row, tag: str) -> None:
+        """Drop a timer, if it is set."""
+        timer = row.timers.pop(tag, None)
+        self.wall_timers -= timer is not None and timer.stored.clock is Clock.WALL
+
+    def set_timer(self, row: _Row, timer: _Timer) -> None:
+        """Set a timer whose tag is free."""
+        row.timers[timer.stored.tag] = timer
+        self.wall_timers += timer.stored.clock is Clock.WALL
 
     def due(self, key: str, now: int) -> StoredTimer | None:
         """The next timer of a key that is to fire, if one is due (4.6)."""
@@ -154,6 +172,8 @@ class _Stage:
 
     def next_wall_us(self) -> int:
         """When its next wall timer is due; `MAX_TIME`: it has none."""
+        if not self.wall_timers:
+            return MAX_TIME
         timers = (timer.stored for row in self.rows.values() for timer in row.timers.values())
         return min((timer.due for timer in timers if timer.clock is Clock.WALL), default=MAX_TIME)
 
@@ -227,17 +247,23 @@ class _Reference:
     # Stages
 
     def _settle(self) -> None:
-        """Records, then watermarks, then timers; sources first, so that one turn is enough."""
+        """Records, then watermarks, then timers; sources first, so that one turn is enough.
+
+        What a record made due was fired with it: the other keys have something due only if time has passed.
+        """
         progress = {name: min(known.values()) for name, known in self._sources.items()}
         for name, stage in self._stages.items():
             while stage.queue:
                 production = stage.queue.popleft()
                 self._run_record(stage, production)
                 self._fire_due(stage, production.key)
-            stage.input_us = max(stage.input_us, min(progress[sender] for sender in stage.senders))
-            for key in sorted(stage.rows):
-                self._fire_due(stage, key)
-            stage.low_us = max(stage.low_us, min(stage.input_us, stage.oldest()))
+            input_us = min(progress[sender] for sender in stage.senders)
+            if input_us > stage.input_us or stage.wall_timers:
+                stage.input_us = max(stage.input_us, input_us)
+                for key in sorted(stage.rows):
+                    self._fire_due(stage, key)
+            if stage.low_us < stage.input_us:
+                stage.low_us = max(stage.low_us, min(stage.input_us, stage.oldest()))
             progress[name] = stage.low_us
 
     def _fire_due(self, stage: _Stage, key: str) -> None:
@@ -267,7 +293,7 @@ class _Reference:
     def _run_timer(self, stage: _Stage, key: str, timer: StoredTimer) -> None:
         where, cause = stage.where, timer_identity(stage.where.spec.name, timer)
         row = stage.rows[key]
-        del row.timers[timer.tag]
+        stage.forget_timer(row, timer.tag)
         handler_us = timer.due if timer.clock is Clock.WATERMARK else stage.input_us
         try:
             context = run_timer(where, key, row.state, timer, stage.input_us, self._now)
@@ -291,9 +317,9 @@ class _Reference:
             context, handler_time=handler_us, now=self._now, set_by=version, origin=self._now
         )
         for tag, timer in timers.items():
-            row.timers.pop(tag, None)
+            stage.forget_timer(row, tag)
             if timer is not None:
-                row.timers[tag] = _Timer(timer, timer.held is not None and timer.held >= stage.low_us)
+                stage.set_timer(row, _Timer(timer, timer.held is not None and timer.held >= stage.low_us))
         self._emit(stage.where, context.emissions or [], version, cause)
 
     def _emit(self, where: Deployed, emissions: list[Emission], version: Version, cause: str) -> None:

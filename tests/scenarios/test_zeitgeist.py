@@ -30,8 +30,7 @@ from millrace_scenarios.queries import (
 )
 from millrace_scenarios.zeitgeist import (
     EVENING,
-    QUIET_WINDOWS,
-    WINDOW_US,
+    SEARCHES,
     Anomaly,
     AnomalyKind,
     WindowCount,
@@ -127,7 +126,7 @@ class Outcome:
 
     def anomalies(self, kind: AnomalyKind, before_us: int = MAX_TIME) -> list[tuple[str, int]]:
         found: list[Anomaly] = [value for _, value in self.streams["anomalies"]]
-        return [(one.query, one.start) for one in found if one.kind is kind and one.start < before_us]
+        return [(one.key, one.start) for one in found if one.kind is kind and one.start < before_us]
 
 
 def as_injected(log: SearchLog) -> Iterator[Step]:
@@ -206,17 +205,19 @@ def test_planted_spike_and_dip_are_found_and_nothing_else(seed: int) -> None:
 def test_window_counts_are_right_and_end_with_quiet_windows(seed: int) -> None:
     log = searched(seed)
     counts: list[WindowCount] = [value for _, value in run(log).streams["window_counts"]]
-    expected = log.counts(WINDOW_US)
-    assert {(one.query, one.start): one.count for one in counts if one.count} == expected
+    expected = log.counts(SEARCHES.window_us)
+    assert {(one.key, one.start): one.count for one in counts if one.count} == expected
     for traffic in EVENING.traffic:
         last = max(start for query, start in expected if query == traffic.query)
-        after = [one.start for one in counts if one.query == traffic.query and one.start > last]
-        assert sorted(after) == [last + number * WINDOW_US for number in range(1, QUIET_WINDOWS + 1)]
+        after = [one.start for one in counts if one.key == traffic.query and one.start > last]
+        assert sorted(after) == [
+            last + number * SEARCHES.window_us for number in range(1, SEARCHES.quiet_windows + 1)
+        ]
 
 
 def test_a_window_is_stamped_with_its_end() -> None:
     windows = run(searched(1)).streams["window_counts"]
-    assert all(timestamp == window.start + WINDOW_US for timestamp, window in windows)
+    assert all(timestamp == window.start + SEARCHES.window_us for timestamp, window in windows)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -281,7 +282,7 @@ def test_planted_anomalies_stand_out_from_noise_and_trend(seed: int) -> None:
 
 def test_when_all_searching_ends_every_query_dips() -> None:
     dips = run(searched(1)).anomalies(AnomalyKind.DIP)
-    assert ("météo", EVENING.duration_us + 2 * WINDOW_US) in dips
+    assert ("météo", EVENING.duration_us + 2 * SEARCHES.window_us) in dips
 
 
 def test_weak_detectors_report_the_same() -> None:

@@ -1,0 +1,149 @@
+"""Where a pipeline can run: each host is a function from (pipeline, input, options, progress) to what the run came to.
+
+To add a host: write such a function, and enter it in `HOSTS`. What it gives is compared with the other hosts' by
+`millrace_properties.comparison.same_output`, so it must be the whole output, each record as often as it went outside.
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from millrace import SECOND, MillraceError, Pipeline
+from millrace.history import FaultStruck
+from millrace_cli._progress import RunProgress
+from millrace_properties.checkers import judge
+from millrace_properties.plans import draw_faults, ground_of
+from millrace_properties.reference import Emitted, outputs_of, run_reference
+from millrace_properties.verdict import Verdict
+from millrace_sim import ClusterOptions, Feed, start
+from millrace_sim.faults import LateRecords
+
+_STEPS = 200
+"""Choice: progress is shown so often in a simulated run."""
+
+_ENTRIES = 500
+"""Choice: and after so many entries of the input in a sequential one."""
+
+
+class HostName(enum.StrEnum):
+    """What ``--on`` and ``--compare`` can name."""
+
+    SIM = "sim"
+    SPARK = "spark"
+    REFERENCE = "reference"
+
+
+class HostError(MillraceError):
+    """A host that can not run this. Fields: host, problem, remedy."""
+
+    def __init__(self, host: str, problem: str, remedy: str) -> None:
+        super().__init__(host, problem, remedy)
+        self.host, self.problem, self.remedy = host, problem, remedy
+
+    def __str__(self) -> str:
+        """Say why, and what to do."""
+        return f"--on {self.host}: {self.problem}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """What the user asks of a host.
+
+    Attributes:
+        seed: of all that the host draws.
+        faults: how many faults are to strike, at most; only the simulated cluster can make them.
+    """
+
+    seed: int = 0
+    faults: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """What a run came to.
+
+    Attributes:
+        outputs: how often each record went outside.
+        notes: what there is to say of the run, in sentences.
+        verdicts: invariant to verdict, where the host can be judged.
+        struck: fault to how often it struck.
+    """
+
+    outputs: Counter[Emitted]
+    notes: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    struck: Mapping[str, int] = field(default_factory=dict)
+
+
+Host = Callable[[Pipeline, Feed, HostOptions, RunProgress], HostRun]
+
+
+def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
+    """Run in the simulated cluster, under faults if wanted, and judge the run.
+
+    Choice: records that a faulty source brings too late are left out of the faults: they change the input, and so the output.
+
+    Raises:
+        MillraceError: user code or input failed for good.
+    """
+    cluster_options = ClusterOptions()
+    ground = ground_of(pipeline, feed, cluster_options)
+    schedule = draw_faults(ground, options.faults, options.seed, without=(LateRecords,))
+    cluster = start(pipeline, feed, options=cluster_options, faults=schedule, seed=options.seed)
+    until_us = max(schedule.heals_at_us, feed.end_us)
+    for step in range(1, _STEPS + 1):
+        cluster.run_until(until_us * step // _STEPS)
+        progress.advance(0.9 * step / _STEPS)
+    cluster.heal(schedule.lasting)
+    cluster.run_to_the_end()
+    history = cluster.history
+    progress.advance(0.9, "judging the run")
+    verdicts = judge(history, [pipeline])
+    struck = Counter(one.kind for one in history if isinstance(one, FaultStruck))
+    seconds = history.events[-1].at_us / SECOND
+    notes = (f"{seconds:.1f} simulated seconds, {len(history):,} events judged",)
+    return HostRun(outputs_of(history), notes, verdicts, dict(sorted(struck.items())))
+
+
+def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
+    """Run one record at a time, without distribution: what every other host should come to.
+
+    Raises:
+        HostError: faults are wanted.
+        MillraceError: user code or input failed.
+    """
+    _refuse_faults("reference", options)
+    entries = max(len(feed.entries), 1)
+
+    def on_entry(done: int) -> None:
+        if done % _ENTRIES == 0:
+            progress.advance(done / entries)
+
+    return HostRun(run_reference(pipeline, feed, on_entry).outputs)
+
+
+def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
+    """Run on Apache Spark.
+
+    Raises:
+        HostError: faults are wanted, or there is no Spark.
+    """
+    _refuse_faults("spark", options)
+    del pipeline, feed, progress
+    raise HostError("spark", "this version has no Spark host", "Run it on sim or reference")
+
+
+def _refuse_faults(host: str, options: HostOptions) -> None:
+    if options.faults:
+        raise HostError(
+            host, "faults can be made in the simulated cluster only", "Leave out --faults, or use --on sim"
+        )
+
+
+HOSTS: dict[HostName, Host] = {
+    HostName.SIM: run_on_sim,
+    HostName.SPARK: run_on_spark,
+    HostName.REFERENCE: run_on_reference,
+}
+"""Every host."""
