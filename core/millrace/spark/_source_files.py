@@ -35,7 +35,7 @@ from millrace.spark._io_errors import (
     SourceMissingError,
     SourceUnreadableError,
 )
-from millrace.spark._source_rows import Entry, NewRecord, RowWriter
+from millrace.spark._source_rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 
 TASK_RECORDS = 50_000
 """What one task reads at most; a larger file is divided."""
@@ -107,7 +107,7 @@ class Format(Protocol):
         ...
 
     def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Read (place in the file from 1, as it was, row) of each record; the exception in the place of a malformed row."""
+        """Read (place in the file from 1, its bytes if it has any, row) of each record; a malformed row is an exception."""
         ...
 
     def record(self) -> Callable[[Any], NewRecord]:
@@ -255,8 +255,15 @@ class FilesPlanner:
                         writer.add(number, make(row), arrived_us)
                     except Exception as error:  # noqa: BLE001  users' functions may raise anything
                         where = f"{part.path}, {self.format.line} {place}"
-                        writer.refuse(number, error, where, raw, max(expected.created_us, 0), arrived_us)
-                    if writer.full():
+                        writer.refuse(
+                            number,
+                            error,
+                            where,
+                            raw or repr(row).encode(),
+                            max(expected.created_us, 0),
+                            arrived_us,
+                        )
+                    if not place % BATCH_ROWS:
                         yield from writer.take()
         yield from writer.take()
 

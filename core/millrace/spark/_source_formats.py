@@ -168,7 +168,7 @@ class ParquetRows:
                 columns = [_plain(column).to_pylist() for column in table.columns]
                 for place, values in enumerate(zip(*columns, strict=True), begin + 1):
                     row = dict(zip(names, values, strict=True))
-                    yield place, repr(row).encode(), row
+                    yield place, b"", row
             low = high
 
     def record(self) -> Callable[[Any], NewRecord]:

@@ -17,7 +17,7 @@ from millrace._messages import Progress
 from millrace._time import MAX_TIME, MIN_TIME, SECOND
 from millrace.spark._data_source import Offset
 from millrace.spark._io_errors import CheckpointMismatchError, SourceUnreadableError
-from millrace.spark._source_rows import Entry, NewRecord, RowWriter
+from millrace.spark._source_rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 
 TASK_RECORDS = 50_000
 """What one task makes at most."""
@@ -129,7 +129,7 @@ class GeneratedPlanner:
             except Exception as error:  # noqa: BLE001  codecs are the user's
                 writer.refuse(offset, error, "", repr(record).encode(), 0, arrived_us)
             offset += 1
-            if writer.full():
+            if not offset % BATCH_ROWS:
                 yield from writer.take()
         yield from writer.take()
         missing = task.first + task.count - offset

@@ -11,6 +11,7 @@ from typing import Any, Never
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millrace._codecs import Codec, encode_at
 from millrace._effects import SourceRecord
@@ -93,7 +94,7 @@ class RowWriter:
     """
 
     __slots__ = (
-        "_address", "_arrived", "_codecs", "_entry", "_ids", "_keys", "_stream", "_streams", "_timestamps", "_values",
+        "_address", "_arrived", "_codecs", "_entry", "_keys", "_offsets", "_stream", "_streams", "_timestamps", "_values",
     )  # fmt: skip
 
     def __init__(self, entry: Entry, process: int) -> None:
@@ -104,11 +105,12 @@ class RowWriter:
         self._clear()
 
     def _clear(self) -> None:
+        # Lists of plain values: ten thousand tuples would keep the garbage collector busy.
         self._streams: list[str] = []
         self._keys: list[str] = []
         self._values: list[bytes] = []
         self._timestamps: list[int] = []
-        self._ids: list[str] = []
+        self._offsets: list[int] = []
         self._arrived: list[int] = []
 
     def add(self, offset: int, record: NewRecord, arrived_us: int) -> None:
@@ -148,7 +150,7 @@ class RowWriter:
         self._keys.append(key)
         self._values.append(value)
         self._timestamps.append(timestamp)
-        self._ids.append(f"{self._address}:{offset}")
+        self._offsets.append(offset)
         self._arrived.append(arrived_us)
 
     def refuse(
@@ -178,19 +180,16 @@ class RowWriter:
         letter = dead_letter(self._entry.pipeline, self._address, policy.stream, record, timestamp, told)
         self._append(letter.stream, letter.key, letter.value, timestamp, offset, arrived_us)
 
-    def full(self) -> bool:
-        """Whether there is enough for a batch."""
-        return len(self._keys) >= BATCH_ROWS
-
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Give what was written as a batch, if there is any."""
+        """Give what was written as a batch, if there is any. Call it every `BATCH_ROWS` records."""
         count = len(self._keys)
         if count:
+            numbers = pa.array(self._offsets, pa.int64()).cast(pa.string())
+            ids = pc.binary_join_element_wise(self._address, numbers, ":")
             nothing = [None] * count
-            data = self._streams, self._keys, self._values, self._timestamps, self._ids, self._arrived
-            columns = (*data, nothing, nothing)
+            data = (self._streams, self._keys, self._values, self._timestamps, ids, self._arrived)
             self._clear()
-            yield _batch(columns)
+            yield _batch((*data, nothing, nothing))
 
 
 def heartbeat(low_watermark: int, horizon: int) -> pa.RecordBatch:
@@ -198,6 +197,9 @@ def heartbeat(low_watermark: int, horizon: int) -> pa.RecordBatch:
     return _batch(([None], [None], [None], [None], [None], [None], [to_spark(low_watermark)], [horizon]))
 
 
-def _batch(columns: tuple[list[Any], ...]) -> pa.RecordBatch:
-    arrays = [pa.array(column, one.type) for column, one in zip(columns, ARROW_SCHEMA, strict=True)]
+def _batch(columns: tuple[Any, ...]) -> pa.RecordBatch:
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, one.type)
+        for column, one in zip(columns, ARROW_SCHEMA, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
