@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, Protocol
 
 import msgspec
@@ -388,11 +389,7 @@ class FilesPlanner:
         return [self._base(process)[1] for process in range(self.entry.spec.processes)]
 
     def _base(self, process: int) -> tuple[fs.FileSystem, str]:
-        path = self.directory.path.replace("{process}", str(process))
-        if "://" not in path:
-            return fs.LocalFileSystem(), path.rstrip("/") or "/"
-        filesystem, inner = fs.FileSystem.from_uri(path)
-        return filesystem, inner
+        return _located(self.directory.path.replace("{process}", str(process)))
 
     def _listing(self) -> _Listing:
         marker = self.directory.end_marker
@@ -443,6 +440,15 @@ class FilesPlanner:
             raise SourceUnreadableError(
                 self.entry.name, path, f"{type(error).__name__}: {error}", remedy
             ) from error
+
+
+@cache
+def _located(path: str) -> tuple[fs.FileSystem, str]:
+    """A path or URI as a file system, of which there is one for each, and a path in it."""
+    if "://" not in path:
+        return fs.LocalFileSystem(), path.rstrip("/") or "/"
+    filesystem, inner = fs.FileSystem.from_uri(path)
+    return filesystem, inner
 
 
 _UNREAD = FileOffset(MIN_TIME, 0, 0)
