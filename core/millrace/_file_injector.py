@@ -5,6 +5,8 @@ it stays (the figure's ``kint64max``); it never goes back, so the records of a f
 source gets is stamped with the creation time of the newest file so far.
 """
 
+from collections.abc import Mapping
+
 from millrace._effects import SourceEvent, SourceRecord, SourceWatermark
 from millrace._time import MAX_TIME, MIN_TIME
 
@@ -19,13 +21,27 @@ class FileInjectorSource:
     ([SourceWatermark(offset=0, low_watermark=100, arrived_us=100)], [])
     >>> source.finish("monday.log")
     [SourceWatermark(offset=1, low_watermark=200, arrived_us=200)]
+
+    Args:
+        low_watermark: where to go on: what it had published, event time in microseconds.
+        unfinished: where to go on: the unfinished files, and their creation times.
     """
 
-    def __init__(self) -> None:
-        self._unfinished: dict[str, int] = {}
-        self._low_watermark = MIN_TIME
+    def __init__(self, low_watermark: int = MIN_TIME, unfinished: Mapping[str, int] | None = None) -> None:
+        self._unfinished = dict(unfinished or {})
+        self._low_watermark = low_watermark
         self._newest_us = MIN_TIME
         self._offset = 0
+
+    @property
+    def low_watermark(self) -> int:
+        """What it has published so far."""
+        return self._low_watermark
+
+    @property
+    def unfinished(self) -> Mapping[str, int]:
+        """The files that are being read, and their creation times."""
+        return self._unfinished
 
     def receive(self, file: str, created_us: int) -> list[SourceEvent]:
         """There is a new file.

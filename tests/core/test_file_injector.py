@@ -103,3 +103,24 @@ def test_in_any_order_of_file_events_it_rises_only_and_never_passes_a_file_that_
         rises = oldest is not None and (before is None or oldest > before)
         assert found == ([oldest] if rises else [])
         said += found
+
+
+def test_a_host_that_was_restarted_goes_on_with_what_it_had_published_and_the_unfinished_files() -> None:
+    whole, parts = FileInjectorSource(), FileInjectorSource()
+    steps: list[tuple[str, str, int]] = [
+        ("receive", "b", 20),
+        ("receive", "c", 30),
+        ("finish", "b", 0),
+        ("receive", "a", 10),
+        ("finish", "c", 0),
+        ("receive", "d", 40),
+        ("finish", "a", 0),
+    ]
+    for verb, file, created_us in steps:
+        parts = FileInjectorSource(parts.low_watermark, parts.unfinished)
+        told = [
+            source.receive(file, created_us) if verb == "receive" else source.finish(file)
+            for source in (whole, parts)
+        ]
+        assert watermarks_of(told[0]) == watermarks_of(told[1])
+        assert (whole.low_watermark, whole.unfinished) == (parts.low_watermark, parts.unfinished)

@@ -124,7 +124,7 @@ class _Injection:
         name = record_id or f"{injector}/{self._place}:{record.offset}"
         try:
             productions = productions_of(
-                plan.pipeline, injector, spec.outputs, record, origin, record_id=name
+                plan.pipeline, injector, spec.all_outputs, record, origin, record_id=name
             )
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):

@@ -1,0 +1,87 @@
+"""What can go wrong where a job on Spark meets the outside world: its sources and its sinks (see `millrace._errors`)."""
+
+from millrace._errors import MillraceError
+
+
+class SourceMissingError(MillraceError):
+    """A source that is not there. Fields: injector, place, remedy."""
+
+    def __init__(self, injector: str, place: str, remedy: str) -> None:
+        super().__init__(injector, place, remedy)
+        self.injector, self.place, self.remedy = injector, place, remedy
+
+    def __str__(self) -> str:
+        """Say what is missing."""
+        return f"injector {self.injector!r}: there is no {self.place}. {self.remedy}"
+
+
+class SourceChangedError(MillraceError):
+    """A source that does not give again what it gave before. Fields: injector, file, problem, remedy."""
+
+    def __init__(self, injector: str, file: str, problem: str, remedy: str) -> None:
+        super().__init__(injector, file, problem, remedy)
+        self.injector, self.file, self.problem, self.remedy = injector, file, problem, remedy
+
+    def __str__(self) -> str:
+        """Say which file, and what happened to it."""
+        return f"injector {self.injector!r}, {self.file}: {self.problem}. {self.remedy}"
+
+
+class SourceUnreadableError(MillraceError):
+    """A source that can not be read at all. Fields: injector, place, reason, remedy."""
+
+    def __init__(self, injector: str, place: str, reason: str, remedy: str) -> None:
+        super().__init__(injector, place, reason, remedy)
+        self.injector, self.place, self.reason, self.remedy = injector, place, reason, remedy
+
+    def __str__(self) -> str:
+        """Say where and why."""
+        return f"injector {self.injector!r}, {self.place}: {self.reason}. {self.remedy}"
+
+
+class CheckpointMismatchError(MillraceError):
+    """A query's checkpoint that belongs to another source. Fields: injector, problem, remedy."""
+
+    def __init__(self, injector: str, problem: str, remedy: str) -> None:
+        super().__init__(injector, problem, remedy)
+        self.injector, self.problem, self.remedy = injector, problem, remedy
+
+    def __str__(self) -> str:
+        """Say what does not fit."""
+        return f"injector {self.injector!r}: {self.problem}. {self.remedy}"
+
+
+class SinkError(MillraceError):
+    """A sink that could not take a batch; nothing of it was written. Fields: sink, problem, remedy."""
+
+    def __init__(self, sink: str, problem: str, remedy: str) -> None:
+        super().__init__(sink, problem, remedy)
+        self.sink, self.problem, self.remedy = sink, problem, remedy
+
+    def __str__(self) -> str:
+        """Say which one, why and what to do."""
+        return f"{self.sink}: {self.problem}. {self.remedy}"
+
+
+class SinkTableError(SinkError):
+    """The table is not what the sink would write to."""
+
+
+class SinkBusyError(SinkError):
+    """Somebody else held the database for longer than the sink waits."""
+
+
+class FencedWriterError(MillraceError):
+    """A writer that has a successor (MillWheel 6.2). Fields: sink, epoch, latest_epoch."""
+
+    def __init__(self, sink: str, epoch: int, latest_epoch: int) -> None:
+        super().__init__(sink, epoch, latest_epoch)
+        self.sink, self.epoch, self.latest_epoch = sink, epoch, latest_epoch
+
+    def __str__(self) -> str:
+        """Say that there is a newer one."""
+        return (
+            f"{self.sink}: this writer has epoch {self.epoch}, but epoch {self.latest_epoch} was claimed since: a newer start "
+            "of the query owns the table, and nothing of this batch was written. Stop this one; or, if both are meant to "
+            "write, give each DatabaseSink its own writer="
+        )

@@ -1,0 +1,659 @@
+"""Injectors on Spark: offsets, watermarks, malformed and changed input (MillWheel 5.2, Figure 10)."""
+
+import gzip
+import itertools
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import window
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from millrace import (
+    MAX_TIME,
+    MILLISECOND,
+    MIN_TIME,
+    SECOND,
+    BytesCodec,
+    MalformedRecordError,
+    OptionsError,
+    Pipeline,
+)
+from millrace.spark import _source_files, _source_generated
+from millrace.spark._data_source import injected
+from millrace.spark._injected import ARROW_SCHEMA, WATERMARK_COLUMN
+from millrace.spark._io_errors import (
+    CheckpointMismatchError,
+    SourceChangedError,
+    SourceMissingError,
+    SourceUnreadableError,
+)
+from millrace.spark._source_files import Directory
+from millrace.spark._source_rows import NewRecord
+from millrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
+from tests.spark.source_rig import (
+    Query,
+    bounded,
+    data,
+    heartbeat,
+    keys,
+    letter,
+    pipeline_of,
+    watermark_of,
+    write_lines,
+)
+
+pytestmark = pytest.mark.spark
+
+S = SECOND
+
+
+def letters(directory: str | Path | Directory, max_records: int | None = None) -> JsonLines:
+    where = directory if isinstance(directory, Directory) else str(directory)
+    return JsonLines(where, key="from", timestamp="at", max_records=max_records)
+
+
+# Rows
+
+
+def test_a_line_becomes_a_row_of_the_fixed_schema(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("ann", 5 * S))
+    (row, beat) = Query(letters(tmp_path)).batch()
+    assert list(row) == ARROW_SCHEMA.names
+    assert row == {
+        "stream": "mail",
+        "key": "ann",
+        "value": b'{"at":5000000,"from":"ann","to":"Riva"}',
+        "timestamp": 5 * S,
+        "record_id": "mail/0:0",
+        "arrived": 5 * S,
+        "_injector_watermark": None,
+        "horizon": None,
+    }
+    assert beat == {
+        **dict.fromkeys(ARROW_SCHEMA.names),
+        "_injector_watermark": datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC),
+        "horizon": 5 * S,
+    }
+
+
+def test_values_are_written_with_the_codec_of_their_stream(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", "ann 1 hello", "bob 2 hi")
+    pipeline = Pipeline("post")
+    pipeline.injector("mail", outputs=["raw", "parsed"])
+    pipeline.stream("raw", BytesCodec())
+
+    def parse(line: str) -> NewRecord:
+        key, at, text = line.split()
+        return (
+            NewRecord(key, text.encode(), int(at))
+            if key == "bob"
+            else NewRecord(key, [text], int(at), "parsed")
+        )
+
+    def to_raw(line: str) -> NewRecord:
+        record = parse(line)
+        return record if record.stream else NewRecord(record.key, record.value, record.timestamp, "raw")
+
+    rows = Query(Files(str(tmp_path), to_raw), pipeline).batch()
+    assert [(row["stream"], row["value"]) for row in data(rows)] == [("parsed", b'["hello"]'), ("raw", b"hi")]
+
+
+@pytest.mark.parametrize(
+    ("at", "unit_us"),
+    [
+        (1_500_000, 1),
+        (1_500, MILLISECOND),
+        (1.5, S),
+        ("1970-01-01T00:00:01.5", 1),
+        ("1970-01-01T01:00:01.5+01:00", 1),
+    ],
+)
+def test_times_are_read_in_the_units_that_are_in_use(tmp_path: Path, at: object, unit_us: int) -> None:
+    write_lines(tmp_path / "a", json.dumps({"from": 7, "at": at}))
+    source = JsonLines(str(tmp_path), key="from", timestamp="at", unit_us=unit_us)
+    (row,) = data(Query(source).batch())
+    assert (row["key"], row["timestamp"]) == ("7", 1_500_000)
+
+
+def test_rows_of_parquet_are_records_with_their_times(tmp_path: Path) -> None:
+    times = [datetime(1970, 1, 1, 0, 0, second, tzinfo=UTC) for second in range(5)]
+    table = pa.table(
+        {"who": list("abcde"), "when": pa.array(times, pa.timestamp("ns", "UTC")), "n": [1, 2, 3, 4, 5]}
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    source = ParquetFiles(str(tmp_path), key="who", timestamp="when", value="n", max_records=3)
+    first, second = Query(source).batches()
+    assert [(row["key"], row["timestamp"], row["value"]) for row in data(first + second)] == [
+        ("a", 0, b"1"),
+        ("b", S, b"2"),
+        ("c", 2 * S, b"3"),
+        ("d", 3 * S, b"4"),
+        ("e", 4 * S, b"5"),
+    ]
+
+
+def test_packed_files_and_other_line_ends_are_read_like_any(tmp_path: Path) -> None:
+    lines = "\r\n".join(["", letter("a", 1), "  ", letter("b", 2), letter("c", 3)])
+    (tmp_path / "a.gz").write_bytes(gzip.compress(lines.encode()))
+    query = Query(letters(tmp_path, max_records=4))
+    assert [keys(rows) for rows in query.batches()] == [["a", "b"], ["c"]]
+    assert [row["record_id"] for row in data(query.again(0) + query.again(1))] == [
+        "mail/0:1",
+        "mail/0:3",
+        "mail/0:4",
+    ]
+
+
+# Offsets
+
+
+def test_a_batch_is_read_again_as_it_was_after_the_driver_is_lost(tmp_path: Path) -> None:
+    """Batches of 3 over files of 5; each driver dies after its batch; files come meanwhile."""
+    source = letters(tmp_path, max_records=3)
+    query, seen = Query(source), []
+    for number in range(8):
+        if number < 3:
+            name = f"file-{9 - number}"
+            write_lines(tmp_path / name, *(letter(f"{name}.{n}", number * 100 + n) for n in range(5)))
+        seen.append(query.batch())
+        query.restart()
+    assert [query.again(number) for number in range(len(query.offsets))] == [rows for rows in seen if rows]
+    records = data([row for rows in seen for row in rows])
+    assert [row["record_id"] for row in records] == [f"mail/0:{n}" for n in range(15)]
+    assert len(query.offsets) == 5
+
+
+def test_limits_do_not_change_what_a_record_is(tmp_path: Path) -> None:
+    for number in range(4):
+        lines = [letter(f"{number}.{n}", number * S + n) for n in range(7)]
+        write_lines(tmp_path / f"{number}", *lines)
+    directory = Directory(str(tmp_path), complete=True)
+    whole = data(bounded(letters(directory)))
+    assert len(whole) == 28
+    for limit in (1, 5, 7, 100):
+        rows = [row for rows in Query(letters(directory, limit)).batches() for row in rows]
+        assert data(rows) == whole
+
+
+def test_large_files_are_divided_among_tasks_and_small_ones_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_source_files, "TASK_RECORDS", 10)
+    monkeypatch.setattr("millrace.spark._source_formats._CHUNK_BYTES", 100)
+    write_lines(tmp_path / "a", *(letter(f"a{n}", n) for n in range(25)))
+    for number in range(6):
+        write_lines(tmp_path / f"b{number}", *(letter(f"b{number}.{n}", 100 + number) for n in range(4)))
+    query = Query(letters(tmp_path))
+    rows = query.batch()
+    tasks = query.reader.partitions(query.reader.initialOffset(), query.offsets[0])
+    assert [sum(one[0].records for task in part.tasks for one in task.slices) for part in tasks] == [
+        10,
+        10,
+        9,
+        8,
+        8,
+        4,
+    ]
+    assert keys(rows) == [f"a{n}" for n in range(25)] + [f"b{m}.{n}" for m in range(6) for n in range(4)]
+    assert [row["record_id"] for row in data(rows)] == [f"mail/0:{n}" for n in range(49)]
+
+
+def test_nothing_new_is_no_batch(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("ann", 1))
+    query = Query(letters(tmp_path))
+    assert query.batch()
+    assert query.batch() == []
+    query.restart()
+    assert query.batch() == []
+
+
+def test_finished_files_may_be_moved_away_and_are_then_forgotten(tmp_path: Path) -> None:
+    query = Query(letters(tmp_path))
+    for name in "abc":
+        write_lines(tmp_path / name, letter(name, ord(name)))
+        assert keys(query.batch()) == [name]
+        (tmp_path / name).unlink()
+        assert query.batch() == []  # nothing to say
+    assert list(query.offsets[-1]["processes"][0]["files"]) == ["c"]
+
+
+def test_what_comes_after_the_start_of_an_available_now_run_waits_for_the_next(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 1), letter("b", 2), letter("c", 3))
+    query = Query(letters(tmp_path, max_records=2))
+    query.available_now()
+    write_lines(tmp_path / "b", letter("d", 4))
+    assert [keys(rows) for rows in query.batches()] == [["a", "b"], ["c"]]
+    query.restart()
+    assert keys(query.batch()) == ["d"]
+
+
+def test_hidden_files_others_names_and_folders_do_not_count(tmp_path: Path) -> None:
+    for name in (".a.json", "_b.json", "c.txt", "d.json"):
+        write_lines(tmp_path / name, letter(name, 1))
+    (tmp_path / "e.json").mkdir()
+    assert keys(Query(letters(Directory(str(tmp_path), pattern="*.json"))).batch()) == ["d.json"]
+
+
+def test_a_uri_names_a_directory_as_well(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("ann", 1))
+    assert keys(Query(letters(f"file://{tmp_path}")).batch()) == ["ann"]
+
+
+# Watermarks
+
+
+def test_the_watermark_is_the_creation_time_of_the_oldest_unfinished_file(tmp_path: Path) -> None:
+    """Three files are there, read two records at a time; then an older one comes, and a newer one."""
+    for name, at in (("a", 10), ("b", 20), ("c", 30)):
+        write_lines(tmp_path / name, *(letter(f"{name}{n}", (at + n) * S) for n in range(3)))
+    query = Query(letters(tmp_path, max_records=2))
+    assert [heartbeat(rows)[0] for rows in query.batches()] == [10 * S, 20 * S, 30 * S, 30 * S, 30 * S]
+    write_lines(tmp_path / "late", letter("late", 5 * S))
+    assert heartbeat(query.batch()) == (30 * S, 30 * S)
+    write_lines(tmp_path / "d", letter("d0", 40 * S))
+    assert heartbeat(query.batch()) == (40 * S, 40 * S)
+
+
+def test_stamps_never_go_back_and_the_horizon_never_passes_one(tmp_path: Path) -> None:
+    query, horizons = Query(letters(tmp_path, max_records=3)), [MIN_TIME]
+    stamps: list[int] = []
+    for number, at in enumerate((10, 30, 20, 5, 50)):
+        write_lines(tmp_path / f"{number}", *(letter(f"{n}", at * S) for n in range(4)))
+        rows = query.batch()
+        assert min(row["arrived"] for row in data(rows)) >= horizons[-1]
+        stamps += [row["arrived"] for row in data(rows)]
+        horizons.append(heartbeat(rows)[1])
+    assert stamps == sorted(stamps)
+    assert horizons == sorted(horizons)
+
+
+def test_creation_times_can_be_told_and_disorder_is_allowed_for(tmp_path: Path) -> None:
+    write_lines(tmp_path / "log-100", letter("a", 110 * S), letter("b", 107 * S))
+    told = Directory(str(tmp_path), created=lambda path: int(path.rpartition("-")[2]) * S)
+    assert heartbeat(Query(letters(told)).batch())[0] == 100 * S
+    assert heartbeat(Query(letters(Directory(str(tmp_path), disorder_us=4 * S))).batch())[0] == 106 * S
+
+
+def test_a_process_that_has_nothing_yet_holds_the_watermark_back(tmp_path: Path) -> None:
+    write_lines(tmp_path / "0" / "a", letter("a", 10 * S))
+    query = Query(letters(f"{tmp_path}/{{process}}"), pipeline_of(processes=2))
+    assert heartbeat(query.batch()) == (MIN_TIME, MIN_TIME)
+    write_lines(tmp_path / "1" / "a", letter("b", 7 * S))
+    rows = query.batch()
+    assert [row["record_id"] for row in data(rows)] == ["mail/1:0"]
+    assert heartbeat(rows) == (7 * S, 7 * S)
+
+
+def test_the_oldest_file_of_all_processes_is_read_first(tmp_path: Path) -> None:
+    for process, name, at in ((0, "a", 10), (1, "a", 5), (0, "b", 20), (1, "b", 30)):
+        write_lines(tmp_path / f"{process}" / name, letter(f"{process}{name}", at * S))
+    query = Query(letters(f"{tmp_path}/{{process}}", max_records=1), pipeline_of(processes=2))
+    assert [(keys(rows), heartbeat(rows)[0]) for rows in query.batches()] == [
+        (["1a"], 10 * S),
+        (["0a"], 20 * S),
+        (["0b"], 20 * S),
+        (["1b"], 20 * S),
+    ]
+
+
+def test_the_end_marker_ends_the_source_when_all_is_read(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 1 * S), letter("b", 2 * S))
+    query = Query(letters(Directory(str(tmp_path), end_marker="_SUCCESS"), max_records=1))
+    assert heartbeat(query.batch())[0] == 1 * S
+    assert heartbeat(query.batch()) == (1 * S, 1 * S)
+    (tmp_path / "_SUCCESS").touch()
+    assert heartbeat(query.batch()) == (MAX_TIME, MAX_TIME)  # only the watermark has moved
+    assert query.batch() == []
+    write_lines(tmp_path / "b", letter("c", 3 * S))
+    with pytest.raises(SourceChangedError, match=r"'mail', b: it has come after the source had ended"):
+        query.batch()
+
+
+def test_a_bounded_read_is_everything_and_then_the_end(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 1 * S), letter("b", 2 * S))
+    rows = bounded(letters(tmp_path, max_records=1))
+    assert (keys(rows), heartbeat(rows)) == (["a", "b"], (MAX_TIME, MAX_TIME))
+
+
+# What can be wrong
+
+
+def test_a_malformed_line_stops_the_query_with_file_line_and_what_to_do(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 1), "{not json", letter("b", 2))
+    with pytest.raises(MalformedRecordError) as caught:
+        Query(letters(tmp_path)).batch()
+    assert str(caught.value) == (
+        f"injector 'mail/0', record 1 for stream 'mail': {tmp_path}/a, line 2: DecodeError: JSON is malformed: object keys must "
+        "be strings (byte 1). Mend the source, or give the injector on_malformed=DeadLetter(stream)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"from": "a"}', "there is no field 'at'; the fields are 'from'"),
+        ('{"from": "a", "at": "noon"}', "Invalid isoformat string: 'noon'"),
+        ('{"from": "a", "at": null}', "timestamp None is a NoneType, not a number"),
+        ('{"from": 1.5, "at": 1}', "key 1.5 is not a str"),
+        ('{"from": "a", "at": 9223372036854775807}', "is not an int of microseconds"),
+        ("[1, 2]", "list indices must be integers"),
+        ("\xff", "DecodeError"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said(tmp_path: Path, line: str, reason: str) -> None:
+    (tmp_path / "a").write_bytes(line.encode("latin-1"))
+    with pytest.raises(MalformedRecordError) as caught:
+        Query(letters(tmp_path)).batch()
+    assert "line 1: " in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_malformed_lines_go_to_the_dead_letters_in_their_place(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", "oops", letter("b", 7 * S), '{"from": "c"}')
+    rows = Query(letters(tmp_path), pipeline_of(dead_letters="dead")).batch()
+    assert [(row["stream"], row["record_id"], row["timestamp"]) for row in data(rows)] == [
+        ("dead", "mail/0:0", 7 * S),
+        ("mail", "mail/0:1", 7 * S),
+        ("dead", "mail/0:2", 7 * S),
+    ]
+    told = json.loads(rows[0]["value"])
+    assert (told["injector"], told["offset"], told["value"]) == ("mail/0", 0, "b29wcw==")
+    assert f"{tmp_path}/a, line 1" in told["error"]
+
+
+def test_a_file_without_a_single_good_line_is_dead_letters_only(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 7 * S))
+    write_lines(tmp_path / "b", "oops", "oops")
+    write_lines(tmp_path / "empty")
+    query = Query(letters(tmp_path), pipeline_of(dead_letters="dead"))
+    rows = query.batch()
+    assert [row["stream"] for row in data(rows)] == ["mail", "dead", "dead"]
+    assert heartbeat(rows)[0] == 7 * S
+
+
+def test_a_file_that_shrank_grew_or_changed_is_refused(tmp_path: Path) -> None:
+    file, before = tmp_path / "a", (letter("a", 1), letter("b", 2))
+    for after, verb in (((letter("a", 1),), "shrunk"), ((*before, letter("c", 3)), "grown")):
+        write_lines(file, *before)
+        query = Query(letters(tmp_path))
+        query.batch()
+        write_lines(file, *after)
+        with pytest.raises(SourceChangedError, match=f"it has {verb} since it was first seen"):
+            query.batch()
+        with pytest.raises(SourceChangedError, match=f"it has {verb} since it was first seen"):
+            query.again(0)
+    write_lines(file, *before)
+    query = Query(letters(tmp_path))
+    query.batch()
+    os.utime(file, (1, 1))
+    with pytest.raises(SourceChangedError, match="it has been changed since"):
+        query.batch()
+
+
+def test_a_file_that_is_gone_before_it_was_read_to_its_end_is_missed(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 1), letter("b", 2))
+    query = Query(letters(tmp_path, max_records=1))
+    query.batch()
+    (tmp_path / "a").unlink()
+    with pytest.raises(SourceChangedError, match=r"it is gone, but was not read to its end\. Put it back"):
+        query.batch()
+
+
+def test_a_missing_directory_is_met_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceMissingError, match=r"there is no directory .*/nowhere\. Make it, or mend the path"
+    ):
+        Query(letters(tmp_path / "nowhere"))
+    write_lines(tmp_path / "file")
+    with pytest.raises(SourceMissingError, match="it is a file"):
+        Query(letters(tmp_path / "file"))
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("no parquet at all")
+    with pytest.raises(
+        SourceUnreadableError, match=r"mail', .*/a: ArrowInvalid: Parquet magic bytes not found"
+    ):
+        Query(ParquetFiles(str(tmp_path), key="k", timestamp="t")).batch()
+
+
+def test_a_broken_archive_is_named(tmp_path: Path) -> None:
+    packed = gzip.compress(letter("a", 1).encode() * 100)
+    (tmp_path / "a.gz").write_bytes(packed[:-20])
+    with pytest.raises(SourceUnreadableError, match=r"mail', .*/a.gz: EOFError"):
+        Query(letters(tmp_path)).batch()
+
+
+def test_options_are_checked_where_the_source_is_joined_to_the_pipeline(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="one directory for each process"):
+        Query(letters(tmp_path), pipeline_of(processes=2))
+    with pytest.raises(OptionsError, match=r"no '\{process\}'"):
+        Query(letters(f"{tmp_path}/{{process}}"))
+    with pytest.raises(OptionsError, match="max_records=0: expected at least 1"):
+        Query(letters(tmp_path, max_records=0))
+    with pytest.raises(OptionsError, match="disorder_us=-1"):
+        Query(letters(Directory(str(tmp_path), disorder_us=-1)))
+    write_lines(tmp_path / "a", letter("a", 1))
+    with pytest.raises(OptionsError, match=r"created='1': expected an int of microseconds, for .*/a"):
+        Query(letters(Directory(str(tmp_path), created=lambda _path: "1"))).batch()  # type: ignore[arg-type,return-value]
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
+    write_lines(tmp_path / "a", letter("a", 1))
+    query = Query(letters(tmp_path))
+    query.batch()
+    wrong: tuple[list[dict[str, Any]], ...] = ([{"generated": []}], [{"processes": [{}, {}]}])
+    for offsets in wrong:
+        query.offsets = offsets
+        with pytest.raises(CheckpointMismatchError, match="Start with a new checkpoint"):
+            query.batch()
+    made = Query(Generated(numbers, count=3))
+    made.offsets = [{"processes": []}]
+    with pytest.raises(CheckpointMismatchError, match="is not that of a generator"):
+        made.batch()
+
+
+# The generator
+
+
+def by_value() -> Callable[[int, int], Iterable[NewRecord]]:
+    """A function that goes to the workers by value: they do not import the tests."""
+
+    def numbers(process: int, offset: int) -> Iterable[NewRecord]:
+        """Record n has timestamp n seconds; every third one is two seconds late."""
+        return (
+            NewRecord(f"k{n % 3}", n, (n - 2 * (n % 3 == 2)) * 1_000_000) for n in itertools.count(offset)
+        )
+
+    return numbers
+
+
+numbers = by_value()
+
+
+def test_a_generator_ends_after_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_source_generated, "TASK_RECORDS", 3)
+    query = Query(Generated(numbers, count=5, disorder_us=2 * S, max_records=4), pipeline_of(processes=2))
+    batches = query.batches()
+    assert [[row["record_id"] for row in data(rows)] for rows in batches] == [
+        ["mail/0:0", "mail/0:1", "mail/1:0", "mail/1:1"],
+        ["mail/0:2", "mail/0:3", "mail/1:2", "mail/1:3"],
+        ["mail/0:4", "mail/1:4"],
+    ]
+    # -2 s is before Spark's time begins
+    assert [heartbeat(rows) for rows in batches] == [(MIN_TIME, 2), (2 * S, 4), (MAX_TIME, MAX_TIME)]
+    query.restart()
+    assert [query.again(number) for number in range(3)] == batches
+    together = bounded(Generated(numbers, count=5, max_records=4), pipeline_of(processes=2))
+    assert sorted(map(str, data(together))) == sorted(str(row) for rows in batches for row in data(rows))
+
+
+def test_a_generator_with_a_rate_follows_the_clock_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_us = 1_000 * S
+    monkeypatch.setattr(_source_generated, "_now_us", lambda: now_us)
+    query = Query(Generated(numbers, per_second=2))
+    assert [row["arrived"] for row in data(query.batch())] == [1_000 * S]
+    assert query.batch() == []
+    now_us += 2 * S
+    rows = query.batch()
+    assert [row["arrived"] / S for row in data(rows)] == [1000.5, 1001, 1001.5, 1002]
+    assert heartbeat(rows)[1] == 1_002.5 * S
+    query.restart()
+    now_us += 2 * S
+    assert len(data(query.batch())) == 4
+    query.available_now()
+    now_us += 100 * S
+    assert query.batch() == []
+
+
+def test_a_generator_may_have_its_own_watermark_which_never_goes_back() -> None:
+    told = [50 * S, 20 * S, 70 * S]
+    query = Query(Generated(numbers, watermark=lambda _process, offset: told[offset - 1], max_records=1))
+    assert [heartbeat(query.batch(limit))[0] for limit in (None, None, ReadAllAvailable())] == [
+        50 * S,
+        50 * S,
+        70 * S,
+    ]
+
+
+def test_a_generator_that_fails_is_named_with_its_place() -> None:
+    def broken(process: int, offset: int) -> Iterable[NewRecord]:
+        yield NewRecord("a", 1, 1)
+        raise ZeroDivisionError("oops")
+
+    with pytest.raises(
+        SourceUnreadableError, match="process 0, asked for records from 0 on: ZeroDivisionError: oops"
+    ):
+        Query(Generated(broken, count=5, max_records=2)).batch()
+    with pytest.raises(
+        SourceUnreadableError, match=r"asked for records from 3 on: there are no more records\. Set count"
+    ):
+        Query(Generated(lambda _process, offset: [NewRecord("a", 1, 1)] * (3 - offset), count=5)).batch()
+    with pytest.raises(SourceUnreadableError, match="7 is not a NewRecord"):
+        Query(Generated(lambda _process, _offset: [7, 7], count=9, max_records=1)).batch()  # type: ignore[list-item]
+
+
+def test_what_a_stream_can_not_carry_is_malformed() -> None:
+    for record, reason in (
+        (NewRecord("a", {1, object()}, 1), r"stream 'mail': JsonCodec\(\) can not write this value"),
+        (NewRecord("a", 1, 1, "other"), r"the stream is not among the injector's outputs \('mail'\)"),
+        (NewRecord(None, 1, 1), "key None is not a str"),  # type: ignore[arg-type]
+        (7, "7 is not a NewRecord"),
+    ):
+        source = Generated(lambda _process, _offset, record=record: [record], count=1)  # type: ignore[misc]
+        with pytest.raises(MalformedRecordError, match=reason):
+            Query(source).batch()
+
+
+def test_options_of_a_generator_are_checked() -> None:
+    for source, option in (
+        (Generated(numbers), "max_records=None: expected a limit"),
+        (Generated(numbers, count=-1), "count=-1"),
+        (Generated(numbers, per_second=0), "per_second=0"),
+        (Generated(numbers, max_records=0), "max_records=0: expected at least one for each process"),
+    ):
+        with pytest.raises(OptionsError, match=option):
+            Query(source)
+    with pytest.raises(
+        OptionsError, match="count=None: expected a number, for a source that is read as a bounded one"
+    ):
+        bounded(Generated(numbers, per_second=1))
+
+
+# On Spark
+
+
+class _LostDriverError(Exception):
+    pass
+
+
+def test_a_query_that_is_started_again_reads_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """The driver is lost in its second batch; another file comes; the query starts again from its checkpoint."""
+    write_lines(tmp_path / "in" / "a", *(letter(f"a{n}", n * S) for n in range(5)))
+    seen: list[tuple[int, list[str]]] = []
+    lose = True
+
+    def sink(frame: DataFrame, batch: int) -> None:
+        seen.append((batch, sorted(row["record_id"] for row in frame.collect() if row["key"] is not None)))
+        if batch == 1 and lose:
+            raise _LostDriverError
+
+    def run() -> None:
+        frame = injected(spark, pipeline_of(), "mail", letters(tmp_path / "in", max_records=3))
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.foreachBatch(sink).trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="_LostDriverError"):
+        run()
+    write_lines(tmp_path / "in" / "b", letter("b", 0))
+    lose = False
+    run()
+    first, second = [f"mail/0:{n}" for n in range(3)], ["mail/0:3", "mail/0:4"]
+    assert seen == [(0, first), (1, second), (1, second), (2, ["mail/0:5"])]
+
+
+def test_sparks_watermark_is_the_injectors(spark: SparkSession, tmp_path: Path) -> None:
+    """Two processes; a count per key that Spark gives out when the source has ended, in a batch without rows."""
+    made = Generated(numbers, count=6, disorder_us=2 * S, max_records=6)
+    frame = injected(spark, pipeline_of(processes=2), "mail", made).withWatermark(
+        "_injector_watermark", "0 seconds"
+    )
+    counted = frame.groupBy(window("_injector_watermark", "1 second")).count()
+    query = (
+        counted.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    marks = [progress["eventTime"]["watermark"] for progress in query.recentProgress]
+    # Batch 1 works with what batch 0 has promised: record 3 is next, less the disorder.
+    assert marks[:2] == ["1970-01-01T00:00:00.000Z", "1970-01-01T00:00:01.000Z"]
+    assert marks[-1] == "9999-12-31T00:00:00.000Z"
+
+
+def test_the_same_source_read_as_a_bounded_one_has_the_same_rows(spark: SparkSession) -> None:
+    source = Generated(numbers, count=5, max_records=4)
+    rows = injected(spark, pipeline_of(), "mail", source, bounded=True).collect()
+    assert [(row["record_id"], row["timestamp"]) for row in rows if row["key"] is not None] == [
+        ("mail/0:0", 0),
+        ("mail/0:1", S),
+        ("mail/0:2", 0),
+        ("mail/0:3", 3 * S),
+        ("mail/0:4", 4 * S),
+    ]
+    (beat,) = [row for row in rows if row["key"] is None]
+    assert (watermark_of(beat[WATERMARK_COLUMN]), beat["horizon"]) == (MAX_TIME, MAX_TIME)
+
+
+def test_what_stops_a_query_is_told_to_its_starter(spark: SparkSession, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in" / "a", letter("a", 1), "oops")
+    frame = injected(spark, pipeline_of(), "mail", letters(tmp_path / "in"))
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(
+        StreamingQueryException, match=r"/in/a, line 2: DecodeError: .*on_malformed=DeadLetter"
+    ):
+        query.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_source_that_does_not_pickle_is_refused(spark: SparkSession) -> None:
+    lock = threading.Lock()
+    source = Generated(lambda _process, _offset: [lock], count=1)  # type: ignore[list-item]
+    with pytest.raises(
+        OptionsError, match=r"to be sent to the workers \(cannot pickle '_thread.lock' object\)"
+    ):
+        injected(spark, pipeline_of(), "mail", source)
+    with pytest.raises(
+        OptionsError, match="injector='post': expected an injector of pipeline 'post': 'mail'"
+    ):
+        injected(spark, pipeline_of(), "post", source)
