@@ -16,13 +16,11 @@ from millrace._codecs import JsonCodec, TypedCodec
 from millrace._pipeline import InjectorSpec, Pipeline
 from millrace._time import HOUR, SECOND
 from millrace.spark._errors import SparkHostError
+from millrace.spark._injected import WATERMARK_COLUMN
 from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, injecting, unpack
 from millrace.spark._parcels import PARCEL_SCHEMA
 from millrace.spark._plan import Plan, plan_of
 from millrace.spark._processor import LevelProcessor, bounded
-
-WATERMARK_COLUMN = "_injector_watermark"
-"""Null on records; on heartbeats, the injector's low watermark."""
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
 

@@ -16,15 +16,7 @@ from millrace._effects import SourceEvent, SourceRecord
 from millrace._pipeline import InjectorSpec, Pipeline
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace.spark._clock import to_spark
-
-_SCHEMA = pa.schema([
-    ("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string()),
-    ("arrived", pa.int64()), ("horizon", pa.int64()), ("_injector_watermark", pa.timestamp("us", "UTC")),
-])  # fmt: skip
-_COLUMNS = (
-    "stream string, key string, value binary, timestamp long, record_id string, arrived long, horizon long,"
-    " _injector_watermark timestamp"
-)
+from millrace.spark._injected import ARROW_SCHEMA, INJECTED_SCHEMA
 
 
 class Landing:
@@ -69,23 +61,23 @@ class Landing:
         low = min(self._progress[address] for address in spec.addresses())
         horizon = MAX_TIME if low == MAX_TIME else min(self._arrived[address] for address in spec.addresses())
         mark: dt.datetime | None = to_spark(low)
-        return [(None, None, None, None, None, None, horizon, mark)] if mark is not None else []
+        return [(None, None, None, None, None, None, mark, horizon)] if mark is not None else []
 
     def _write(self, directory: Path, rows: list[tuple[object, ...]]) -> None:
-        columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        columns = zip(*rows, strict=True) if rows else [()] * len(ARROW_SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
         hidden = directory / f".{self._count:06d}"
-        pq.write_table(pa.table(arrays, schema=_SCHEMA), hidden)
+        pq.write_table(pa.table(arrays, schema=ARROW_SCHEMA), hidden)
         hidden.rename(directory / f"{self._count:06d}.parquet")
 
 
 def landed(spark: SparkSession, pipeline: Pipeline, directory: Path) -> Mapping[str, DataFrame]:
     """What falls into a `Landing`'s directory, as streaming inputs for `attach`: each file a micro-batch."""
-    reader = spark.readStream.schema(_COLUMNS).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(INJECTED_SCHEMA).option("maxFilesPerTrigger", 1)
     return {name: reader.parquet(str(directory / name)) for name in pipeline.injectors}
 
 
 def landed_bounded(spark: SparkSession, pipeline: Pipeline, directory: Path) -> Mapping[str, DataFrame]:
     """What has fallen into a `Landing`'s directory, as bounded inputs for `attach`."""
-    reader = spark.read.schema(_COLUMNS)
+    reader = spark.read.schema(INJECTED_SCHEMA)
     return {name: reader.parquet(str(directory / name)) for name in pipeline.injectors}
