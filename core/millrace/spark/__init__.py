@@ -1,4 +1,9 @@
-"""Millrace on Apache Spark: the host on PySpark's Structured Streaming. It comes with the extra, ``millrace[spark]``."""
+"""Millrace on Apache Spark: the host on PySpark's Structured Streaming. It comes with the extra, ``millrace[spark]``.
+
+>>> from millrace.spark import session
+>>> with session("local[2]") as spark:  # doctest: +SKIP
+...     ...
+"""
 
 from importlib.util import find_spec
 
@@ -25,6 +30,8 @@ _missing = tuple(package for module, package in _NEEDED.items() if not _is_there
 if _missing:
     raise MissingPackageError(_missing)
 
+from millrace.spark._session import check_session, prepare_session, session  # noqa: E402  once it can be imported
+
 __all__ = [
     "JavaNotFoundError",
     "MissingPackageError",
@@ -32,4 +39,7 @@ __all__ = [
     "SessionSettingsError",
     "SparkVersionError",
     "WrongSetting",
+    "check_session",
+    "prepare_session",
+    "session",
 ]
