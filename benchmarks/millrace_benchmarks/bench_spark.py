@@ -21,7 +21,7 @@ _SLOW = {("transformWithState, pandas", 10_000): 10, ("transformWithState, panda
 
 def compare_counts(place: Path, records: int = RECORDS) -> list[CountCost]:
     """Run all jobs at all numbers of keys, on one session."""
-    found = []
+    found: list[CountCost] = []
     with session("local[2]", "count") as spark:
         for keys in KEYS:
             for job in JOBS:
@@ -36,7 +36,9 @@ def test_a_count_beside_the_same_by_hand(
 ) -> None:
     """Print all costs."""
     costs = benchmark.pedantic(compare_counts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
+    where = f"Spark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]"
     with capsys.disabled():
-        print(f"\nSpark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]; us by record: CPU, wall")
+        print(f"\n{where}; microseconds by record: CPU, wall")
         for cost in costs:
-            print(f"  {cost.job:<28}{cost.keys:>9,} keys {cost.records:>10,} records{cost.cpu_us:>9.1f}{cost.wall_us:>9.1f}")
+            size = f"{cost.keys:>9,} keys {cost.records:>10,} records"
+            print(f"  {cost.job:<28}{size}{cost.cpu_us:>9.1f}{cost.wall_us:>9.1f}")

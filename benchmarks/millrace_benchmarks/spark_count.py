@@ -159,17 +159,19 @@ def _cpu_us(spark: SparkSession) -> int:
     root = int(jvm.java.lang.ProcessHandle.current().pid())
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
             try:
-                fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
             except OSError:  # it has ended meanwhile
                 continue
-            children.setdefault(int(fields[1]), []).append(int(name))
-            ticks[int(name)] = sum(map(int, fields[11:15]))  # its own, and of the children that it has waited for
+            children.setdefault(int(fields[1]), []).append(int(process.name))
+            ticks[int(process.name)] = sum(
+                map(int, fields[11:15])
+            )  # its own, and of the children that it has waited for
     total, waiting = 0, [root]
     while waiting:
-        process = waiting.pop()
-        total += ticks.get(process, 0)
-        waiting += children.get(process, [])
+        parent = waiting.pop()
+        total += ticks.get(parent, 0)
+        waiting += children.get(parent, [])
     return total * 1_000_000 // os.sysconf("SC_CLK_TCK")

@@ -63,7 +63,7 @@ class Query:
         start = self.offsets[number - 1] if number else _through_json(self.reader.initialOffset())
         rows: list[Row] = []
         for part in self.reader.partitions(start, self.offsets[number]):
-            reader, sent = cloudpickle.loads(cloudpickle.dumps((self.reader, part)))  # type: ignore[no-untyped-call]
+            reader, sent = cloudpickle.loads(cloudpickle.dumps((self.reader, part)))
             for batch in reader.read(sent):
                 rows += batch.to_pylist()
         return rows
@@ -80,7 +80,7 @@ def bounded(source: Source, pipeline: Pipeline | None = None) -> list[Row]:
     reader = InjectorBatchReader(source.planner(Entry.of(pipeline or pipeline_of(), "mail")))
     rows: list[Row] = []
     for part in reader.partitions():
-        again, sent = cloudpickle.loads(cloudpickle.dumps((reader, part)))  # type: ignore[no-untyped-call]
+        again, sent = cloudpickle.loads(cloudpickle.dumps((reader, part)))
         for batch in again.read(sent):
             rows += batch.to_pylist()
     return rows

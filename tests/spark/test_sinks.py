@@ -89,7 +89,7 @@ class Writer:
 
 def put(sink: DatabaseSink, batch: int, *keys: str, query: str = "q") -> bool:
     frame = Frame([("counts", key, b'{"n":1}', 7, f"{key}#0") for key in keys])
-    written = sink.write(frame, query, batch)  # type: ignore[arg-type]
+    written = sink.write(frame, query, batch)
     assert frame.computed == 1
     return written
 
@@ -146,7 +146,7 @@ def test_a_zombie_is_refused_after_the_query_was_started_again(url: str) -> None
     successor = DatabaseSink(url, "counts")
     frame = Frame([("counts", "z", b"1", 7, "z#0")])
     with pytest.raises(FencedWriterError) as caught:
-        zombie.write(frame, "q", 1)  # type: ignore[arg-type]
+        zombie.write(frame, "q", 1)
     assert (caught.value.epoch, caught.value.latest_epoch, frame.computed) == (1, 2, 0)
     assert "a newer start of the query owns the table" in str(caught.value)
     put(successor, 1, "b")
@@ -164,7 +164,7 @@ def test_a_zombie_that_computes_while_it_is_replaced_writes_nothing(url: str) ->
 
     frame.toArrow = slowly  # type: ignore[method-assign]
     with pytest.raises(FencedWriterError):
-        zombie.write(frame, "q", 0)  # type: ignore[arg-type]
+        zombie.write(frame, "q", 0)
     assert keys_of(url) == ["a"]
 
 
@@ -179,13 +179,13 @@ def test_two_writers_by_name_share_a_table(url: str) -> None:
 def test_a_batch_that_fails_leaves_nothing_behind(url: str) -> None:
     sink = DatabaseSink(url, "counts")
     with pytest.raises(ZeroDivisionError):
-        sink.write(Frame([], fails=True), "q", 0)  # type: ignore[arg-type]
+        sink.write(Frame([], fails=True), "q", 0)
     rows = [("counts", "a", b"1", 7, "a#0"), ("counts", "b", b"1", 2**63 - 1, "b#0")]
     rows_of(url, 'DROP TABLE "counts"')
     strict = "stream TEXT, key TEXT, value TEXT, record_id TEXT, timestamp BIGINT CHECK (timestamp < 9)"
     rows_of(url, f'CREATE TABLE "counts" ({strict})')
     with pytest.raises(SinkTableError, match=r"CHECK|check"):
-        sink.write(Frame(rows), "q", 0)  # type: ignore[arg-type]
+        sink.write(Frame(rows), "q", 0)
     assert keys_of(url) == []
     assert put(sink, 0, "a")
 
@@ -213,7 +213,7 @@ def test_columns_of_other_types_are_written_as_such(url: str) -> None:
         "cost": t.DecimalType(9, 2),
     }
     frame = Frame([("Riva", 3, 0.5, True, at, at.date(), Decimal(12))], columns)
-    DatabaseSink(url, "typed").write(frame, "q", 0)  # type: ignore[arg-type]
+    DatabaseSink(url, "typed").write(frame, "q", 0)
     ((city, n, share, late, when, day, cost),) = rows_of(url, 'SELECT * FROM "typed"')
     assert (city, n, share, bool(late)) == ("Riva", 3, 0.5, True)
     assert (str(when).replace("T", " "), str(day), float(cost)) == (
@@ -228,9 +228,9 @@ def test_a_type_may_be_given_and_one_that_is_missing_is_asked_for(url: str) -> N
     with pytest.raises(
         SinkTableError, match=r"no column type for 'tags', a array<string>\. Turn it into text with to_json"
     ):
-        DatabaseSink(url, "tags").write(frame, "q", 0)  # type: ignore[arg-type]
+        DatabaseSink(url, "tags").write(frame, "q", 0)
     if url.startswith("postgresql"):
-        DatabaseSink(url, "tags", types={"tags": "TEXT[]"}).write(frame, "q", 0)  # type: ignore[arg-type]
+        DatabaseSink(url, "tags", types={"tags": "TEXT[]"}).write(frame, "q", 0)
         assert rows_of(url, 'SELECT tags FROM "tags"') == [(["a"],)]
 
 

@@ -1,1 +1,89 @@
-"""The host on Apache Spark: the pipeline that was verified in the simulated cluster, run on PySpark."""
+"""Millrace on Apache Spark: the host on PySpark's Structured Streaming. It comes with the extra, ``millrace[spark]``.
+
+>>> from millrace.spark import session
+>>> with session("local[2]") as spark:  # doctest: +SKIP
+...     ...
+"""
+
+from importlib.util import find_spec
+
+from millrace.spark._errors import (
+    JavaNotFoundError,
+    MissingPackageError,
+    SessionRunningError,
+    SessionSettingsError,
+    SparkHostError,
+    SparkVersionError,
+    WrongSetting,
+)
+
+_NEEDED = {"pyspark": "pyspark", "pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
+
+
+_missing = tuple(package for module, package in _NEEDED.items() if not _is_there(module))
+if _missing:
+    raise MissingPackageError(_missing)
+
+# ruff: noqa: E402  once they can be imported
+from millrace.spark._attach import Input, Outputs, attach
+from millrace.spark._data_source import injected
+from millrace.spark._export import history_of
+from millrace.spark._io_errors import (
+    CheckpointMismatchError,
+    FencedWriterError,
+    SinkBusyError,
+    SinkError,
+    SinkTableError,
+    SourceChangedError,
+    SourceMissingError,
+    SourceUnreadableError,
+)
+from millrace.spark._recorded import RecordedRun, run_recorded
+from millrace.spark._session import check_session, prepare_session, session
+from millrace.spark._sinks import DatabaseSink, committed_files
+from millrace.spark._source_files import Directory
+from millrace.spark._source_rows import NewRecord
+from millrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
+
+__all__ = [
+    "CheckpointMismatchError",
+    "DatabaseSink",
+    "Directory",
+    "FencedWriterError",
+    "Files",
+    "Generated",
+    "Input",
+    "JavaNotFoundError",
+    "JsonLines",
+    "MissingPackageError",
+    "NewRecord",
+    "Outputs",
+    "ParquetFiles",
+    "RecordedRun",
+    "SessionRunningError",
+    "SessionSettingsError",
+    "SinkBusyError",
+    "SinkError",
+    "SinkTableError",
+    "SourceChangedError",
+    "SourceMissingError",
+    "SourceUnreadableError",
+    "SparkHostError",
+    "SparkVersionError",
+    "WrongSetting",
+    "attach",
+    "check_session",
+    "committed_files",
+    "history_of",
+    "injected",
+    "prepare_session",
+    "run_recorded",
+    "session",
+]

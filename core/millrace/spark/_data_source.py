@@ -100,7 +100,7 @@ def injected(
     """
     planner = source.planner(Entry.of(pipeline, injector))
     try:
-        cloudpickle.dumps(planner)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(planner)
     except Exception as error:
         reason = f"a source whose functions and codecs pickle, to be sent to the workers ({error})"
         raise OptionsError("source", source, reason) from error

@@ -53,8 +53,8 @@ def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Ba
 
 def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
     task = TaskContext.get()
-    number = int(task.getLocalProperty("streaming.sql.batchId") or 0)  # type: ignore[union-attr]  # in a task
-    mapping = _Injection(plan, kept_ids_us, number, task.partitionId())  # type: ignore[union-attr]  # in a task
+    number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
+    mapping = _Injection(plan, kept_ids_us, number, task.partitionId())
     for batch in batches:
         post = mapping.inject(zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True))
         if post.parcels:

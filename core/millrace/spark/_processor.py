@@ -69,7 +69,7 @@ class LevelProcessor(StatefulProcessor):
 
     def _run(self, group: str, parcels: list[Parcel], times: TimerValues) -> Iterator[pd.DataFrame]:
         watermark_ms = times.getCurrentWatermarkInMs()
-        number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)  # type: ignore[union-attr]  # in a task
+        number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
         self._store.watermark_ms = watermark_ms
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
