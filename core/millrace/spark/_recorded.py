@@ -41,7 +41,7 @@ def run_recorded(
     pipeline: Pipeline,
     events: Sequence[tuple[str, SourceEvent]],
     *,
-    batch_events: int = 20_000,
+    batch_events: int = 8_000,
     intervals: int = 8,
     history: bool = False,
     on_batch: Callable[[int, int], None] | None = None,
