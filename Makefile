@@ -52,9 +52,8 @@ demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, then s
 	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,millrace scenario run zombie-timer)
 	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,millrace verify millrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES))
 
-# By groups: all that needs Spark runs in one of the processes, one after the other.
 test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 
 lint: $(READY) ## check style, types and the directions of imports
 	$(BIN)/ruff check .

@@ -83,8 +83,8 @@ EVERY_ERROR: list[MillraceError] = [
 
 
 def errors_below(kind: type[MillraceError]) -> list[type[MillraceError]]:
-    """The engine's own; another package's may be loaded in the same process."""
-    own = [child for child in kind.__subclasses__() if child.__module__.startswith("millrace.")]
+    """The engine's own; another package's, and those of the host on Spark, may be loaded in the same process."""
+    own = [child for child in kind.__subclasses__() if child.__module__ == "millrace._errors"]
     return [kind, *(below for child in own for below in errors_below(child))]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import millrace.spark._java
 from millrace.spark import JavaNotFoundError
-from millrace.spark._java import Java, find_java
+from millrace.spark._java import Java, find_java, home_without_vector
 
 # Answers as Java does: on stderr; without the module, it refuses the option.
 ANSWERS = """#!/bin/sh
@@ -102,13 +102,9 @@ def test_a_java_home_without_a_java_is_passed_over(tmp_path: Path) -> None:
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": ""}).home.name == "java-runtime"
 
 
-def test_a_complete_java_is_given_to_spark_as_it_is(tmp_path: Path) -> None:
-    assert Java(tmp_path / "java", 17, has_vector=True).home_for_spark(tmp_path) == tmp_path / "java"
-
-
 def test_a_trimmed_java_never_sees_the_option_it_can_not_take(tmp_path: Path) -> None:
     echo = make_java(tmp_path / "trimmed's java", text='#!/bin/sh\nprintf "[%s]" "$@"\n')
-    home = Java(echo, 21, has_vector=False).home_for_spark(tmp_path / "scratch")
+    home = home_without_vector(Java(echo, 21, has_vector=False), tmp_path / "scratch")
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "", "-cp", "x"]
     done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert done.stdout == "[-Da=b c][][-cp][x]"
@@ -116,7 +112,7 @@ def test_a_trimmed_java_never_sees_the_option_it_can_not_take(tmp_path: Path) ->
 
 def test_the_wheels_java_starts_with_what_spark_asks_for(tmp_path: Path) -> None:
     found = find_java({"PATH": str(tmp_path)})
-    java = found.home_for_spark(tmp_path / "scratch") / "bin" / "java"
+    java = home_without_vector(found, tmp_path / "scratch") / "bin" / "java"
     options = ["--add-modules=jdk.incubator.vector", "-version"]
     bare = subprocess.run([found.home / "bin" / "java", *options], capture_output=True, check=False)
     assert bare.returncode != 0

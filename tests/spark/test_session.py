@@ -1,7 +1,6 @@
 """A session comes up with what Millrace relies on, wherever it is started, and says so when it can not."""
 
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from millrace.spark import (
     SessionRunningError,
     SessionSettingsError,
     SparkVersionError,
-    WrongSetting,
     check_session,
     prepare_session,
     session,
@@ -178,11 +176,6 @@ def test_an_older_spark_is_refused(version: str) -> None:
     old: Any = SimpleNamespace(version=version)
     with pytest.raises(SparkVersionError, match=f"runs Spark {version}; Millrace needs 4.3 or newer"):
         check_session(old)
-
-
-def test_errors_survive_pickling() -> None:
-    error = SessionSettingsError((WrongSetting("name", "is", "must be", "why"),))
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  our own bytes
 
 
 def test_workers_import_from_this_directory_and_not_from_the_interpreters(

@@ -52,19 +52,6 @@ class Java:
     version: int
     has_vector: bool
 
-    def home_for_spark(self, scratch: Path) -> Path:
-        """Give the JAVA_HOME for Spark: its own, or one made in `scratch` that drops what it can not take."""
-        if self.has_vector:
-            return self.home
-        home = scratch / f"java-{self.version}"
-        java = home / "bin" / "java"
-        java.parent.mkdir(parents=True, exist_ok=True)
-        java.write_text(
-            _WITHOUT_VECTOR.format(option=_VECTOR, java=shlex.quote(str(self.home / "bin" / "java")))
-        )
-        java.chmod(0o755)
-        return home
-
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Find a Java that is new enough for Spark.
@@ -87,6 +74,17 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             case never:
                 assert_never(never)
     raise JavaNotFoundError(OLDEST_JAVA, tuple(tried))
+
+
+def home_without_vector(java: Java, folder: Path) -> Path:
+    """Make a JAVA_HOME in a folder, for a Java that does not have what Spark asks for: its ``bin/java`` drops the option."""
+    home = folder / f"java-{java.version}"
+    script = home / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    original = shlex.quote(str(java.home / "bin" / "java"))
+    script.write_text(_WITHOUT_VECTOR.format(option=_VECTOR, java=original))
+    script.chmod(0o755)
+    return home
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:

@@ -16,7 +16,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millrace.spark._errors import SessionRunningError, SessionSettingsError, SparkVersionError, WrongSetting
-from millrace.spark._java import find_java
+from millrace.spark._java import find_java, home_without_vector
 from millrace.spark._quiet import quietened_stderr
 from millrace.spark._scratch import scratch
 from millrace.spark._settings import DEFAULTS, REQUIRED
@@ -179,7 +179,8 @@ def _process_environment(master: str, *, launched: bool) -> dict[str, str]:
     python = None if local else os.environ.get("PYSPARK_PYTHON")
     environment = {"PYSPARK_PYTHON": python or sys.executable}
     if launched:
-        environment["JAVA_HOME"] = str(find_java().home_for_spark(scratch()))
+        java = find_java()
+        environment["JAVA_HOME"] = str(java.home if java.has_vector else home_without_vector(java, scratch()))
         options = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"'
         environment["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
         if local:

@@ -1,0 +1,62 @@
+"""What can keep a pipeline from starting on Spark: one clear error each, as all of Millrace's."""
+
+import copy
+import pickle
+
+import pytest
+
+import millrace.spark
+from millrace import MillraceError
+from millrace.spark import (
+    CheckpointMismatchError,
+    FencedWriterError,
+    JavaNotFoundError,
+    MissingPackageError,
+    SessionRunningError,
+    SessionSettingsError,
+    SinkBusyError,
+    SinkError,
+    SinkTableError,
+    SourceChangedError,
+    SourceMissingError,
+    SourceUnreadableError,
+    SparkHostError,
+    SparkVersionError,
+    WrongSetting,
+)
+
+EVERY_ERROR: list[MillraceError] = [
+    MissingPackageError(("pyspark", "pandas")),
+    JavaNotFoundError(17, ("JAVA_HOME: not set", "PATH: no java on it")),
+    SessionRunningError("local[2]", "another"),
+    SparkVersionError("3.5.8", "4.3"),
+    SparkHostError("what", "Remedy"),
+    SourceMissingError("mail", "directory", "Remedy"),
+    SourceChangedError("mail", "file", "problem", "Remedy"),
+    SourceUnreadableError("mail", "place", "reason", "Remedy"),
+    CheckpointMismatchError("mail", "problem", "Remedy"),
+    SinkError("sink", "problem", "Remedy"),
+    SinkTableError("sink", "problem", "Remedy"),
+    SinkBusyError("sink", "problem", "Remedy"),
+    FencedWriterError("sink", 1, 2),
+    SessionSettingsError((WrongSetting("spark.name", "is", "must be", "it matters"),)),
+]
+
+
+def test_the_list_of_errors_is_complete_and_all_can_be_imported() -> None:
+    every = [*MillraceError.__subclasses__(), *SinkError.__subclasses__()]
+    there = {error for error in every if error.__module__.startswith("millrace.spark.")}
+    assert {type(error) for error in EVERY_ERROR} == there
+    assert all(getattr(millrace.spark, error.__name__) is error for error in there)
+
+
+@pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
+def test_an_error_survives_being_rebuilt_pickled_and_copied(error: MillraceError) -> None:
+    rebuilt = type(error)(*error.args)
+    pickled = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
+    for again in (rebuilt, pickled, copy.deepcopy(error)):
+        assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
+
+
+def test_wrong_settings_are_named_with_the_reason() -> None:
+    assert "\n  spark.name is 'is', must be 'must be': it matters\n" in str(EVERY_ERROR[-1])
