@@ -22,7 +22,7 @@ from millrace._keys import KeyInterval
 from millrace._options import EngineOptions
 from millrace._outbox import Outbox
 from millrace._routing import NOWHERE, Routing
-from millrace._rows import Production, RowDelta, RowImage
+from millrace._rows import Production, RowImage
 from millrace._seen_filter import SeenFilter, fingerprint
 from millrace._step import Arrival, Holder, KeySlot, Step, StepInput, StepState
 from millrace._stepping import StepRunner
@@ -122,9 +122,9 @@ class OwnedInterval:
     """
 
     __slots__ = (
-        "_collected_below", "_committable", "_early", "_filter", "_in_progress", "_owing", "_pending", "_ready", "_runner",
-        "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun", "computation", "horizon",
-        "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
+        "_collected_below", "_committable", "_delivered", "_delivered_since", "_early", "_filter", "_in_progress", "_pending",
+        "_ready", "_runner", "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun",
+        "computation", "horizon", "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -149,7 +149,8 @@ class OwnedInterval:
         self._ready: deque[KeySlot] = deque()
         self._committable: deque[Step] = deque()
         self._writes = 0
-        self._owing: dict[str, int] = {}
+        self._delivered: list[tuple[str, str, str]] = []
+        self._delivered_since = 0
         self._stragglers: deque[tuple[int, Step]] = deque()
         self._early: list[m.Deliver] = []
         self._scanned: list[RowImage] = []
@@ -417,16 +418,16 @@ class OwnedInterval:
             if self._stragglers:
                 self._checkpoint_stragglers(now)
             self._runner.end_rests(now)
-            if self._owing:
-                self._delete_delivered(now)
             self.pump(now)
+            if self._delivered:
+                self._delete_delivered(now)
 
     def set_clock_back(self, now: int) -> None:
         """The worker's clock was put back: nothing waits for longer than it would from now on."""
         options = self._shared.options
         latest = now + options.straggler_delay_us
         self._stragglers = deque((min(due, latest), step) for due, step in self._stragglers)
-        self._owing = {key: min(since, now) for key, since in self._owing.items()}
+        self._delivered_since = min(self._delivered_since, now)
         self._runner.set_clock_back(now + options.user_code_retry_us)
 
     def _checkpoint_stragglers(self, now: int) -> None:
@@ -455,9 +456,9 @@ class OwnedInterval:
     # Writes (6.1.1, 6.2)
 
     def _write(self, now: int) -> None:
+        """Commit the next steps, with the deletions that have come up meanwhile."""
         to_write, to_skip = [], []
-        batch, idle = self._next_batch(), self._lock_idle_owing()
-        for step in batch:
+        for step in self._next_batch():
             if step.touched or self._needs_write(step):
                 step.advance(_WRITE)
                 to_write.append(step)
@@ -466,11 +467,11 @@ class OwnedInterval:
                 to_skip.append(step)
         if to_skip:
             self._finish(now, to_skip)
-        if not to_write and not idle:
+        if not to_write and not self._delivered:
             return
         remember = self.where.exactly_once
-        deltas = [step.delta(self._take_owed(step.slot), remember=remember) for step in to_write]
-        deltas += [self._deletion(slot) for slot in idle]
+        deltas = [step.delta(remember=remember) for step in to_write]
+        delivered, self._delivered = self._delivered, []
         self._writes += 1
         store = self._shared.store
 
@@ -483,11 +484,9 @@ class OwnedInterval:
                 step.advance(_WRITTEN)
                 step.slot.stored = True
             self._finish(now, to_write)
-            for slot in idle:
-                self._release(slot)
             self.pump(now)
 
-        request = m.Write(store.number(), self.computation, self.sequencer, tuple(deltas))
+        request = m.Write(store.number(), self.computation, self.sequencer, tuple(deltas), tuple(delivered))
         store.ask(now, request, written, self)
 
     def _next_batch(self) -> list[Step]:
@@ -502,46 +501,18 @@ class OwnedInterval:
             steps.append(committable.popleft())
         return steps
 
-    def _lock_idle_owing(self) -> list[KeySlot]:
-        """The idle keys that owe deletions: these share any write, and need no step of their own for it."""
-        if not self._owing:
-            return []
-        slots = self._slots
-        idle = [slot for slot in [slots[key] for key in self._owing] if not slot.busy]
-        for slot in idle:
-            slot.busy = True
-        return idle
-
-    def _deletion(self, slot: KeySlot) -> RowDelta:
-        return RowDelta(slot.key, self._runner.next_number(), delivered=self._take_owed(slot))
-
-    def _deletion_step(self, slot: KeySlot) -> Step:
-        slot.busy = True
-        step = self._runner.empty_step(slot)
-        step.touched = True
-        step.advance(_COMPLETE)
-        return step
-
     def _needs_write(self, step: Step) -> bool:
         """A step that used neither state nor timers and has nothing to remember is a stateless function (6.1.3)."""
         return bool(
             step.touched or step.checkpoints or step.fired or (step.arrivals and self.where.exactly_once)
         )
 
-    def _take_owed(self, slot: KeySlot) -> tuple[tuple[str, str], ...]:
-        owed = slot.owed
-        if owed is None:
-            return ()
-        slot.owed = None
-        del self._owing[slot.key]
-        return tuple(owed)
-
     def _delete_delivered(self, now: int) -> None:
         """Delete ACKed checkpoints that have waited long enough for a write to share."""
-        delay_us = self._shared.options.delete_delay_us
-        if any(since + delay_us <= now for since in self._owing.values()) and not self._committable:
-            idle = [self._slots[key] for key in self._owing if not self._slots[key].busy]
-            self._committable.extend(self._deletion_step(slot) for slot in idle)
+        options = self._shared.options
+        due = now - self._delivered_since >= options.delete_delay_us
+        if due and not self._committable and self._writes < options.commits_in_flight:
+            self._write(now)
 
     def _finish(self, now: int, steps: list[Step]) -> None:
         """The steps are durable (or need not be): ACK the senders, then send the productions."""
@@ -658,10 +629,10 @@ class OwnedInterval:
             self._complete(step)
 
     def _owe(self, now: int, slot: KeySlot, production: Production) -> None:
-        if slot.owed is None:
-            slot.owed = []
-        slot.owed.append((production.record_id, production.consumer))
-        self._owing.setdefault(slot.key, now)
+        """Its checkpoint is to be deleted: with any write of the interval, whatever its own key is doing."""
+        if not self._delivered:
+            self._delivered_since = now
+        self._delivered.append((slot.key, production.record_id, production.consumer))
 
     # Watermarks and timers (4.5, 4.6, 7.2)
 
@@ -732,7 +703,7 @@ class OwnedInterval:
         if records >= self._shared.options.split_load and len(self._slots) > 1:
             split_key = sorted(self._slots)[len(self._slots) // 2]
         size = 0
-        pending = self._pending + len(self._in_progress) + len(self._owing) + self._writes
+        pending = self._pending + len(self._in_progress) + len(self._delivered) + self._writes
         for slot in self._slots.values():
             size += slot.cached_bytes
             pending += (len(slot.timers) if slot.timers else 0) + (slot.hold != MAX_TIME)
@@ -746,7 +717,7 @@ class OwnedInterval:
     def unfinished(self) -> int:
         """What it is in the middle of: records, steps, writes, due timers, checkpoints to delete; 0: it only waits."""
         due = sum(slot.due for slot in self._slots.values())
-        return len(self._in_progress) + len(self._committable) + self._writes + len(self._owing) + due
+        return len(self._in_progress) + len(self._committable) + self._writes + len(self._delivered) + due
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
@@ -757,4 +728,4 @@ class OwnedInterval:
             )
             assert slot.row is not None or slot.cached_bytes == 0
         assert self._writes >= 0
-        assert all(self._slots[key].owed for key in self._owing), "a key owes nothing"
+        assert all(key in self._slots for key, _, _ in self._delivered), "an unknown key has a checkpoint"

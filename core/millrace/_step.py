@@ -106,13 +106,12 @@ class KeySlot:
         busy: locked by a read, a step, or a pause after failed user code; the key is serial (4.1).
         stored: the store has a row for it, so that a missing ``row`` must be read.
         due: a timer of it may be due.
-        owed: delivered checkpoints that the row still has.
         hold: event time at which its state holds the watermark; `MAX_TIME`: none.
     """
 
     __slots__ = (
-        "busy", "cache_boundary", "cache_mark", "cached_bytes", "due", "hold", "holds_watermark", "key", "owed", "queue", "row",
-        "stored", "timers",
+        "busy", "cache_boundary", "cache_mark", "cached_bytes", "due", "hold", "holds_watermark", "key", "queue", "row", "stored",
+        "timers",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
@@ -123,7 +122,6 @@ class KeySlot:
         self.due = False
         self.queue: list[Arrival] | None = None
         self.timers: dict[str, LiveTimer] | None = None
-        self.owed: list[tuple[str, str]] | None = None
         self.hold = MAX_TIME
         self.holds_watermark = False
         self.cached_bytes = 0
@@ -176,7 +174,7 @@ class Step:
         except KeyError:
             raise AssertionError(f"a step can not take {input_.name} in {self.state.name}") from None
 
-    def delta(self, delivered: tuple[tuple[str, str], ...], *, remember: bool) -> RowDelta:
+    def delta(self, *, remember: bool) -> RowDelta:
         """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""
         changes = self.changes
         set_timers: tuple[StoredTimer, ...] = ()
@@ -189,7 +187,6 @@ class Step:
             seen = tuple([(one.production.record_id, one.production.origin) for one in self.arrivals])
         return RowDelta(
             self.slot.key, self.number, self.state_after, self.hold, set_timers, cancelled, self.fired, seen, self.checkpoints,
-            delivered,
         )  # fmt: skip
 
 

@@ -70,22 +70,14 @@ class StepRunner:
         self._failures: dict[str, int] = {}
         self._resting: deque[tuple[int, KeySlot]] = deque()
 
-    def empty_step(self, slot: KeySlot) -> Step:
-        """A step with the next number and nothing in it."""
-        return Step(slot, self.next_number())
-
-    def next_number(self) -> int:
-        """The number for the next row delta of this interval."""
-        number = self._next_number
-        self._next_number = number + 1
-        return number
-
     def run(self, now: int, slot: KeySlot) -> Step | None:
         """Run the due timers and the waiting records of a key, as many as may share a write.
 
         ``None``: user code failed at the first of them, and the key rests.
         """
-        step = self.empty_step(slot)
+        number = self._next_number
+        self._next_number = number + 1
+        step = Step(slot, number)
         budget = self._shared.options.commit_batch
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)

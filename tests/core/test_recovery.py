@@ -377,11 +377,11 @@ def test_a_restarted_process_recovers_what_it_is_given_again() -> None:
     ("spoil", "message"),
     [
         (lambda rig: setattr(rig.interval._slots["key 1"], "due", True), "nobody will do it"),
-        (lambda rig: rig.interval._owing.update({"key 1": 0}), "owes nothing"),
+        (lambda rig: rig.interval._delivered.append(("nobody", "r1", "")), "unknown key"),
         (lambda rig: setattr(rig.interval, "state", IntervalState.DROPPED), None),
         (lambda rig: setattr(rig.worker._shared.cache, "used_bytes", 1), None),
     ],
-    ids=["forgotten work", "phantom debt", "dropped", "cache"],
+    ids=["forgotten work", "phantom checkpoint", "dropped", "cache"],
 )
 def test_soft_state_that_has_come_apart_is_noticed(spoil: Callable[[Rig], None], message: str | None) -> None:
     rig = predecessor()

@@ -10,7 +10,7 @@ from millrace import _messages as m
 from millrace._effects import Send, Wake, WakeAt
 from millrace._keys import ALL_KEYS
 from millrace._messages import STORE, MintChange
-from millrace._rows import RowDelta, RowImage, Version
+from millrace._rows import RowImage, Version
 from millrace.history import AckSent, Applied, Delivered, DuplicateDropped, Executed, IntervalDropped
 from tests.core.driver import (
     QUIET,
@@ -297,9 +297,9 @@ def test_only_so_many_writes_are_under_way_at_once() -> None:
     assert (len(rig.open), rig.worker.user_code_runs) == (2, 3)
 
 
-def test_a_key_whose_deletion_is_being_written_is_locked_too() -> None:
-    """A key waits for its turn while others' writes are under way; one of them takes along the deletion that it owes.
-    Its own step must not run before that is answered."""
+def test_a_deletion_that_is_being_written_locks_no_key() -> None:
+    """A key waits for its turn while others' writes are under way; one of them takes along the deletion of its checkpoint.
+    Its own step does not wait for that, and it does not matter which of the two is applied first."""
     rig = Rig(counter(), options=replace(QUIET, commits_in_flight=2, delete_delay_us=10**9))
     rig.settle(click("r1"))
     rig.feed(click("a1", "a"))
@@ -309,11 +309,16 @@ def test_a_key_whose_deletion_is_being_written_is_locked_too() -> None:
     rig.feed(click("r2"))
     rig.answer()
     rig.answer()
-    assert [one.key for one in rig.write().deltas] == ["c", "dog"]
-    assert rig.worker.user_code_runs == 4
-    effects = rig.answer()
-    assert effects[-1] == Send(STORE, rig.write())
-    assert [(one.key, one.seen) for one in rig.write().deltas] == [("dog", (("r2", 1),))]
+    deletion, step = rig.open
+    assert isinstance(deletion, m.Write)
+    assert isinstance(step, m.Write)
+    assert ([one.key for one in deletion.deltas], deletion.delivered) == (["c"], (("dog", FIRST, ""),))
+    assert ([one.key for one in step.deltas], step.delivered) == (["dog"], ())
+    rig.answer(1)
+    rig.answer(0)
+    row = rig.shop.row("dog")
+    assert row is not None
+    assert (row.state, [one.record_id for one in row.productions]) == (b'{"n":2}', ["counter@1.5#0"])
 
 
 def test_with_single_commits_each_record_has_its_own_write() -> None:
@@ -486,7 +491,7 @@ def test_an_acked_production_is_deleted_with_the_next_write_of_its_row() -> None
     rig.settle(click("r1"))
     assert rig.settle(outside_acks(FIRST)) == []
     rig.feed(click("r2"))
-    assert [one.delivered for one in rig.write().deltas] == [((FIRST, ""),)]
+    assert rig.write().delivered == (("dog", FIRST, ""),)
 
 
 def test_an_acked_production_is_deleted_with_the_next_write_of_another_row() -> None:
@@ -494,7 +499,7 @@ def test_an_acked_production_is_deleted_with_the_next_write_of_another_row() -> 
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
     assert rig.feed(click("r2", "cat")) == [
-        wrote(rig, counted(2, 1, "r2", key="cat"), RowDelta("dog", 3, delivered=((FIRST, ""),)))
+        wrote(rig, counted(2, 1, "r2", key="cat"), delivered=(("dog", FIRST, ""),))
     ]
 
 
@@ -503,7 +508,7 @@ def test_an_acked_production_gets_a_write_of_its_own_when_none_has_come_along() 
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
     assert rig.feed(Wake(), at=50) == [WakeAt(100)]
-    assert rig.feed(Wake(), at=100) == [wrote(rig, RowDelta("dog", 2, delivered=((FIRST, ""),))), WakeAt(150)]
+    assert rig.feed(Wake(), at=100) == [wrote(rig, delivered=(("dog", FIRST, ""),)), WakeAt(150)]
     assert rig.answer() == []
     row = rig.shop.row("dog")
     assert row is not None
@@ -517,7 +522,7 @@ def test_a_production_is_deleted_once_also_when_its_ack_comes_twice() -> None:
     rig.feed(outside_acks(FIRST, FIRST))
     rig.feed(outside_acks(FIRST))
     rig.feed(Wake(), at=50_000)
-    assert [one.delivered for one in rig.write().deltas] == [((FIRST, ""),)]
+    assert rig.write().delivered == (("dog", FIRST, ""),)
 
 
 def test_each_consumers_copy_is_deleted_by_its_own_ack() -> None:
