@@ -122,9 +122,10 @@ class OwnedInterval:
     """
 
     __slots__ = (
-        "_collected_below", "_committable", "_delivered", "_delivered_since", "_early", "_filter", "_in_progress", "_pending",
-        "_ready", "_runner", "_scanned", "_shared", "_slots", "_stragglers", "_timers", "_writes", "accounts", "begun",
-        "computation", "horizon", "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
+        "_collected_below", "_committable", "_delivered", "_delivered_since", "_early", "_filter", "_in_progress",
+        "_linger_until", "_most_writes", "_pending", "_ready", "_runner", "_scanned", "_shared", "_slots", "_stragglers",
+        "_strong", "_timers", "_woken", "_writes", "accounts", "begun", "computation", "horizon", "interval", "low_watermark",
+        "records_run", "sequencer", "state", "timer_watermark", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -151,6 +152,10 @@ class OwnedInterval:
         self._writes = 0
         self._delivered: list[tuple[str, str, str]] = []
         self._delivered_since = 0
+        self._strong = where.strong  # it changes only when the interval is next assigned
+        self._most_writes = options.commits_in_flight
+        self._linger_until = MIN_TIME
+        self._woken = False
         self._stragglers: deque[tuple[int, Step]] = deque()
         self._early: list[m.Deliver] = []
         self._scanned: list[RowImage] = []
@@ -338,18 +343,32 @@ class OwnedInterval:
     # Steps (6.1)
 
     def pump(self, now: int) -> None:
-        """Run what is ready, and write what is to be committed, as far as writes may be under way."""
-        options, strong = self._shared.options, self.where.strong
-        most_writes = options.commits_in_flight
-        if strong and self._writes >= most_writes:  # the answer to a write comes back here
-            return
-        ready, committable, batch = self._ready, self._committable, options.commit_batch
+        """Run what is ready, and write what is to be committed, as far as writes may be under way.
+
+        A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
+        """
+        strong, ready, committable = self._strong, self._ready, self._committable
+        batch, most_writes = self._shared.options.commit_batch, self._most_writes
         while self.state is _OWNED:
-            while ready and not (strong and (self._writes >= most_writes or len(committable) >= batch)):
+            if strong and (self._writes >= most_writes or (now < self._linger_until and self._lingers())):
+                return  # what it waits for comes back here
+            while ready and not (strong and len(committable) >= batch):
                 self._turn(now, ready.popleft())
             if not committable or self._writes >= most_writes:
                 return
+            if now < self._linger_until and self._lingers():
+                return
             self._write(now)
+
+    def _lingers(self) -> bool:
+        """The next write waits for more to share it, unless there is enough already; something wakes it when it may go."""
+        waiting = len(self._ready) + len(self._committable)
+        if waiting >= self._shared.options.commit_batch:
+            return False
+        if waiting and not self._woken:
+            self._woken = True
+            self._shared.effects.append(WakeAt(self._linger_until))
+        return True
 
     def _turn(self, now: int, slot: KeySlot) -> None:
         if slot.busy:
@@ -428,6 +447,7 @@ class OwnedInterval:
         latest = now + options.straggler_delay_us
         self._stragglers = deque((min(due, latest), step) for due, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
+        self._linger_until, self._woken = min(self._linger_until, now + options.commit_linger_us), False
         self._runner.set_clock_back(now + options.user_code_retry_us)
 
     def _checkpoint_stragglers(self, now: int) -> None:
@@ -473,6 +493,7 @@ class OwnedInterval:
         deltas = [step.delta(remember=remember) for step in to_write]
         delivered, self._delivered = self._delivered, []
         self._writes += 1
+        self._linger_until, self._woken = now + self._shared.options.commit_linger_us, False
         store = self._shared.store
 
         def written(now: int, reply: m.Reply) -> None:
