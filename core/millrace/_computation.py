@@ -68,7 +68,7 @@ class Context:
     """
 
     __slots__ = (
-        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "timers",
+        "_before", "_cause_us", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "new_hold", "timers",
         "wall_time",
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ class Context:
         self._cause_us = cause_us
         self._state: Any = None
         self._touched = False
-        self._hold: int | None = None
+        self.new_hold: int | None = None
 
     @property
     def state(self) -> Any:
@@ -113,7 +113,7 @@ class Context:
     def clear_state(self) -> None:
         """Go back to the initial state, and drop the state's hold."""
         self.state = self._spec.computation.initial_state()
-        self._hold = MAX_TIME
+        self.new_hold = MAX_TIME
 
     def hold_watermark(self, timestamp: int | None) -> None:
         """Give the state a timestamp (5.2): the low watermark of this computation stays at or before it.
@@ -123,7 +123,7 @@ class Context:
         """
         if timestamp is not None:
             self._check("hold_watermark", times=(timestamp,))
-        self._hold = MAX_TIME if timestamp is None else timestamp
+        self.new_hold = MAX_TIME if timestamp is None else timestamp
 
     def set_timer(self, tag: str, at: int) -> None:
         """Ask for `Computation.process_timer` once the low watermark has reached a time (4.6).
@@ -206,12 +206,7 @@ class Context:
     @property
     def untouched(self) -> bool:
         """The hook used neither state nor timers: it acted as a stateless function."""
-        return not self._touched and self.timers is None and self._hold is None
-
-    @property
-    def new_hold(self) -> int | None:
-        """The hold that was asked for; ``None``: leave it."""
-        return self._hold
+        return not self._touched and self.timers is None and self.new_hold is None
 
     def new_state(self) -> bytes | None:
         """Encode the state if it changed; ``None`` if not; ``b""`` if it is the initial one again."""

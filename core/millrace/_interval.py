@@ -386,7 +386,7 @@ class OwnedInterval:
         self.records_run += count
         if not count:
             self._release(slot)
-        elif self.where.strong:
+        elif self._strong:
             step.checkpoints = step.productions
             self._complete(step)
         else:
@@ -538,15 +538,19 @@ class OwnedInterval:
     def _finish(self, now: int, steps: list[Step]) -> None:
         """The steps are durable (or need not be): ACK the senders, then send the productions."""
         acks: dict[str, list[str]] = {}
+        in_progress = self._in_progress
         for step in steps:
             self._adopt(now, step)
             for arrival in step.arrivals:
-                record_id = arrival.production.record_id
-                del self._in_progress[record_id]
-                acks.setdefault(arrival.sender, []).append(record_id)
+                record_id, sender = arrival.production.record_id, arrival.sender
+                del in_progress[record_id]
+                if sender in acks:
+                    acks[sender].append(record_id)
+                else:
+                    acks[sender] = [record_id]
         for sender, record_ids in acks.items():
             self._ack(sender, record_ids)
-        strong = self.where.strong
+        strong = self._strong
         for step in steps:
             slot = step.slot
             if strong:
@@ -554,8 +558,9 @@ class OwnedInterval:
                     self._send(now, production, Holder(self, slot, None, durable=True))
             elif step.holders:
                 self._settle_holders(now, step)
-            for origin in step.held_origins:
-                self.accounts.release_origin(origin)
+            if step.held_origins:
+                for origin in step.held_origins:
+                    self.accounts.release_origin(origin)
             self._release(slot)
 
     def _settle_holders(self, now: int, step: Step) -> None:

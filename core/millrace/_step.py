@@ -110,7 +110,7 @@ class KeySlot:
     """
 
     __slots__ = (
-        "busy", "cache_boundary", "cache_mark", "cached_bytes", "due", "hold", "holds_watermark", "key", "queue", "row", "stored",
+        "busy", "cache_boundary", "cached_bytes", "due", "hold", "holds_watermark", "key", "queue", "row", "stored",
         "timers",
     )  # fmt: skip
 
@@ -125,7 +125,6 @@ class KeySlot:
         self.hold = MAX_TIME
         self.holds_watermark = False
         self.cached_bytes = 0
-        self.cache_mark = 0
         self.cache_boundary = MAX_TIME
 
     def next_boundary(self) -> int:

@@ -42,6 +42,7 @@ class Worker:
         self._options = options
         self._history = history
         self._shared = Shared(address, options, history)
+        self._effects = self._shared.effects
         self._incarnation = 0
         self._table = m.Table()
         self._intervals: dict[int, OwnedInterval] = {}
@@ -96,7 +97,7 @@ class Worker:
             self._set_clock_back(now)
         self._now = now
         self._handlers[type(event)](now, event)
-        effects = self._shared.effects
+        effects = self._effects
         if not effects:
             return _NO_EFFECTS
         taken = effects.copy()

@@ -75,6 +75,7 @@ class Cluster:
             pipeline.validate()
         self.history = History()
         self.kernel = Kernel()
+        self._put = self.kernel.put
         self._options = options
         self._check_invariants = options.check_invariants
         self._pipelines = tuple(pipelines)
@@ -326,27 +327,21 @@ class Cluster:
             node.process.check_invariants()
         if not effects:
             return
-        sent_us = self._cpu(node, now)
+        cost = self._message_cpu()
+        if node.runs_user_code and node.process.user_code_runs != node.runs:
+            cost += self._cost_of_user_code(node)
+        begin_us = node.busy_until_us
+        sent_us = node.busy_until_us = (now if now > begin_us else begin_us) + cost * node.slow_factor
         for effect in effects:
             if type(effect) is Send:
                 self._transmit(node, effect, sent_us)
             else:
                 self._carry_out(node, effect)
 
-    def _cpu(self, node: Node, now: int) -> int:
-        """When the machine's CPU is done with what it just did."""
-        cost = self._message_cpu()
-        if node.runs_user_code:
-            runs = node.process.user_code_runs
-            if runs != node.runs:
-                for _ in range(node.runs, runs):
-                    cost += self._user_cpu()
-                node.runs = runs
-        begin_us = node.busy_until_us
-        if begin_us < now:  # noqa: PLR1730  a call of max() for each event
-            begin_us = now
-        busy_until_us = node.busy_until_us = begin_us + cost * node.slow_factor
-        return busy_until_us
+    def _cost_of_user_code(self, node: Node) -> int:
+        """What user code has cost the machine's CPU since it was last charged, microseconds."""
+        before, node.runs = node.runs, node.process.user_code_runs
+        return sum([self._user_cpu() for _ in range(before, node.runs)])
 
     def _carry_out(self, node: Node, effect: Effect) -> None:
         match effect:
@@ -374,8 +369,7 @@ class Cluster:
             self._wire(node.address, target, message, node, sent_us - self.kernel.now)
             return
         at_us = sent_us + self._link()
-        flight = Flight(self._landing, at_us, receiver, message, node, node.incarnation, sent_us)
-        self.kernel.put(at_us, flight)
+        self._put(at_us, Flight(self._landing, at_us, receiver, message, node, node.incarnation, sent_us))
 
     def _suffer(
         self,
