@@ -7,6 +7,8 @@ a production is never older than its cause (4.5); a timer with a tag that is set
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from millrace._codecs import decode_at, encode_at
 from millrace._errors import (
     CodecError,
@@ -40,13 +42,13 @@ class Computation:
         """Handle one timer (``ProcessTimer``). Called once for each timer set, in increasing order for a key."""
 
 
-class Emission:
+class Emission(msgspec.Struct, eq=False):
     """One logical production, before it is named and addressed."""
 
-    __slots__ = ("key", "stream", "timestamp", "value")
-
-    def __init__(self, stream: str, key: str, value: bytes, timestamp: int) -> None:
-        self.stream, self.key, self.value, self.timestamp = stream, key, value, timestamp
+    stream: str
+    key: str
+    value: bytes
+    timestamp: int
 
 
 class TimerRequest:

@@ -122,10 +122,10 @@ class OwnedInterval:
     """
 
     __slots__ = (
-        "_collected_below", "_committable", "_delivered", "_delivered_since", "_early", "_filter", "_in_progress",
-        "_linger_until", "_most_writes", "_pending", "_ready", "_runner", "_scanned", "_shared", "_slots", "_stragglers",
-        "_strong", "_timers", "_woken", "_writes", "accounts", "begun", "computation", "horizon", "interval", "low_watermark",
-        "records_run", "sequencer", "state", "timer_watermark", "where",
+        "_batch", "_collected_below", "_committable", "_delivered", "_delivered_since", "_early", "_exactly_once", "_filter",
+        "_in_progress", "_linger_until", "_most_writes", "_pending", "_ready", "_runner", "_scanned", "_shared", "_slots",
+        "_stragglers", "_strong", "_timers", "_waits", "_woken", "_writes", "accounts", "begun", "computation", "horizon",
+        "interval", "low_watermark", "records_run", "sequencer", "state", "timer_watermark", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -152,8 +152,10 @@ class OwnedInterval:
         self._writes = 0
         self._delivered: list[tuple[str, str, str]] = []
         self._delivered_since = 0
-        self._strong = where.strong  # it changes only when the interval is next assigned
+        self._strong, self._exactly_once = where.strong, where.exactly_once  # for as long as it is assigned
         self._most_writes = options.commits_in_flight
+        self._batch = options.commit_batch
+        self._waits = False
         self._linger_until = MIN_TIME
         self._woken = False
         self._stragglers: deque[tuple[int, Step]] = deque()
@@ -204,7 +206,7 @@ class OwnedInterval:
         on_recovered(now, self, progress)
         early, self._early = self._early, []
         for delivery in early:
-            self.deliver(now, delivery)
+            self.deliver(delivery)
         self._wake_for_wall_timers(now)
         self.pump(now)
 
@@ -273,42 +275,48 @@ class OwnedInterval:
 
     # Deliveries (6.1.1)
 
-    def deliver(self, _now: int, delivery: m.Deliver) -> None:
-        """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key."""
+    def deliver(self, delivery: m.Deliver) -> bool:
+        """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key.
+
+        Tells whether to `pump` for it: its key's turn has come, and nothing is waited for that will.
+        """
         if self.state is not _OWNED:
             if self.state is _SCANNING and len(self._early) < _EARLY_LIMIT:
                 self._early.append(delivery)
-            return
+            return False
         production, sender = delivery.production, delivery.sender
         record_id, key = production.record_id, production.key
-        in_progress = self._in_progress.get(record_id)
-        if in_progress is not None:
-            in_progress.sender = sender
+        in_progress = self._in_progress
+        if record_id in in_progress:
+            in_progress[record_id].sender = sender
             self._note_duplicate(production, "in progress")
-            return
+            return False
         slot = self._slots.get(key)
         print_, maybe_seen = 0, False
-        if self.where.exactly_once:
+        if self._exactly_once:
             if production.origin < self.horizon:
                 self._drop_duplicate(delivery, "horizon")
-                return
+                return False
             print_ = fingerprint(record_id)
             maybe_seen = self._filter.may_have(print_)
             if maybe_seen and slot is not None and slot.row is not None and record_id in slot.row.seen:
                 self._drop_duplicate(delivery, "id")
-                return
+                return False
         if slot is None:
             slot = self._slots[key] = KeySlot(key)
-        arrival = self._in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
+        arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
         shared = self._shared
         history = shared.history
         history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, sender))
         if slot.queue:
             slot.queue.append(arrival)
-            return
+            return False
         slot.queue = [arrival]
-        if not slot.busy and not slot.due:
-            self._ready.append(slot)
+        if slot.busy or slot.due:
+            return False
+        ready = self._ready
+        ready.append(slot)
+        return not self._waits or len(ready) >= self._batch
 
     def _drop_duplicate(self, delivery: m.Deliver, by: str) -> None:
         """Discard it and ACK it, lest it continue to be retried (6.1.1)."""
@@ -347,27 +355,35 @@ class OwnedInterval:
 
         A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
         """
-        strong, ready, committable = self._strong, self._ready, self._committable
-        batch, most_writes = self._shared.options.commit_batch, self._most_writes
+        strong, ready, committable, batch = self._strong, self._ready, self._committable, self._batch
+        if strong and self._must_wait(now):
+            return
         while self.state is _OWNED:
-            if strong and (self._writes >= most_writes or (now < self._linger_until and self._lingers())):
-                return  # what it waits for comes back here
             while ready and not (strong and len(committable) >= batch):
                 self._turn(now, ready.popleft())
-            if not committable or self._writes >= most_writes:
-                return
-            if now < self._linger_until and self._lingers():
+            if not committable or self._must_wait(now):
                 return
             self._write(now)
+            if strong and self._must_wait(now):
+                return
 
-    def _lingers(self) -> bool:
-        """The next write waits for more to share it, unless there is enough already; something wakes it when it may go."""
+    def _must_wait(self, now: int) -> bool:
+        """Nothing may be written now: what it waits for comes back to `pump`.
+
+        Too many writes are under way; or the next one lingers for more to share it, unless there is enough already.
+        ``_waits`` tells deliveries that they need not ask.
+        """
+        self._waits = self._strong
+        if self._writes >= self._most_writes:
+            return True
         waiting = len(self._ready) + len(self._committable)
-        if waiting >= self._shared.options.commit_batch:
+        self._waits = False
+        if now >= self._linger_until or waiting >= self._batch:
             return False
         if waiting and not self._woken:
             self._woken = True
             self._shared.effects.append(WakeAt(self._linger_until))
+        self._waits = self._strong and self._woken
         return True
 
     def _turn(self, now: int, slot: KeySlot) -> None:
@@ -447,7 +463,8 @@ class OwnedInterval:
         latest = now + options.straggler_delay_us
         self._stragglers = deque((min(due, latest), step) for due, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
-        self._linger_until, self._woken = min(self._linger_until, now + options.commit_linger_us), False
+        self._linger_until = min(self._linger_until, now + options.commit_linger_us)
+        self._woken = self._waits = False
         self._runner.set_clock_back(now + options.user_code_retry_us)
 
     def _checkpoint_stragglers(self, now: int) -> None:
@@ -489,7 +506,7 @@ class OwnedInterval:
             self._finish(now, to_skip)
         if not to_write and not self._delivered:
             return
-        remember = self.where.exactly_once
+        remember = self._exactly_once
         deltas = [step.delta(remember=remember) for step in to_write]
         delivered, self._delivered = self._delivered, []
         self._writes += 1
@@ -512,21 +529,20 @@ class OwnedInterval:
 
     def _next_batch(self) -> list[Step]:
         """The steps to commit together."""
-        committable = self._committable
-        room = self._shared.options.commit_batch
-        steps = [committable.popleft()] if committable else []
-        while committable:
-            room -= len(steps[-1].arrivals) + len(steps[-1].fired)
-            if len(committable[0].arrivals) + len(committable[0].fired) > room:
+        committable, room = self._committable, self._batch
+        steps: list[Step] = []
+        for step in committable:
+            room -= len(step.arrivals) + len(step.fired)
+            if room < 0 and steps:
                 break
-            steps.append(committable.popleft())
+            steps.append(step)
+        for _ in steps:
+            committable.popleft()
         return steps
 
     def _needs_write(self, step: Step) -> bool:
         """A step that used neither state nor timers and has nothing to remember is a stateless function (6.1.3)."""
-        return bool(
-            step.touched or step.checkpoints or step.fired or (step.arrivals and self.where.exactly_once)
-        )
+        return bool(step.touched or step.checkpoints or step.fired or (step.arrivals and self._exactly_once))
 
     def _delete_delivered(self, now: int) -> None:
         """Delete ACKed checkpoints that have waited long enough for a write to share."""
@@ -582,12 +598,12 @@ class OwnedInterval:
         if row is not None:
             if step.state_after is not None:
                 row.state = step.state_after
-            if arrivals and self.where.exactly_once:
+            if arrivals and self._exactly_once:
                 seen, add = row.seen, self._filter.add
                 for arrival in arrivals:
                     production = arrival.production
-                    seen[production.record_id] = production.origin
-                    add(arrival.print, production.origin)
+                    origin = seen[production.record_id] = production.origin
+                    add(arrival.print, origin)
         else:
             assert not arrivals, "a locked key lost its row"
             assert not step.fired, "a locked key lost its row"

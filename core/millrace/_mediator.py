@@ -68,18 +68,22 @@ class StoredRow:
             self.state = delta.state
         if delta.hold is not None:
             self.hold = delta.hold
-        for timer in delta.fired:
-            if timer.tag in self.timers and self.timers[timer.tag].set_by == timer.set_by:
-                del self.timers[timer.tag]
-        for tag in delta.cancelled:
-            self.timers.pop(tag, None)
-        for timer in delta.set_timers:
-            self.timers[timer.tag] = timer
+        if delta.fired or delta.cancelled or delta.set_timers:
+            self._apply_timers(delta)
         for production in delta.productions:
             self.productions[production.record_id, production.consumer] = production
-        seen = self.seen
-        for record_id, origin in delta.seen:
-            seen[record_id] = origin
+        if delta.seen:
+            self.seen.update(delta.seen)
+
+    def _apply_timers(self, delta: RowDelta) -> None:
+        timers = self.timers
+        for timer in delta.fired:
+            if timer.tag in timers and timers[timer.tag].set_by == timer.set_by:
+                del timers[timer.tag]
+        for tag in delta.cancelled:
+            timers.pop(tag, None)
+        for timer in delta.set_timers:
+            timers[timer.tag] = timer
 
 
 class Journal:

@@ -35,7 +35,9 @@ class OldestWork:
         counts[time_us] = 1
         heap = self._heap
         heappush(heap, time_us)
-        if len(heap) > _SPARE + 4 * len(counts):  # while one time is held, what is done behind it would pile up
+        if len(heap) > _SPARE + 4 * len(
+            counts
+        ):  # while one time is held, what is done behind it would pile up
             self._heap = sorted(counts)
 
     def remove(self, time_us: int) -> None:

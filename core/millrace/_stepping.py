@@ -155,9 +155,11 @@ class StepRunner:
         watermark, version = interval.timer_watermark, Version(interval.sequencer, step.number)
         self._shared.runs += 1
         try:
-            context = run_record(interval.where, slot.key, self._state_of(step), record, watermark, now)
+            context = run_record(interval.where, slot.key, _state_of(step), record, watermark, now)
             after = context.new_state()
-            productions = self._productions(step, version, context, record.record_id, record.origin)
+            productions: tuple[Production, ...] = ()
+            if context.emissions is not None:
+                productions = self._productions(step, version, context, record.record_id, record.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             cause = _Cause(record.record_id, record.timestamp, record.origin, watermark, record, None)
             return self._failed(now, step, cause, error)
@@ -186,7 +188,7 @@ class StepRunner:
         cause = self._cause_of_timer(timer)
         self._shared.runs += 1
         try:
-            context = run_timer(where, step.slot.key, self._state_of(step), timer, watermark, now)
+            context = run_timer(where, step.slot.key, _state_of(step), timer, watermark, now)
             after = context.new_state()
             productions = self._productions(step, version, context, cause.identity, cause.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
@@ -210,16 +212,6 @@ class StepRunner:
         handler_time = timer.due if timer.clock is Clock.WATERMARK else interval.timer_watermark
         identity = timer_identity(where.spec.name, timer)
         return _Cause(identity, timer.timestamp, origin, handler_time, None, timer)
-
-    @staticmethod
-    def _state_of(step: Step) -> bytes:
-        """What the step has come to so far; each run gets a fresh copy of it."""
-        state = step.state_after
-        if state is None:
-            row = step.slot.row
-            assert row is not None
-            return row.state
-        return state
 
     def _productions(
         self, step: Step, version: Version, context: Context, identity: str, origin: int
@@ -316,3 +308,12 @@ class StepRunner:
         step.productions += productions
         self._note_executed(step, cause, productions, version)
         return True
+
+
+def _state_of(step: Step) -> bytes:
+    """What the step has come to so far; each run gets a fresh copy of it."""
+    if step.state_after is not None:
+        return step.state_after
+    row = step.slot.row
+    assert row is not None
+    return row.state

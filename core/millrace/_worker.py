@@ -175,8 +175,8 @@ class Worker:
         for interval in self._by_computation.get(production.consumer, ()):
             keys = interval.interval
             if keys.low <= key and (keys.high is None or key < keys.high):  # as `contains` does
-                interval.deliver(now, message)
-                interval.pump(now)
+                if interval.deliver(message):
+                    interval.pump(now)
                 return
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
@@ -193,7 +193,7 @@ class Worker:
                 touched.pump(now)
             touched = holder.interval
             touched.acked(now, holder, pending.production)
-        if touched is not None:
+        if touched is not None and not touched.where.strong:  # a weak step may have waited for it
             touched.pump(now)
 
     def _on_refused(self, now: int, message: m.Refused) -> None:

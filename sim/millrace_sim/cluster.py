@@ -331,7 +331,9 @@ class Cluster:
         if node.runs_user_code and node.process.user_code_runs != node.runs:
             cost += self._cost_of_user_code(node)
         begin_us = node.busy_until_us
-        sent_us = node.busy_until_us = (now if now > begin_us else begin_us) + cost * node.slow_factor
+        if begin_us < now:  # noqa: PLR1730  a call of max() for each event
+            begin_us = now
+        sent_us = node.busy_until_us = begin_us + cost * node.slow_factor
         for effect in effects:
             if type(effect) is Send:
                 self._transmit(node, effect, sent_us)
