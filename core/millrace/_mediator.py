@@ -165,6 +165,8 @@ class Mediator:
         if rows is None:
             rows = self._rows[computation] = {}
         history, is_latest = self._history, sequencer in self._live.get(computation, _NOBODY)
+        if request.delivered:  # they were there before this write was made, and so go first
+            self._delete(request, rows, is_latest=is_latest)
         for delta in deltas:
             row = rows.get(delta.key)
             if row is None:
@@ -175,8 +177,6 @@ class Mediator:
             row.apply(sequencer, delta)
             live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
             history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
-        if request.delivered:
-            self._delete(request, rows, is_latest=is_latest)
         return m.Written(request.request)
 
     def _delete(self, request: m.Write, rows: dict[str, StoredRow], *, is_latest: bool) -> None:

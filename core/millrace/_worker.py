@@ -13,7 +13,8 @@ from typing import Any
 from millrace import _messages as m
 from millrace._effects import Effect, Event, Send, Start, Wake, WakeAt
 from millrace._execution import Deployed, deployed
-from millrace._interval import IntervalInput, IntervalState, OwnedInterval, Shared
+from millrace._interval import OwnedInterval, Shared
+from millrace._interval_state import IntervalInput, IntervalState
 from millrace._options import EngineOptions
 from millrace._pipeline import OUTSIDE, Pipeline
 from millrace._routing import routing_of

@@ -85,6 +85,18 @@ def test_weak_productions_do_not_wait() -> None:
     assert rig.feed(Wake(), at=1_000) == [wrote(rig, RowDelta("dog", 2, state=b'{"n":2}', seen=(("r2", 1),)))]
 
 
+def test_a_deletion_that_is_due_goes_with_the_step_that_lingers() -> None:
+    rig = Rig(counter(), options=replace(LINGER, delete_delay_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.settle(outside_acks(FIRST), at=10)
+    rig.feed(click("r2", "cat"), at=20)
+    rig.feed(Wake(), at=150)
+    assert rig.open == []
+    assert rig.feed(Wake(), at=1_000)[0] == wrote(
+        rig, counted(2, 1, "r2", key="cat"), delivered=(("dog", FIRST, ""),)
+    )
+
+
 def test_a_deletion_alone_lingers_no_longer_than_it_may() -> None:
     rig = Rig(counter(), options=replace(LINGER, delete_delay_us=100, sweep_period_us=50))
     rig.settle(click("r1"))
