@@ -89,9 +89,9 @@ class OwnedInterval:
     """
 
     __slots__ = (
-        "_collected_below", "_exactly_once", "_pending", "_recovery", "_shared", "accounts", "begun", "commits", "computation",
-        "horizon", "in_progress", "interval", "low_watermark", "pump", "ready", "records_run", "seen_filter", "sequencer",
-        "slots", "state", "timer_watermark", "timers", "where",
+        "_collected_below", "_exactly_once", "_forgotten", "_pending", "_recovery", "_shared", "accounts", "begun", "commits",
+        "computation", "horizon", "in_progress", "interval", "low_watermark", "pump", "ready", "records_run", "seen_filter",
+        "sequencer", "slots", "state", "timer_watermark", "timers", "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
@@ -111,6 +111,7 @@ class OwnedInterval:
         self.slots: dict[str, KeySlot] = {}
         self.in_progress: dict[str, Arrival] = {}
         self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
+        self._forgotten = SeenFilter(options.bloom_capacity, options.bloom_error)
         self.timers = TimerQueue()
         self.ready: deque[KeySlot] = deque()
         self.commits = Commits(self, shared)
@@ -191,6 +192,7 @@ class OwnedInterval:
                 return False
         if slot is None:
             slot = self.slots[key] = KeySlot(key)
+            slot.stored = self._forgotten.may_have(fingerprint(key))
         arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
         shared = self._shared
         history = shared.history
@@ -306,8 +308,8 @@ class OwnedInterval:
     def mark_due(self, now: int) -> None:
         """Let the keys run whose timers have come."""
         for key in self.timers.due_keys(self.timer_watermark, now):
-            slot = self.slots[key]
-            if slot.timers and not slot.due:
+            slot = self.slots.get(key)
+            if slot is not None and slot.timers and not slot.due:
                 slot.due = True
                 if not slot.busy and not slot.queue:
                     self.ready.append(slot)
@@ -316,6 +318,21 @@ class OwnedInterval:
         """The pause after failed user code is over: the key may run again."""
         if self.state is IntervalState.OWNED:
             self.release(slot)
+
+    def forget_idle(self) -> None:
+        """Forget the keys that wait for nothing and whose rows have left the cache: all that is known of them is in the store.
+
+        Choice: that a key was forgotten is kept in a Bloom filter, a byte for what a slot needs hundreds for. A hit costs a
+        read of its row, which may turn out not to be there; without the filter each key that is new would.
+        """
+        if self.state is not _OWNED:
+            return
+        idle = [slot for slot in self.slots.values() if slot.row is None and slot.is_idle]
+        for slot in idle:
+            del self.slots[slot.key]
+            print_ = fingerprint(slot.key)
+            if slot.stored and not self._forgotten.may_have(print_):
+                self._forgotten.add(print_, 0)
 
     def collect_ids(self, now: int) -> None:
         """Delete the ids that nobody can send again any more (6.1.1)."""

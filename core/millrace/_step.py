@@ -135,6 +135,11 @@ class KeySlot:
         self.cached_bytes = 0
         self.cache_boundary = MAX_TIME
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of it waits, is under way, or holds anything back."""
+        return not (self.busy or self.queue or self.due or self.timers or self.hold != MAX_TIME)
+
     def next_boundary(self) -> int:
         """When its next watermark timer is due, event time in microseconds; `MAX_TIME`: it has none."""
         if not self.timers:

@@ -149,6 +149,7 @@ class Worker:
             self._next_collect = now + options.collect_period_us
             for interval in self.intervals:
                 interval.collect_ids(now)
+                interval.forget_idle()
         self._next_sweep = now + options.sweep_period_us
         self._shared.effects.append(WakeAt(self._next_sweep))
 

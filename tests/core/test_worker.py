@@ -554,6 +554,76 @@ def test_a_production_for_a_key_without_owner_is_kept_and_sent_when_there_is_one
     assert rig.settle(shop.table) == [sent(production, to="worker-9")], "at once, to the new owner"
 
 
+# Keys that only wait take no memory (8.3)
+
+
+def test_an_idle_key_whose_row_has_left_the_cache_is_forgotten_and_its_row_is_read_again() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.settle(outside_acks(FIRST))
+    rig.wake(100)
+    assert rig.interval.slots == {}
+    rig.feed(click("r2"))
+    assert isinstance(rig.request(), m.Read)
+    rig.answer()
+    assert [one.state for one in rig.write().deltas] == [b'{"n":2}']
+
+
+def test_a_key_that_is_new_is_not_read_although_others_were_forgotten() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.wake(100)
+    rig.feed(click("r2", "cat"))
+    assert [one.key for one in rig.write().deltas] == ["cat"]
+
+
+def test_a_forgotten_key_still_knows_a_duplicate() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.wake(100)
+    assert rig.settle(click("r1")) == [ack("r1")]
+    assert rig.worker.user_code_runs == 1
+
+
+def test_a_production_of_a_forgotten_key_is_deleted_once_it_is_acked() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.wake(100)
+    rig.feed(outside_acks(FIRST))
+    rig.feed(Wake(), at=200)
+    assert rig.write().delivered == (("dog", FIRST, ""),)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda context, _: context.set_timer("t", 10**6),
+        lambda context, _: context.hold_watermark(10**6),
+    ],
+    ids=["timer", "hold"],
+)
+def test_a_key_that_waits_for_something_is_not_forgotten(keep: Callable[[Context, Record], None]) -> None:
+    options = replace(NO_CACHE, collect_period_us=100, sweep_period_us=50)
+    rig = Rig(counter(Scripted(keep)), options=options)
+    rig.settle(click("r1"))
+    rig.wake(100)
+    assert [*rig.interval.slots] == ["dog"]
+
+
+def test_a_timer_that_was_moved_by_a_key_since_forgotten_is_nobodys() -> None:
+    """A timer is set and cancelled, the key is forgotten, and then the watermark passes where it was."""
+
+    def toggle(context: Context, record: Record) -> None:
+        context.set_timer("t", 1_000) if record.value else context.cancel_timer("t")
+
+    rig = Rig(counter(Scripted(toggle)), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1", value=1))
+    rig.settle(click("r2", value=0))
+    rig.wake(100)
+    assert rig.interval.slots == {}
+    assert rig.settle(watermark(2_000, horizon=0)) == []
+
+
 # User code and the engine share nothing
 
 
