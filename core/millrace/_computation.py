@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millrace._codecs import decode_at, encode_at
+from millrace._codecs import encode_at, unreadable
 from millrace._errors import (
     CodecError,
     KeyExtractorError,
@@ -42,7 +42,7 @@ class Computation:
         """Handle one timer (``ProcessTimer``). Called once for each timer set, in increasing order for a key."""
 
 
-class Emission(msgspec.Struct, eq=False):
+class Emission(msgspec.Struct, eq=False, gc=False):
     """One logical production, before it is named and addressed."""
 
     stream: str
@@ -102,7 +102,12 @@ class Context:
             self._touched = True
             spec = self._spec
             if self._before:
-                self._state = decode_at(_STATE, spec.state_codec, self._before, spec.name, self.key)
+                try:
+                    self._state = spec.state_codec.decode(self._before)
+                except Exception as error:
+                    raise unreadable(
+                        error, _STATE, spec.state_codec, self._before, spec.name, self.key
+                    ) from error
             else:
                 self._state = spec.computation.initial_state()
         return self._state

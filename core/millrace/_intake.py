@@ -22,7 +22,7 @@ from millrace._oldest_work import OldestWork
 from millrace._time import MAX_TIME
 
 
-class Entry(msgspec.Struct, eq=False):
+class Entry(msgspec.Struct, eq=False, gc=False):
     """A record that has been read.
 
     Attributes:

@@ -79,7 +79,7 @@ _FOLLOWING = [{state: after for (state, other), after in STEP.items() if other i
 """The table by input: what is looked up four times a record is looked up without building a pair."""
 
 
-class Arrival(msgspec.Struct, eq=False):
+class Arrival(msgspec.Struct, eq=False, gc=False):
     """A delivery that waits for its turn, or is being processed.
 
     Attributes:
