@@ -12,7 +12,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from millrace_benchmarks.lean_model import HeapKernel, LeanOptions, SimpyKernel, run_bare, run_rich
-from millrace_benchmarks.shuffle import run_shuffle
+from millrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
 
 ROUNDS = 3
 
@@ -47,10 +47,13 @@ def test_deliveries_beside_the_lean_models(
 ) -> None:
     """Print all rates, and the engine's as a part of each."""
     rates = benchmark.pedantic(compare_deliveries, rounds=1, iterations=1)  # type: ignore[no-untyped-call]
-    engine = rates[0].per_second
+    engine, options = rates[0].per_second, ShuffleOptions()
     with capsys.disabled():
         print(
             f"\nseed 0, Python {platform.python_version()}, {platform.machine()}; deliveries per CPU second, ratio"
+        )
+        print(
+            f"engine: commits_in_flight={options.commits_in_flight}, commit_linger_us={options.commit_linger_us:,}; else defaults"
         )
         for rate in rates:
             print(f"  {rate.name:<28}{rate.per_second:>10,.0f}{engine / rate.per_second:>8.2f}")

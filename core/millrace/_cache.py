@@ -30,8 +30,12 @@ class Cacheable(Protocol):
     row: CachedRow | None
     busy: bool
     cached_bytes: int
-    cache_mark: int
     cache_boundary: int
+
+    @property
+    def timers(self) -> object:
+        """False if it has no timers at all, and so no boundary."""
+        ...
 
     def next_boundary(self) -> int:
         """When the row's next watermark timer is due, event time in microseconds; `MAX_TIME`: it waits for none."""
@@ -51,7 +55,7 @@ class RowCache:
     def __init__(self, capacity_bytes: int, eviction: Eviction) -> None:
         self._capacity_bytes = capacity_bytes
         self._by_boundary = eviction is Eviction.BOUNDARY
-        self._lru: dict[int, Cacheable] = {}
+        self._lru: dict[Cacheable, None] = {}  # in the order of last use; owners are compared by identity
         self._boundaries: list[tuple[int, int, Cacheable]] = []
         self._mark = 0
         self.used_bytes = 0
@@ -61,29 +65,35 @@ class RowCache:
         """The owner's row was just used (or loaded): account for it, and make room."""
         row = owner.row
         assert row is not None
-        size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)
-        lru, before = self._lru, owner.cached_bytes
-        lru.pop(owner.cache_mark, None)
-        mark = self._mark = owner.cache_mark = self._mark + 1
-        lru[mark] = owner
+        size, before, lru = (
+            _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen),
+            owner.cached_bytes,
+            self._lru,
+        )
+        if before:
+            del lru[owner]
+        lru[owner] = None
         if size != before:
             self.used_bytes += size - before
             owner.cached_bytes = size
-        if self._by_boundary:
-            boundary = owner.next_boundary()
-            if boundary != owner.cache_boundary:
-                owner.cache_boundary = boundary
-                if boundary != MAX_TIME:
-                    heappush(self._boundaries, (-boundary, mark, owner))
+        if self._by_boundary and (owner.timers or owner.cache_boundary != MAX_TIME):
+            self._mark_boundary(owner)
         if self.used_bytes > self._capacity_bytes:
             self._make_room()
 
+    def _mark_boundary(self, owner: Cacheable) -> None:
+        boundary = owner.next_boundary()
+        if boundary != owner.cache_boundary:
+            owner.cache_boundary = boundary
+            if boundary != MAX_TIME:
+                self._mark += 1
+                heappush(self._boundaries, (-boundary, self._mark, owner))
+
     def drop(self, owner: Cacheable) -> None:
         """Forget the owner's row."""
-        self._lru.pop(owner.cache_mark, None)
+        self._lru.pop(owner, None)
         self.used_bytes -= owner.cached_bytes
         owner.cached_bytes = 0
-        owner.cache_mark = 0
         owner.cache_boundary = MAX_TIME
         owner.row = None
 
@@ -102,7 +112,7 @@ class RowCache:
         for entry in busy:
             heappush(heap, entry)
         if self.used_bytes > self._capacity_bytes:
-            for owner in [one for one in self._lru.values() if not one.busy]:
+            for owner in [one for one in self._lru if not one.busy]:
                 self._evict(owner)
                 if self.used_bytes <= self._capacity_bytes:
                     break
@@ -113,5 +123,5 @@ class RowCache:
 
     def check_invariants(self) -> None:
         """Assert that the accounts agree with the rows."""
-        assert self.used_bytes == sum(owner.cached_bytes for owner in self._lru.values())
-        assert all(owner.row is not None for owner in self._lru.values())
+        assert self.used_bytes == sum(owner.cached_bytes for owner in self._lru)
+        assert all(owner.row is not None for owner in self._lru)

@@ -194,8 +194,13 @@ def decode_at(where: str, codec: Codec, data: bytes, *names: str) -> Any:
     try:
         return codec.decode(data)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error} (bytes {data[:40]!r})"
-        raise CodecError(_place(where, names), repr(codec), "read", reason) from error
+        raise unreadable(error, where, codec, data, *names) from error
+
+
+def unreadable(error: Exception, where: str, codec: Codec, data: bytes, *names: str) -> CodecError:
+    """What `decode_at` raises; for the hottest paths, which decode by themselves."""
+    reason = f"{type(error).__name__}: {error} (bytes {data[:40]!r})"
+    return CodecError(_place(where, names), repr(codec), "read", reason)
 
 
 def _place(where: str, names: tuple[str, ...]) -> str:

@@ -7,7 +7,9 @@ a production is never older than its cause (4.5); a timer with a tag that is set
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from millrace._codecs import decode_at, encode_at
+import msgspec
+
+from millrace._codecs import encode_at, unreadable
 from millrace._errors import (
     CodecError,
     KeyExtractorError,
@@ -40,13 +42,13 @@ class Computation:
         """Handle one timer (``ProcessTimer``). Called once for each timer set, in increasing order for a key."""
 
 
-class Emission:
+class Emission(msgspec.Struct, eq=False, gc=False):
     """One logical production, before it is named and addressed."""
 
-    __slots__ = ("key", "stream", "timestamp", "value")
-
-    def __init__(self, stream: str, key: str, value: bytes, timestamp: int) -> None:
-        self.stream, self.key, self.value, self.timestamp = stream, key, value, timestamp
+    stream: str
+    key: str
+    value: bytes
+    timestamp: int
 
 
 class TimerRequest:
@@ -69,7 +71,7 @@ class Context:
     """
 
     __slots__ = (
-        "_before", "_cause_us", "_hold", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "stamp",
+        "_before", "_cause_us", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "new_hold", "stamp",
         "timers", "wall_time",
     )  # fmt: skip
 
@@ -94,7 +96,7 @@ class Context:
         self.stamp = cause_us if stamp_us is None else stamp_us
         self._state: Any = None
         self._touched = False
-        self._hold: int | None = None
+        self.new_hold: int | None = None
 
     @property
     def state(self) -> Any:
@@ -103,7 +105,12 @@ class Context:
             self._touched = True
             spec = self._spec
             if self._before:
-                self._state = decode_at(_STATE, spec.state_codec, self._before, spec.name, self.key)
+                try:
+                    self._state = spec.state_codec.decode(self._before)
+                except Exception as error:
+                    raise unreadable(
+                        error, _STATE, spec.state_codec, self._before, spec.name, self.key
+                    ) from error
             else:
                 self._state = spec.computation.initial_state()
         return self._state
@@ -116,7 +123,7 @@ class Context:
     def clear_state(self) -> None:
         """Go back to the initial state, and drop the state's hold."""
         self.state = self._spec.computation.initial_state()
-        self._hold = MAX_TIME
+        self.new_hold = MAX_TIME
 
     def hold_watermark(self, timestamp: int | None) -> None:
         """Give the state a timestamp (5.2): the low watermark of this computation stays at or before it.
@@ -126,7 +133,7 @@ class Context:
         """
         if timestamp is not None:
             self._check("hold_watermark", times=(timestamp,))
-        self._hold = MAX_TIME if timestamp is None else timestamp
+        self.new_hold = MAX_TIME if timestamp is None else timestamp
 
     def set_timer(self, tag: str, at: int) -> None:
         """Ask for `Computation.process_timer` once the low watermark has reached a time (4.6).
@@ -209,12 +216,7 @@ class Context:
     @property
     def untouched(self) -> bool:
         """The hook used neither state nor timers: it acted as a stateless function."""
-        return not self._touched and self.timers is None and self._hold is None
-
-    @property
-    def new_hold(self) -> int | None:
-        """The hold that was asked for; ``None``: leave it."""
-        return self._hold
+        return not self._touched and self.timers is None and self.new_hold is None
 
     def new_state(self) -> bytes | None:
         """Encode the state if it changed; ``None`` if not; ``b""`` if it is the initial one again."""

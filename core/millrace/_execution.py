@@ -8,7 +8,7 @@ production.
 import traceback
 from collections.abc import Sequence
 
-from millrace._codecs import Codec, decode_at, encode_at
+from millrace._codecs import Codec, decode_at, encode_at, unreadable
 from millrace._computation import Context, Emission, extract_key
 from millrace._dead_letters import step_letter
 from millrace._errors import MillraceError, UserCodeError
@@ -74,7 +74,12 @@ def run_record(
     spec = where.spec
     stream = production.stream
     timestamp, record_id = production.timestamp, production.record_id
-    value = decode_at(_CONSUMED, where.codec(stream), production.value, stream, spec.name, record_id)
+    codec = where.codec(stream)
+    try:
+        value = codec.decode(production.value)
+    except Exception as error:
+        names = stream, spec.name, record_id
+        raise unreadable(error, _CONSUMED, codec, production.value, *names) from error
     context = Context(spec, key, state, timestamp, low_watermark, now)
     record = Record(key, value, timestamp, stream, timestamp < low_watermark, record_id)
     spec.computation.process_record(context, record)

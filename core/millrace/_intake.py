@@ -15,12 +15,14 @@ Rules of this file:
 
 from collections import deque
 
+import msgspec
+
 from millrace._messages import Progress
 from millrace._oldest_work import OldestWork
 from millrace._time import MAX_TIME
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False, gc=False):
     """A record that has been read.
 
     Attributes:
@@ -32,12 +34,12 @@ class Entry:
         finished: all have.
     """
 
-    __slots__ = ("finished", "late", "left", "offset", "origin", "timestamp")
-
-    def __init__(self, offset: int, timestamp: int, origin: int, *, late: bool) -> None:
-        self.offset, self.timestamp, self.origin, self.late = offset, timestamp, origin, late
-        self.left = 0
-        self.finished = False
+    offset: int
+    timestamp: int
+    origin: int
+    late: bool
+    left: int = 0
+    finished: bool = False
 
 
 class Intake:

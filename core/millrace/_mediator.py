@@ -20,6 +20,7 @@ from millrace._rows import Production, RowDelta, RowImage, StoredTimer, Version
 from millrace._time import MAX_TIME
 from millrace.history import (
     Applied,
+    CheckpointsDeleted,
     ComputationRemoved,
     History,
     IdsCollected,
@@ -67,20 +68,22 @@ class StoredRow:
             self.state = delta.state
         if delta.hold is not None:
             self.hold = delta.hold
-        for timer in delta.fired:
-            if timer.tag in self.timers and self.timers[timer.tag].set_by == timer.set_by:
-                del self.timers[timer.tag]
-        for tag in delta.cancelled:
-            self.timers.pop(tag, None)
-        for timer in delta.set_timers:
-            self.timers[timer.tag] = timer
+        if delta.fired or delta.cancelled or delta.set_timers:
+            self._apply_timers(delta)
         for production in delta.productions:
             self.productions[production.record_id, production.consumer] = production
-        for name in delta.delivered:
-            self.productions.pop(name, None)
-        seen = self.seen
-        for record_id, origin in delta.seen:
-            seen[record_id] = origin
+        if delta.seen:
+            self.seen.update(delta.seen)
+
+    def _apply_timers(self, delta: RowDelta) -> None:
+        timers = self.timers
+        for timer in delta.fired:
+            if timer.tag in timers and timers[timer.tag].set_by == timer.set_by:
+                del timers[timer.tag]
+        for tag in delta.cancelled:
+            timers.pop(tag, None)
+        for timer in delta.set_timers:
+            timers[timer.tag] = timer
 
 
 class Journal:
@@ -179,16 +182,15 @@ class Mediator:
 
     def _write(self, request: m.Write) -> m.Reply:
         computation, sequencer, deltas = request.computation, request.sequencer, request.deltas
-        low = high = deltas[0].key
-        if len(deltas) > 1:
-            keys = [delta.key for delta in deltas]
-            low, high = min(keys), max(keys)
-        if not self.is_live(computation, sequencer, low, high):
+        keys = request.keys()
+        if not self.is_live(computation, sequencer, min(keys), max(keys)):
             return self._refuse(request)
         rows = self._rows.get(computation)
         if rows is None:
             rows = self._rows[computation] = {}
         history, is_latest = self._history, sequencer in self._live.get(computation, _NOBODY)
+        if request.delivered:  # they were there before this write was made, and so go first
+            self._delete(request, rows, is_latest=is_latest)
         for delta in deltas:
             row = rows.get(delta.key)
             if row is None:
@@ -201,12 +203,23 @@ class Mediator:
             history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
         return m.Written(request.request)
 
+    def _delete(self, request: m.Write, rows: dict[str, StoredRow], *, is_latest: bool) -> None:
+        """Delete checkpoints: blind, and needing no version, as a checkpoint that has been ACKed never comes back to be kept."""
+        deleted = []
+        for name in request.delivered:
+            key, record_id, consumer = name
+            row = rows.get(key)
+            if row is not None and row.productions.pop((record_id, consumer), None) is not None:
+                deleted.append(name)
+        if deleted:
+            computation, sequencer, history = request.computation, request.sequencer, self._history
+            live = sequencer if is_latest else self.live_sequencer(computation, deleted[0][0])
+            history.record(
+                CheckpointsDeleted(history.at_us, STORE, computation, sequencer, live, tuple(deleted))
+            )
+
     def _refuse(self, request: m.Write) -> m.Reply:
-        computation, keys, history = (
-            request.computation,
-            [delta.key for delta in request.deltas],
-            self._history,
-        )
+        computation, keys, history = request.computation, request.keys(), self._history
         live = self.live_sequencer(computation, keys[0])
         history.record(WriteRefused(history.at_us, STORE, computation, request.sequencer, live, tuple(keys)))
         return m.Refused(request.request, live)

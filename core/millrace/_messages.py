@@ -257,12 +257,21 @@ class Scanned(Value, frozen=True, gc=False):
 
 
 class Write(Value, frozen=True, gc=False):
-    """Apply these row deltas, each atomically, if the sequencer is live and covers their keys."""
+    """Apply these row deltas, each atomically, and delete these checkpoints, if the sequencer is live and covers all their keys.
+
+    ``delivered``: (key, record id, consumer) of the checkpoints; they have been ACKed.
+    """
 
     request: int
     computation: str
     sequencer: int
     deltas: tuple[RowDelta, ...]
+    delivered: tuple[tuple[str, str, str], ...] = ()
+
+    def keys(self) -> list[str]:
+        """The rows that it changes."""
+        keys = [delta.key for delta in self.deltas]
+        return keys + [key for key, _, _ in self.delivered] if self.delivered else keys
 
 
 class Written(Value, frozen=True, gc=False):

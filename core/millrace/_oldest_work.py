@@ -31,13 +31,14 @@ class OldestWork:
         counts = self._counts
         if time_us in counts:
             counts[time_us] += 1
-        else:
-            counts[time_us] = 1
-            heappush(self._heap, time_us)
-            if len(self._heap) > _SPARE + 4 * len(
-                counts
-            ):  # while one time is held, what is done behind it would pile up
-                self._heap = sorted(counts)
+            return
+        counts[time_us] = 1
+        heap = self._heap
+        heappush(heap, time_us)
+        if len(heap) > _SPARE + 4 * len(
+            counts
+        ):  # while one time is held, what is done behind it would pile up
+            self._heap = sorted(counts)
 
     def remove(self, time_us: int) -> None:
         """Work of this time is done."""

@@ -29,6 +29,8 @@ class EngineOptions:
         commit_batch: at most this many records and timers share one write (6.1.1); 1: single commits.
         commits_in_flight: at most this many writes of one interval are under way at once; 1: the fewest writes, but records
             wait about twice as long, since each write waits for the one before it.
+        commit_linger_us: after a write of an interval its next one waits so long for more steps and deletions to share it,
+            or until commit_batch of its keys have something for it; the first after a quiet while goes at once. 0: never waits.
         delete_delay_us: ACKed checkpoints wait at most this long for a write to share before they get their own.
         report_period_us: intervals report their progress to the authority (7.2).
         broadcast_period_us: the authority journals and broadcasts.
@@ -65,6 +67,7 @@ class EngineOptions:
     straggler_delay_us: int = SECOND
     commit_batch: int = 64
     commits_in_flight: int = 4
+    commit_linger_us: int = 0
     delete_delay_us: int = 100 * MILLISECOND
     report_period_us: int = 100 * MILLISECOND
     broadcast_period_us: int = 100 * MILLISECOND
@@ -95,7 +98,9 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         """Refuse what can not work."""
-        may_be_zero = {"balance_period_us", "merge_load", "id_slack_us", "cache_bytes", "delete_delay_us"}
+        may_be_zero = {
+            "balance_period_us", "merge_load", "id_slack_us", "cache_bytes", "delete_delay_us", "commit_linger_us",
+        }  # fmt: skip
         for option in fields(self):
             value = getattr(self, option.name)
             kind: type = type(option.default)

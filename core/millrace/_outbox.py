@@ -17,13 +17,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+import msgspec
+
 from millrace._routing import Routing
 from millrace._rows import Production
 
 HolderT = TypeVar("HolderT")
 
 
-class Pending(Generic[HolderT]):
+class Pending(msgspec.Struct, Generic[HolderT], eq=False):
     """A production that has been sent and not ACKed.
 
     Attributes:
@@ -34,14 +36,11 @@ class Pending(Generic[HolderT]):
         done: it was ACKed or discarded.
     """
 
-    __slots__ = ("attempts", "done", "due_us", "holder", "production")
-
-    def __init__(self, production: Production, holder: HolderT, due_us: int) -> None:
-        self.production = production
-        self.holder = holder
-        self.attempts = 1
-        self.due_us = due_us
-        self.done = False
+    production: Production
+    holder: HolderT
+    due_us: int
+    attempts: int = 1
+    done: bool = False
 
 
 class Outbox(Generic[HolderT]):

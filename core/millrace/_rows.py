@@ -90,7 +90,6 @@ class RowDelta(Value, frozen=True, gc=False):
         fired: timers that this step fired; removed as well.
         seen: (record id, origin) of the records that this step has consumed.
         productions: checkpoints to add.
-        delivered: (record id, consumer) of checkpoints to remove.
     """
 
     key: str
@@ -102,7 +101,6 @@ class RowDelta(Value, frozen=True, gc=False):
     fired: tuple[StoredTimer, ...] = ()
     seen: tuple[tuple[str, int], ...] = ()
     productions: tuple[Production, ...] = ()
-    delivered: tuple[tuple[str, str], ...] = ()
 
 
 class RowImage(Value, frozen=True, gc=False):

@@ -40,10 +40,10 @@ class SeenFilter:
 
     def add(self, print_: int, origin: int) -> None:
         """Remember an id by its fingerprint and the record's origin in microseconds."""
-        newest = self._generations[-1] if self._generations else None
-        if newest is None or newest.count >= self._capacity:
-            newest = _Generation(self._capacity, self._error)
-            self._generations.append(newest)
+        generations = self._generations
+        if not generations or generations[-1].count >= self._capacity:
+            generations.append(_Generation(self._capacity, self._error))
+        newest = generations[-1]
         newest.bloom.add(print_)
         newest.count += 1
         if origin > newest.newest_origin:  # noqa: PLR1730  a call of max() for each record

@@ -70,22 +70,14 @@ class StepRunner:
         self._failures: dict[str, int] = {}
         self._resting: deque[tuple[int, KeySlot]] = deque()
 
-    def empty_step(self, slot: KeySlot) -> Step:
-        """A step with the next number and nothing in it."""
-        return Step(slot, self.next_number())
-
-    def next_number(self) -> int:
-        """The number for the next row delta of this interval."""
-        number = self._next_number
-        self._next_number = number + 1
-        return number
-
     def run(self, now: int, slot: KeySlot) -> Step | None:
         """Run the due timers and the waiting records of a key, as many as may share a write.
 
         ``None``: user code failed at the first of them, and the key rests.
         """
-        step = self.empty_step(slot)
+        number = self._next_number
+        self._next_number = number + 1
+        step = Step(slot, number)
         budget = self._shared.options.commit_batch
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)
@@ -95,14 +87,12 @@ class StepRunner:
 
     def _run_records(self, now: int, step: Step, queue: list[Arrival], budget: int) -> bool:
         """Run what waits, in order; ``False``: user code failed, and that record waits on."""
-        done, succeeded, watermark = 0, True, self._interval.timer_watermark
+        done, succeeded = 0, True
         for arrival in queue:
             if len(step.arrivals) == budget:
                 break
             if not (arrival.maybe_seen and self._was_seen(arrival, step.slot)):
-                record = arrival.production
-                cause = _Cause(record.record_id, record.timestamp, record.origin, watermark, record, None)
-                succeeded = self._attempt(now, step, cause)
+                succeeded = self._run_record(now, step, arrival.production)
                 if not succeeded:
                     break
                 step.arrivals += (arrival,)
@@ -159,68 +149,104 @@ class StepRunner:
             for timer in step.changes.values()
         )
 
-    def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
-        interval = self._interval
-        where, watermark = interval.where, interval.timer_watermark
-        origin = (
-            max(timer.origin, interval.horizon, interval.accounts.horizon) if where.strong else timer.origin
-        )
-        handler_time = timer.due if timer.clock is Clock.WATERMARK else watermark
-        identity = timer_identity(where.spec.name, timer)
-        if self._attempt(now, step, _Cause(identity, timer.timestamp, origin, handler_time, None, timer)):
-            step.fired += (timer,)
-            if where.strong and interval.accounts.hold_origin(origin):
-                step.held_origins += (origin,)
-            return True
-        return False
-
-    def _attempt(self, now: int, step: Step, cause: _Cause) -> bool:
-        """Run user code once and take what it did into the step; on failure leave no trace and tell ``False``."""
-        interval = self._interval
-        where = interval.where
-        version = Version(interval.sequencer, step.number)
-        shared = self._shared
-        shared.runs += 1
-        shared.uncharged.append(interval)
-        productions: tuple[Production, ...] = ()
+    def _run_record(self, now: int, step: Step, record: Production) -> bool:
+        """Run user code for a record, and take what it did into the step; on failure leave no trace and tell ``False``."""
+        interval, slot = self._interval, step.slot
+        watermark, version = interval.timer_watermark, Version(interval.sequencer, step.number)
+        self._note_run()
         try:
-            context = self._run_user_code(now, step, cause)
+            context = run_record(interval.where, slot.key, _state_of(step), record, watermark, now)
             after = context.new_state()
-            emissions = context.emissions
-            if emissions is not None:
-                first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
-                productions = tuple(productions_of(where, emissions, prefix, first, cause.origin))
+            productions: tuple[Production, ...] = ()
+            if context.emissions is not None:
+                productions = self._productions(step, version, context, record.record_id, record.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
+            cause = _Cause(record.record_id, record.timestamp, record.origin, watermark, record, None)
             return self._failed(now, step, cause, error)
         if context.timers is not None:
-            timers = stored_timers(
-                context, handler_time=cause.handler_time, now=now, set_by=version, origin=cause.origin
+            self._take_timers(now, step, context, watermark, version, record.origin)
+        self._take(step, context, after, productions)
+        if self._failures:
+            self._failures.pop(record.record_id, None)
+        timestamp, history = record.timestamp, self._shared.history
+        history.record(
+            Executed(
+                history.at_us, self._shared.address, interval.computation, slot.key, record.record_id, timestamp,
+                timestamp < watermark, None, watermark, version, productions,
             )
-            step.changes = {**step.changes, **timers}
+        )  # fmt: skip
+        return True
+
+    def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
+        """Likewise for a timer."""
+        interval = self._interval
+        where, watermark, version = (
+            interval.where,
+            interval.timer_watermark,
+            Version(interval.sequencer, step.number),
+        )
+        cause = self._cause_of_timer(timer)
+        self._note_run()
+        try:
+            context = run_timer(where, step.slot.key, _state_of(step), timer, watermark, now)
+            after = context.new_state()
+            productions = self._productions(step, version, context, cause.identity, cause.origin)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            if not self._failed(now, step, cause, error):
+                return False
+        else:
+            if context.timers is not None:
+                self._take_timers(now, step, context, cause.handler_time, version, cause.origin)
+            self._take(step, context, after, productions)
+            self._note_executed(step, cause, productions, version)
+        step.fired += (timer,)
+        if where.strong and interval.accounts.hold_origin(cause.origin):
+            step.held_origins += (cause.origin,)
+        return True
+
+    def _note_run(self) -> None:
+        """User code runs, and somebody is to be charged for it."""
+        self._shared.runs += 1
+        self._shared.uncharged.append(self._interval)
+
+    def _cause_of_timer(self, timer: StoredTimer) -> _Cause:
+        interval = self._interval
+        where, origin = interval.where, timer.origin
+        if where.strong:
+            origin = max(origin, interval.horizon, interval.accounts.horizon)
+        handler_time = timer.due if timer.clock is Clock.WATERMARK else interval.timer_watermark
+        identity = timer_identity(where.spec.name, timer)
+        return _Cause(identity, timer.timestamp, origin, handler_time, None, timer)
+
+    def _productions(
+        self, step: Step, version: Version, context: Context, identity: str, origin: int
+    ) -> tuple[Production, ...]:
+        emissions = context.emissions
+        if emissions is None:
+            return ()
+        where = self._interval.where
+        first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, identity)
+        return tuple(productions_of(where, emissions, prefix, first, origin))
+
+    @staticmethod
+    def _take_timers(
+        now: int, step: Step, context: Context, handler_time: int, version: Version, origin: int
+    ) -> None:
+        timers = stored_timers(context, handler_time=handler_time, now=now, set_by=version, origin=origin)
+        step.changes = {**step.changes, **timers}
+
+    @staticmethod
+    def _take(step: Step, context: Context, after: bytes | None, productions: tuple[Production, ...]) -> None:
+        """Take what user code did to its state, and what it made, into the step."""
         if after is not None:
             step.state_after = after
         if context.new_hold is not None:
             step.hold = context.new_hold
         if not step.touched:
             step.touched = not context.untouched
-        if emissions is not None:
-            step.emitted += len(emissions)
+        if context.emissions is not None:
+            step.emitted += len(context.emissions)
             step.productions += productions
-        self._note_executed(step, cause, productions, version)
-        return True
-
-    def _run_user_code(self, now: int, step: Step, cause: _Cause) -> Context:
-        slot, interval = step.slot, self._interval
-        state = step.state_after
-        if state is None:
-            row = slot.row
-            assert row is not None
-            state = row.state
-        where, watermark = interval.where, interval.timer_watermark
-        if cause.production is not None:
-            return run_record(where, slot.key, state, cause.production, watermark, now)
-        assert cause.timer is not None
-        return run_timer(where, slot.key, state, cause.timer, watermark, now)
 
     def _note_executed(
         self, step: Step, cause: _Cause, productions: tuple[Production, ...], version: Version
@@ -229,21 +255,13 @@ class StepRunner:
         watermark = interval.timer_watermark
         if self._failures:
             self._failures.pop(cause.identity, None)
+        late = cause.timer is None and cause.timestamp < watermark
         history.record(
             Executed(
-                history.at_us,
-                self._shared.address,
-                interval.computation,
-                step.slot.key,
-                cause.identity,
-                cause.timestamp,
-                cause.timer is None and cause.timestamp < watermark,
-                cause.timer,
-                watermark,
-                version,
-                productions,
+                history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,
+                late, cause.timer, watermark, version, productions,
             )
-        )
+        )  # fmt: skip
 
     # Failures
 
@@ -298,3 +316,12 @@ class StepRunner:
         step.productions += productions
         self._note_executed(step, cause, productions, version)
         return True
+
+
+def _state_of(step: Step) -> bytes:
+    """What the step has come to so far; each run gets a fresh copy of it."""
+    if step.state_after is not None:
+        return step.state_after
+    row = step.slot.row
+    assert row is not None
+    return row.state

@@ -13,7 +13,8 @@ from typing import Any
 from millrace import _messages as m
 from millrace._effects import Effect, Event, Send, Start, Wake, WakeAt
 from millrace._execution import Deployed, deployed
-from millrace._interval import IntervalInput, IntervalState, OwnedInterval, Shared
+from millrace._interval import OwnedInterval, Shared
+from millrace._interval_state import IntervalInput, IntervalState
 from millrace._options import EngineOptions
 from millrace._pipeline import OUTSIDE, Pipeline
 from millrace._routing import routing_of
@@ -42,6 +43,7 @@ class Worker:
         self._options = options
         self._history = history
         self._shared = Shared(address, options, history)
+        self._effects = self._shared.effects
         self._incarnation = 0
         self._table = m.Table()
         self._intervals: dict[int, OwnedInterval] = {}
@@ -119,7 +121,7 @@ class Worker:
             self._set_clock_back(now)
         self._now = now
         self._handlers[type(event)](now, event)
-        effects = self._shared.effects
+        effects = self._effects
         if not effects:
             return _NO_EFFECTS
         taken = effects.copy()
@@ -170,6 +172,7 @@ class Worker:
             self._next_collect = now + options.collect_period_us
             for interval in self.intervals:
                 interval.collect_ids(now)
+                interval.forget_idle()
         self._next_sweep = now + options.sweep_period_us
         self._shared.effects.append(WakeAt(self._next_sweep))
 
@@ -197,8 +200,8 @@ class Worker:
         for interval in self._by_computation.get(production.consumer, ()):
             keys = interval.interval
             if keys.low <= key and (keys.high is None or key < keys.high):  # as `contains` does
-                interval.deliver(now, message)
-                interval.pump(now)
+                if interval.deliver(message):
+                    interval.pump(now)
                 return
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
@@ -215,7 +218,7 @@ class Worker:
                 touched.pump(now)
             touched = holder.interval
             touched.acked(now, holder, pending.production)
-        if touched is not None:
+        if touched is not None and not touched.where.strong:  # a weak step may have waited for it
             touched.pump(now)
 
     def _on_refused(self, now: int, message: m.Refused) -> None:

@@ -117,6 +117,20 @@ class Applied(Value, frozen=True, gc=False):
     delta: RowDelta
 
 
+class CheckpointsDeleted(Value, frozen=True, gc=False):
+    """The store deleted checkpoints of productions that were ACKed (6.1.2). ``live``: as for `Applied`, for the first key.
+
+    Those that were deleted before (re-sent, doubled on the wire) are not in it. ``checkpoints``: (key, record id, consumer).
+    """
+
+    at_us: int
+    process: str
+    computation: str
+    sequencer: int
+    live: int
+    checkpoints: tuple[tuple[str, str, str], ...]
+
+
 class WriteRefused(Value, frozen=True, gc=False):
     """The store refused a write whole: its sequencer was not live any more."""
 
@@ -323,10 +337,10 @@ class RunEnded(Value, frozen=True, gc=False):
 
 
 Event = (
-    Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | WriteRefused | AckSent
-    | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | ScanBegun | ScanEnded | IntervalDropped | Reported
-    | InjectorReported | Published | InputWatermarkAdvanced | IdsCollected | RoleClaimed | Output | ProcessStarted | FaultStruck
-    | Healed | RunEnded
+    Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
+    | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | ScanBegun | ScanEnded
+    | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced | IdsCollected | RoleClaimed | Output
+    | ProcessStarted | FaultStruck | Healed | RunEnded
 )  # fmt: skip
 
 

@@ -121,6 +121,16 @@ def draw_faults(
     return f.FaultSchedule(tuple(faults), ground.horizon_us + SECOND if faults else 0)
 
 
+_MORE_KNOBS = {
+    1: ("collect_period_us", 100 * MILLISECOND),
+    2: ("delete_delay_us", 0),
+    4: ("straggler_delay_us", 20 * MILLISECOND),
+    8: ("bloom_capacity", 8),
+    64: ("commit_linger_us", 20 * MILLISECOND),
+}
+"""Bit of the second byte of knobs: the option, and what it is set to."""
+
+
 def _knobs(data: bytes, base: ClusterOptions) -> ClusterOptions:
     """Every knob is drawn too; zero is the default."""
     knobs, more, skew = data[3], data[4], data[5]
@@ -138,14 +148,7 @@ def _knobs(data: bytes, base: ClusterOptions) -> ClusterOptions:
         changes["scan_page_rows"] = 1
     if knobs & 128:
         changes["id_slack_us"] = 0
-    if more & 1:
-        changes["collect_period_us"] = 100 * MILLISECOND
-    if more & 2:
-        changes["delete_delay_us"] = 0
-    if more & 4:
-        changes["straggler_delay_us"] = 20 * MILLISECOND
-    if more & 8:
-        changes["bloom_capacity"] = 8
+    changes |= {name: value for bit, (name, value) in _MORE_KNOBS.items() if more & bit}
     if changes:
         engine = dataclasses.replace(engine, **changes)
     clock = Uniform(0, skew * 4 * MILLISECOND) if skew else base.clock_skew

@@ -8,6 +8,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from millrace import MAX_TIME, MillraceError, Pipeline
 from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
@@ -22,6 +24,29 @@ from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
 from millrace_sim.sources import Outside, Source
 from millrace_sim.store import StoreHost
+
+
+class Flight(msgspec.Struct, gc=False):
+    """A message on its way to a machine: an event on SimPy's queue by itself, for most events are these.
+
+    Attributes:
+        callbacks: what SimPy calls with it.
+        at_us: when it arrives, true time.
+        target: the machine.
+        message: what its process will get.
+        source: the machine that sent it; `_NOBODY` if it was none.
+        incarnation: of the source when it sent it.
+        sent_us: when the source's CPU came to send it.
+    """
+
+    callbacks: Any
+    at_us: int
+    target: Node
+    message: Event
+    source: Node
+    incarnation: int
+    sent_us: int
+    _ok: bool = True
 
 
 class Cluster:
@@ -53,6 +78,7 @@ class Cluster:
         check_versions(pipelines)
         self.history = History()
         self.kernel = Kernel()
+        self._put = self.kernel.put
         self._options = options
         self._check_invariants = options.check_invariants
         self._pipelines = tuple(pipelines)
@@ -60,6 +86,7 @@ class Cluster:
         self._error: MillraceError | None = None
         self._published: dict[str, int] = {}
         self._table = Table()
+        self._landing = (self._land,)
         self._link = options.link.sampler(self._stream("link"))
         self._store_link = options.store_link.sampler(self._stream("store link"))
         self._message_cpu = options.message_cpu.sampler(self._stream("message cpu"))
@@ -195,7 +222,7 @@ class Cluster:
         """Ask the masters for a change, as an operator does."""
         self.struck("operate", "", type(verb).__name__)
         for address in self._options.engine.master_addresses():
-            self._arrive((self.nodes[address], verb, None, 0, 0))
+            self._give(self.nodes[address], verb)
 
     def release(self, handle: int) -> None:
         """End a network fault; what it held is sent on its way."""
@@ -273,27 +300,29 @@ class Cluster:
 
     # Moving messages
 
-    def _arrive(self, arrival: tuple[Node, Event, Node | None, int, int]) -> None:
-        """A message reaches its machine: (target, message, source, source's incarnation, when the source's CPU sent it)."""
-        node, event, source, incarnation, sent_us = arrival
-        if (
-            source is not None
-            and source.halted_at_us >= 0
-            and self._never_sent(arrival, source, incarnation, sent_us)
-        ):
+    def _land(self, flight: Flight) -> None:
+        """A message reaches its machine."""
+        self.kernel.now = flight.at_us
+        if flight.source.halted_at_us >= 0 and self._never_sent(flight):
             return
-        self._give(node, event)
+        self._give(flight.target, flight.message)
 
-    def _never_sent(self, arrival: Any, source: Node, incarnation: int, sent_us: int) -> bool:
+    def _never_sent(self, flight: Flight) -> bool:
         """The source was stopped before its CPU came to send it."""
-        if source.halted_at_us > sent_us:
+        source = flight.source
+        if source.halted_at_us > flight.sent_us:
             return False
-        if source.state is NodeState.DOWN or source.incarnation != incarnation:
+        if source.state is NodeState.DOWN or source.incarnation != flight.incarnation:
             return True
         if source.state is NodeState.PAUSED:
-            source.waiting.append(lambda: self._arrive((*arrival[:4], self.kernel.now)))
+            source.waiting.append(lambda: self._leave_late(flight))
             return True
         return False
+
+    def _leave_late(self, flight: Flight) -> None:
+        """The source goes on, and its CPU comes to send it only now."""
+        flight.at_us = flight.sent_us = self.kernel.now
+        self._land(flight)
 
     def _give(self, node: Node, event: Event) -> None:
         """Let a process handle an event, and carry out its effects."""
@@ -305,25 +334,28 @@ class Cluster:
         effects = node.process.handle(now + node.clock_us, event)
         if self._check_invariants:
             node.process.check_invariants()
-        if effects:
-            delay_us = self._cpu(node, now) - now
-            for effect in effects:
-                if type(effect) is Send:
-                    self._transmit(node, effect.to, effect.message, delay_us)
-                else:
-                    self._carry_out(node, effect)
-
-    def _cpu(self, node: Node, now: int) -> int:
-        """When the machine's CPU is done with what it just did."""
+        if not effects:
+            return
         cost = self._message_cpu()
         if node.runs_user_code and (uncharged := node.process.uncharged_runs):
-            user_us, default, others = 0, self._user_cpu, self._user_cpu_of
-            for interval in uncharged:
-                user_us += others.get(interval.computation, default)() if others else default()
-            node.process.charge(user_us * node.slow_factor)
-            cost += user_us
-        busy_until_us = node.busy_until_us = max(now, node.busy_until_us) + cost * node.slow_factor
-        return busy_until_us
+            cost += self._charge(node, uncharged)
+        begin_us = node.busy_until_us
+        if begin_us < now:  # noqa: PLR1730  a call of max() for each event
+            begin_us = now
+        sent_us = node.busy_until_us = begin_us + cost * node.slow_factor
+        for effect in effects:
+            if type(effect) is Send:
+                self._transmit(node, effect, sent_us)
+            else:
+                self._carry_out(node, effect)
+
+    def _charge(self, node: Node, uncharged: Any) -> int:
+        """What user code has cost the machine's CPU since it was last charged, microseconds; the process is told."""
+        cost_us, default, others = 0, self._user_cpu, self._user_cpu_of
+        for interval in uncharged:
+            cost_us += others.get(interval.computation, default)() if others else default()
+        node.process.charge(cost_us * node.slow_factor)
+        return cost_us
 
     def _carry_out(self, node: Node, effect: Effect) -> None:
         match effect:
@@ -338,19 +370,20 @@ class Cluster:
             case _:
                 raise AssertionError(f"nobody carries out {effect}")
 
-    def _transmit(self, node: Node, target: str, message: Message, delay_us: int) -> None:
+    def _transmit(self, node: Node, send: Send, sent_us: int) -> None:
         """Put a process's message on the wire: most of them go to another one, and nothing happens to them."""
-        if self.network.rules:
-            fate = self.network.fate(node.address, target, message)
+        target, message, network = send.to, send.message, self.network
+        if network.rules:
+            fate = network.fate(node.address, target, message)
             if fate is not NORMAL:
-                self._suffer(fate, node.address, target, message, node, delay_us, 0)
+                self._suffer(fate, node.address, target, message, node, sent_us - self.kernel.now, 0)
                 return
-        receiver, kernel = self.nodes.get(target), self.kernel
+        receiver = self.nodes.get(target)
         if receiver is None or type(message) in _NOTICED:
-            self._wire(node.address, target, message, node, delay_us)
+            self._wire(node.address, target, message, node, sent_us - self.kernel.now)
             return
-        arrival = (receiver, message, node, node.incarnation, kernel.now + delay_us)
-        kernel.call_later(delay_us + self._link(), self._arrive, arrival)
+        at_us = sent_us + self._link()
+        self._put(at_us, Flight(self._landing, at_us, receiver, message, node, node.incarnation, sent_us))
 
     def _suffer(
         self,
@@ -397,8 +430,9 @@ class Cluster:
             incarnation = node.incarnation
         delay_us += wire_us
         if receiver is not None:
-            arrival = (receiver, message, node, incarnation, sent_us)
-            kernel.call_later(delay_us + self._link(), self._arrive, arrival)
+            at_us = kernel.now + delay_us + self._link()
+            flight = Flight(self._landing, at_us, receiver, message, node or _NOBODY, incarnation, sent_us)
+            kernel.put(at_us, flight)
         elif target == STORE:
             assert node is not None
             self._to_store(message, (source, node, incarnation, sent_us), delay_us)
@@ -515,6 +549,8 @@ class Cluster:
 
 
 _WAKE = Wake()
+_NOBODY = Node("", lambda: None, 0)  # type: ignore[arg-type, return-value]
+"""No machine at all, so that it never stops: what comes from it has always been sent."""
 _UP = NodeState.UP
 _NOTICED = frozenset([Watermarks, Table])
 """What the host reads as it passes: see `Cluster.quiescent`."""

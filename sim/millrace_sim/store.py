@@ -84,7 +84,7 @@ class StoreHost:
                     del self.commit_faults[index]
                 else:
                     self.commit_faults[index] = (fault, left - 1)
-                keys = ", ".join(delta.key for delta in request.deltas)
+                keys = ", ".join(dict.fromkeys(request.keys()))
                 self._strike(source, fault.kind, f"write of {request.computation} [{keys}]")
                 return fault
         return None

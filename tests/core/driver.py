@@ -319,9 +319,9 @@ def counted(number: int, total: int, *record_ids: str, key: str = "dog") -> RowD
     )
 
 
-def wrote(rig: Rig, *deltas: RowDelta) -> Send:
+def wrote(rig: Rig, *deltas: RowDelta, delivered: tuple[tuple[str, str, str], ...] = ()) -> Send:
     """The one open request as it was sent: a write of these, by the counter's first owner."""
-    return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas))
+    return Send(STORE, m.Write(rig.write().request, "counter", 1, deltas, delivered))
 
 
 def printed_elsewhere(program: str) -> set[str]:

@@ -22,12 +22,15 @@ class Owner:
         self.row: CachedRow | None = None
         self.busy = False
         self.cached_bytes = 0
-        self.cache_mark = 0
         self.cache_boundary = MAX_TIME
         self.fill(size, ids)
 
     def fill(self, size: int = 100, ids: int = 0) -> None:
         self.row = CachedRow(b"x" * size, {f"r{number}": 0 for number in range(ids)})
+
+    @property
+    def timers(self) -> bool:
+        return self.boundary != MAX_TIME
 
     def next_boundary(self) -> int:
         return self.boundary

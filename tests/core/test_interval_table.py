@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from millrace._interval import INTERVAL, IntervalInput, IntervalState
+from millrace._interval_state import INTERVAL, IntervalInput, IntervalState
 from tests.core.driver import Rig, counter
 
 
@@ -15,11 +15,11 @@ def test_each_pair_is_declared_or_is_our_bug(state: IntervalState, input_: Inter
     interval = Rig(counter()).interval
     interval.state = state
     if (state, input_) in INTERVAL:
-        interval._move(input_)
+        interval.move(input_)
         assert interval.state is INTERVAL[state, input_]
     else:
         with pytest.raises(AssertionError, match=f"{input_.name} in {state.name}"):
-            interval._move(input_)
+            interval.move(input_)
         assert interval.state is state
 
 

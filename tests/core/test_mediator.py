@@ -8,13 +8,14 @@ from millrace import MAX_TIME, KeyInterval
 from millrace import _messages as m
 from millrace._keys import ALL_KEYS
 from millrace._mediator import Mediator
-from millrace._messages import MintChange, Progress
+from millrace._messages import STORE, MintChange, Progress
 from millrace._options import EngineOptions
 from millrace._records import Clock
 from millrace._rows import Production, RowDelta, RowImage, StoredTimer, Version
 from millrace._time import MIN_TIME
 from millrace.history import (
     Applied,
+    CheckpointsDeleted,
     IdsCollected,
     WriteRefused,
 )
@@ -43,8 +44,10 @@ def delta(
     return RowDelta(key, number, state=state, seen=tuple(seen))
 
 
-def write(*deltas: RowDelta, sequencer: int = 1, request: int = 7) -> m.Write:
-    return m.Write(request, "counter", sequencer, deltas)
+def write(
+    *deltas: RowDelta, sequencer: int = 1, request: int = 7, delivered: tuple[tuple[str, str, str], ...] = ()
+) -> m.Write:
+    return m.Write(request, "counter", sequencer, deltas, delivered)
 
 
 def image(
@@ -138,8 +141,9 @@ def test_a_delayed_first_copy_can_not_undo_a_later_write() -> None:
         )
     )
     second = write(
-        RowDelta("dog", 2, state=b"2", fired=(timer("t", 5, Version(1, 1)),), delivered=(("p", "sink"),)),
+        RowDelta("dog", 2, state=b"2", fired=(timer("t", 5, Version(1, 1)),)),
         request=8,
+        delivered=(("dog", "p", "sink"),),
     )
     at.store(first)
     at.store(second)
@@ -220,10 +224,37 @@ def test_checkpoints_are_known_by_id_and_consumer() -> None:
             RowDelta("dog", 1, productions=(production("p", "x"), production("p", "y"), production("q", "x")))
         )
     )
-    at.store(write(RowDelta("dog", 2, delivered=(("p", "x"), ("never", "x")))))
+    at.store(write(delivered=(("dog", "p", "x"), ("dog", "never", "x"))))
     row = at.row("dog")
     assert row is not None
     assert row.productions == (production("p", "y"), production("q", "x"))
+
+
+def test_checkpoints_are_deleted_with_the_rows_of_others_and_each_is_told_once() -> None:
+    """One write changes a row and deletes a checkpoint of another; it comes twice, with rows of its own in between."""
+    at = shop()
+    at.store(write(RowDelta("dog", 1, productions=(production("p"), production("q")))))
+    gone = write(delta("cat", 2), delivered=(("dog", "p", "sink"), ("owl", "r", "sink")))
+    assert at.store(gone) == m.Written(7)
+    at.store(write(delta("dog", 3)))
+    assert at.store(gone) == m.Written(7)
+    assert at.of(CheckpointsDeleted) == [
+        CheckpointsDeleted(0, STORE, "counter", 1, 1, (("dog", "p", "sink"),)),
+    ]
+    row = at.row("dog")
+    assert row is not None
+    assert (row.version, row.productions) == (Version(1, 3), (production("q"),))
+
+
+def test_a_deletion_of_a_former_owner_is_refused_whole() -> None:
+    at = shop()
+    at.store(write(RowDelta("dog", 1, productions=(production("p"),))))
+    at.mint(change())
+    assert at.store(write(delivered=(("dog", "p", "sink"), ("owl", "r", "sink")))) == m.Refused(7, 2)
+    assert at.of(WriteRefused) == [WriteRefused(0, STORE, "counter", 1, 2, ("dog", "owl"))]
+    row = at.row("dog")
+    assert row is not None
+    assert row.productions == (production("p"),)
 
 
 def test_ids_accumulate() -> None:

@@ -8,7 +8,7 @@ import pytest
 from millrace import MAX_TIME, Computation, Context, EngineOptions, KeyInterval, Record, Timer
 from millrace import _messages as m
 from millrace._effects import Effect, Send, Wake, WakeAt
-from millrace._interval import IntervalState
+from millrace._interval_state import IntervalState
 from millrace._keys import ALL_KEYS
 from millrace._messages import STORE, MintChange
 from millrace.history import Executed, IntervalDropped, ScanBegun, ScanEnded
@@ -373,15 +373,20 @@ def test_a_restarted_process_recovers_what_it_is_given_again() -> None:
     assert again.settle(click("r1", "key 1")) == [ack("r1")]
 
 
+def wait_for_nothing(rig: Rig) -> None:
+    rig.interval.ready.append(rig.interval.slots["key 1"])
+    rig.interval.commits.waits = True
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda rig: setattr(rig.interval._slots["key 1"], "due", True), "nobody will do it"),
-        (lambda rig: rig.interval._owing.update({"key 1": 0}), "owes nothing"),
+        (lambda rig: setattr(rig.interval.slots["key 1"], "due", True), "nobody will do it"),
+        (wait_for_nothing, "nothing will wake them"),
         (lambda rig: setattr(rig.interval, "state", IntervalState.DROPPED), None),
         (lambda rig: setattr(rig.worker._shared.cache, "used_bytes", 1), None),
     ],
-    ids=["forgotten work", "phantom debt", "dropped", "cache"],
+    ids=["forgotten work", "a wait for nothing", "dropped", "cache"],
 )
 def test_soft_state_that_has_come_apart_is_noticed(spoil: Callable[[Rig], None], message: str | None) -> None:
     rig = predecessor()

@@ -10,7 +10,7 @@ from millrace import _messages as m
 from millrace._effects import Send, Wake, WakeAt
 from millrace._keys import ALL_KEYS
 from millrace._messages import STORE, MintChange
-from millrace._rows import RowDelta, RowImage, Version
+from millrace._rows import RowImage, Version
 from millrace.history import AckSent, Applied, Delivered, DuplicateDropped, Executed, IntervalDropped
 from tests.core.driver import (
     QUIET,
@@ -126,7 +126,7 @@ def test_a_false_positive_of_the_filter_runs_when_the_row_in_memory_does_not_hav
     for number in range(20):
         rig.settle(click(f"r{number}"))
     assert rig.shop.state("dog") == {"n": 20}
-    assert rig.interval._filter.may_have(12345), "the filter is so small that it has everything"
+    assert rig.interval.seen_filter.may_have(12345), "the filter is so small that it has everything"
 
 
 def test_a_false_positive_of_the_filter_runs_after_the_row_was_read() -> None:
@@ -297,9 +297,9 @@ def test_only_so_many_writes_are_under_way_at_once() -> None:
     assert (len(rig.open), rig.worker.user_code_runs) == (2, 3)
 
 
-def test_a_key_whose_deletion_is_being_written_is_locked_too() -> None:
-    """A key waits for its turn while others' writes are under way; one of them takes along the deletion that it owes.
-    Its own step must not run before that is answered."""
+def test_a_deletion_that_is_being_written_locks_no_key() -> None:
+    """A key waits for its turn while others' writes are under way; one of them takes along the deletion of its checkpoint.
+    Its own step does not wait for that, and it does not matter which of the two is applied first."""
     rig = Rig(counter(), options=replace(QUIET, commits_in_flight=2, delete_delay_us=10**9))
     rig.settle(click("r1"))
     rig.feed(click("a1", "a"))
@@ -309,11 +309,16 @@ def test_a_key_whose_deletion_is_being_written_is_locked_too() -> None:
     rig.feed(click("r2"))
     rig.answer()
     rig.answer()
-    assert [one.key for one in rig.write().deltas] == ["c", "dog"]
-    assert rig.worker.user_code_runs == 4
-    effects = rig.answer()
-    assert effects[-1] == Send(STORE, rig.write())
-    assert [(one.key, one.seen) for one in rig.write().deltas] == [("dog", (("r2", 1),))]
+    deletion, step = rig.open
+    assert isinstance(deletion, m.Write)
+    assert isinstance(step, m.Write)
+    assert ([one.key for one in deletion.deltas], deletion.delivered) == (["c"], (("dog", FIRST, ""),))
+    assert ([one.key for one in step.deltas], step.delivered) == (["dog"], ())
+    rig.answer(1)
+    rig.answer(0)
+    row = rig.shop.row("dog")
+    assert row is not None
+    assert (row.state, [one.record_id for one in row.productions]) == (b'{"n":2}', ["counter@1.5#0"])
 
 
 def test_with_single_commits_each_record_has_its_own_write() -> None:
@@ -486,7 +491,7 @@ def test_an_acked_production_is_deleted_with_the_next_write_of_its_row() -> None
     rig.settle(click("r1"))
     assert rig.settle(outside_acks(FIRST)) == []
     rig.feed(click("r2"))
-    assert [one.delivered for one in rig.write().deltas] == [((FIRST, ""),)]
+    assert rig.write().delivered == (("dog", FIRST, ""),)
 
 
 def test_an_acked_production_is_deleted_with_the_next_write_of_another_row() -> None:
@@ -494,7 +499,7 @@ def test_an_acked_production_is_deleted_with_the_next_write_of_another_row() -> 
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
     assert rig.feed(click("r2", "cat")) == [
-        wrote(rig, counted(2, 1, "r2", key="cat"), RowDelta("dog", 3, delivered=((FIRST, ""),)))
+        wrote(rig, counted(2, 1, "r2", key="cat"), delivered=(("dog", FIRST, ""),))
     ]
 
 
@@ -503,7 +508,7 @@ def test_an_acked_production_gets_a_write_of_its_own_when_none_has_come_along() 
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
     assert rig.feed(Wake(), at=50) == [WakeAt(100)]
-    assert rig.feed(Wake(), at=100) == [wrote(rig, RowDelta("dog", 2, delivered=((FIRST, ""),))), WakeAt(150)]
+    assert rig.feed(Wake(), at=100) == [wrote(rig, delivered=(("dog", FIRST, ""),)), WakeAt(150)]
     assert rig.answer() == []
     row = rig.shop.row("dog")
     assert row is not None
@@ -517,7 +522,7 @@ def test_a_production_is_deleted_once_also_when_its_ack_comes_twice() -> None:
     rig.feed(outside_acks(FIRST, FIRST))
     rig.feed(outside_acks(FIRST))
     rig.feed(Wake(), at=50_000)
-    assert [one.delivered for one in rig.write().deltas] == [((FIRST, ""),)]
+    assert rig.write().delivered == (("dog", FIRST, ""),)
 
 
 def test_each_consumers_copy_is_deleted_by_its_own_ack() -> None:
@@ -547,6 +552,76 @@ def test_a_production_for_a_key_without_owner_is_kept_and_sent_when_there_is_one
     assert rig.settle(click("r1")) == [ack("r1"), sent(production, to="worker-8")]
     shop.mint(MintChange("sink", ALL_KEYS, "worker-9", 1))
     assert rig.settle(shop.table) == [sent(production, to="worker-9")], "at once, to the new owner"
+
+
+# Keys that only wait take no memory (8.3)
+
+
+def test_an_idle_key_whose_row_has_left_the_cache_is_forgotten_and_its_row_is_read_again() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.settle(outside_acks(FIRST))
+    rig.wake(100)
+    assert rig.interval.slots == {}
+    rig.feed(click("r2"))
+    assert isinstance(rig.request(), m.Read)
+    rig.answer()
+    assert [one.state for one in rig.write().deltas] == [b'{"n":2}']
+
+
+def test_a_key_that_is_new_is_not_read_although_others_were_forgotten() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.wake(100)
+    rig.feed(click("r2", "cat"))
+    assert [one.key for one in rig.write().deltas] == ["cat"]
+
+
+def test_a_forgotten_key_still_knows_a_duplicate() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.wake(100)
+    assert rig.settle(click("r1")) == [ack("r1")]
+    assert rig.worker.user_code_runs == 1
+
+
+def test_a_production_of_a_forgotten_key_is_deleted_once_it_is_acked() -> None:
+    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1"))
+    rig.wake(100)
+    rig.feed(outside_acks(FIRST))
+    rig.feed(Wake(), at=200)
+    assert rig.write().delivered == (("dog", FIRST, ""),)
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda context, _: context.set_timer("t", 10**6),
+        lambda context, _: context.hold_watermark(10**6),
+    ],
+    ids=["timer", "hold"],
+)
+def test_a_key_that_waits_for_something_is_not_forgotten(keep: Callable[[Context, Record], None]) -> None:
+    options = replace(NO_CACHE, collect_period_us=100, sweep_period_us=50)
+    rig = Rig(counter(Scripted(keep)), options=options)
+    rig.settle(click("r1"))
+    rig.wake(100)
+    assert [*rig.interval.slots] == ["dog"]
+
+
+def test_a_timer_that_was_moved_by_a_key_since_forgotten_is_nobodys() -> None:
+    """A timer is set and cancelled, the key is forgotten, and then the watermark passes where it was."""
+
+    def toggle(context: Context, record: Record) -> None:
+        context.set_timer("t", 1_000) if record.value else context.cancel_timer("t")
+
+    rig = Rig(counter(Scripted(toggle)), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
+    rig.settle(click("r1", value=1))
+    rig.settle(click("r2", value=0))
+    rig.wake(100)
+    assert rig.interval.slots == {}
+    assert rig.settle(watermark(2_000, horizon=0)) == []
 
 
 # User code and the engine share nothing

@@ -11,6 +11,7 @@ from millrace._rows import Production, RowDelta, StoredTimer, Version
 from millrace.history import (
     AckSent,
     Applied,
+    CheckpointsDeleted,
     Event,
     Executed,
     Injected,
@@ -160,6 +161,19 @@ class Story:
         self.run(computation, number, fired, *made, sequencer=sequencer, watermark=known)
         self.write(computation, number, sequencer=sequencer, fired=(fired,), productions=made, **changes)
 
+    def delete(
+        self,
+        computation: str,
+        *gone: Production,
+        sequencer: int = 1,
+        live: int | None = None,
+        key: str = "cats",
+    ) -> None:
+        """The store deletes checkpoints."""
+        live = sequencer if live is None else live
+        checkpoints = tuple((key, one.record_id, one.consumer) for one in gone)
+        self.add(CheckpointsDeleted(self.tick(), "store", computation, sequencer, live, checkpoints))
+
     def ack(self, computation: str, *record_ids: str, process: str = "worker-0") -> None:
         self.add(AckSent(self.tick(), process, computation, record_ids, "sender"))
 
@@ -218,7 +232,7 @@ def healthy() -> Story:
     story.take("detector", 1, count, dip, sequencer=2)
     story.publish("counter", 300, horizon=10)
     story.output(dip)
-    story.write("counter", 3, delivered=((count.record_id, "detector"),))
+    story.delete("counter", count)
     story.publish("detector", 300, horizon=10)
     story.end()
     return story

@@ -278,18 +278,41 @@ def test_a_delta_that_differs_from_its_execution_is_torn(changes: dict[str, obje
 
 
 @pytest.mark.parametrize(
-    "change", [{"state": b"1"}, {"hold": 7}, {"cancelled": ("w",)}, {"seen": (("queries/0:0", 0),)}]
+    "change", [{}, {"state": b"1"}, {"hold": 7}, {"cancelled": ("w",)}, {"seen": (("queries/0:0", 0),)}]
 )
-def test_a_delta_that_no_user_code_ran_for_changes_nothing_of_the_users(change: dict[str, object]) -> None:
+def test_a_delta_that_no_user_code_ran_for_is_no_step(change: dict[str, object]) -> None:
     story = begin()
     story.write("counter", 1, **change)  # type: ignore[arg-type]
     assert "no user code ran for it" in story.violated("S4")
 
 
-def test_a_delta_may_only_delete_delivered_checkpoints() -> None:
+def test_a_checkpoint_that_is_deleted_before_its_record_has_arrived_breaks_the_promise_of_the_ack() -> None:
     story = begin()
-    story.write("counter", 1, delivered=(("counter@1.0#0", "detector"),))
-    assert story.verdicts()["S4"] == Holds(1)
+    count = record("counter@1.1#0", "detector", 100)
+    story.take("counter", 1, story.inject(0, 100), count)
+    story.delete("counter", count)
+    assert "the checkpoint of counter@1.1#0 in key 'cats' at 'counter' was deleted" in story.violated("S3")
+    story.take("detector", 1, count, sequencer=2)
+    assert story.broken() == {"S3"}
+
+
+def test_a_zombies_deletion_is_seen_by_who_writes_and_by_soft_state() -> None:
+    story = begin()
+    count = record("counter@1.1#0", "detector", 100)
+    story.take("counter", 1, story.inject(0, 100), count)
+    story.take("detector", 1, count, sequencer=2)
+    story.mint("counter", 3, "worker-1")
+    story.scan("counter", 3, "worker-1", productions=(("counter@1.1#0", "detector"),))
+    assert story.broken() == set()
+    story.delete("counter", count, live=3)
+    assert "a write of key 'cats' at 'counter' was applied" in story.violated("S6")
+    assert "a checkpoint was deleted behind its back" in story.violated("S7")
+
+
+def test_checkpoints_are_deleted_without_a_step() -> None:
+    story = begin()
+    story.delete("counter", record("counter@1.0#0", "detector", 100))
+    assert story.broken() == set()
 
 
 def test_several_executions_share_a_delta_in_their_order() -> None:

@@ -21,6 +21,7 @@ from millrace._rows import Production, StoredTimer
 from millrace.history import (
     AckSent,
     Applied,
+    CheckpointsDeleted,
     ComputationRemoved,
     DuplicateDropped,
     Executed,
@@ -87,6 +88,7 @@ class Ledger:
             Injected: self._on_injected,
             Executed: self._on_executed,
             Applied: self._on_applied,
+            CheckpointsDeleted: self._on_deleted,
             AckSent: self._on_ack_sent,
             Output: self._on_output,
             IntervalMinted: self._on_minted,
@@ -129,10 +131,14 @@ class Ledger:
         """Tell whether a consumer has nothing left to do for a record."""
         return record_id in self._settled.get(consumer, _NONE_SETTLED) or consumer in self._removed
 
+    def is_owed(self, consumer: str, record_id: str) -> bool:
+        """Tell whether a durable production waits for its consumer."""
+        return record_id in self.owed.get(consumer, _NONE_OWED)
+
     def is_safe(self, production: Production) -> bool:
         """Tell whether a production is settled or durable: its cause may be forgotten (6.1.1, 6.1.3)."""
         consumer, record_id = production.consumer, production.record_id
-        return self.is_settled(consumer, record_id) or record_id in self.owed.get(consumer, _NONE_OWED)
+        return self.is_settled(consumer, record_id) or self.is_owed(consumer, record_id)
 
     def is_present(self, computation: str) -> bool:
         """Tell whether it has owners, and has not left the topology."""
@@ -283,14 +289,17 @@ class Ledger:
             works.append(self._change_hold(row, event, delta.hold, least))
         for production in delta.productions:
             row.checkpoints[production.record_id, production.consumer] = production
-        for name in delta.delivered:
-            row.checkpoints.pop(name, None)
         for production in self._made(event):
             work = self._owe(computation, production, event, late=production.timestamp < least)
             if work is not None:
                 works.append(work)
         if works:
             self._decide_later(event, works)
+
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        rows = self._rows.get(event.computation, {})
+        for key, record_id, consumer in event.checkpoints:
+            rows.get(key, _NO_ROW).checkpoints.pop((record_id, consumer), None)
 
     def _made(self, event: Applied) -> tuple[Production, ...]:
         """What a step must see delivered: its checkpoints, and what it is silent of as it should have been settled."""

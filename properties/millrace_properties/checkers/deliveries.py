@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from millrace import format_time
 from millrace._rows import Production
-from millrace.history import AckSent, Applied, DuplicateDropped, Executed, RunEnded
+from millrace.history import AckSent, Applied, CheckpointsDeleted, DuplicateDropped, Executed, RunEnded
 from millrace_properties.checkers._ending import UNFAIR, Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
@@ -138,6 +138,7 @@ def _step(event: Applied) -> str:
 class AckAfterCommit:
     """S3: what is ACKed is durable. Weak: and what it produced is settled, or checkpointed (6.1.3).
 
+    And nobody takes a record for ACKed that is not: a checkpoint is deleted when its consumer is done with the record.
     A weak production that is refused as a remnant may be a zombie's, whose step does not count: it is judged when that is
     applied, if ever.
     """
@@ -152,13 +153,23 @@ class AckAfterCommit:
         self._topology = ledger.topology
         self._found = Finding()
         self._remnants: set[tuple[str, str]] = set()
-        self.handlers: Handlers = {AckSent: self._on_ack}
+        self.handlers: Handlers = {AckSent: self._on_ack, CheckpointsDeleted: self._on_deleted}
         if self._topology.weak:
             self.handlers = {
                 **self.handlers,
                 Applied: self._on_applied,
                 DuplicateDropped: self._on_dropped,
             }
+
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        self._found.reached += len(event.checkpoints)
+        for key, record_id, consumer in event.checkpoints:
+            if self._ledger.is_owed(consumer, record_id) and (consumer, record_id) not in self._remnants:
+                self._found.violated(
+                    f"the checkpoint of {record_id} in key {key!r} at {event.computation!r} was deleted at"
+                    f" {format_time(event.at_us)}, and {consumer or 'the outside'!r} had not got the record (MillWheel 6.1.2)",
+                    event,
+                )
 
     def _on_dropped(self, event: DuplicateDropped) -> None:
         if event.by == "horizon" and self._ledger.is_weak_id(event.record_id):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from millrace import Clock, format_time
 from millrace._rows import Production, StoredTimer
-from millrace.history import Applied, Event, Output, ScanEnded
+from millrace.history import Applied, CheckpointsDeleted, Event, Output, ScanEnded
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger, Row
 from millrace_properties.checkers._work import receiver_of
@@ -50,6 +50,7 @@ class SoftState:
         self.handlers: Handlers = {
             ScanEnded: self._on_scan,
             Applied: self._on_applied,
+            CheckpointsDeleted: self._on_deleted,
             Output: self._on_output,
         }
 
@@ -102,9 +103,15 @@ class SoftState:
         scan = self._scans[owner]
         self._note(scan, "" if self._lost else "the row changed behind its back", event)
 
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        for key, _, _ in event.checkpoints:
+            owner = self._ledger.owner(event.computation, key)
+            if owner and owner != event.sequencer and owner in self._scans:
+                self._note(self._scans[owner], "a checkpoint was deleted behind its back", event)
+
     def _note(self, scan: ScanEnded, otherwise: str, event: Event) -> None:
         write = ""
-        if isinstance(event, Applied):
+        if isinstance(event, Applied | CheckpointsDeleted):
             write = f"; a write under sequencer {event.sequencer} was applied at {format_time(event.at_us)}"
         text = (
             f"{scan.process} (sequencer {scan.sequencer}) had scanned {scan.computation!r} {scan.interval} at"

@@ -2,7 +2,7 @@
 
 from millrace import format_time
 from millrace._rows import Production, Version
-from millrace.history import Applied, Event, Executed, Injected, IntervalMinted, Output
+from millrace.history import Applied, CheckpointsDeleted, Event, Executed, Injected, IntervalMinted, Output
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.verdict import Verdict
@@ -35,7 +35,7 @@ class Atomicity:
             self._broken(event, f"it follows the later version {before[0]}.{before[1]}")
         versions[delta.key] = version
         runs = self._ledger.runs(*version)
-        problem = self._mismatch(event, runs) if runs else _idle_mismatch(event)
+        problem = self._mismatch(event, runs) if runs else "no user code ran for it"
         if problem:
             self._broken(event, problem, *runs)
 
@@ -85,18 +85,6 @@ class Atomicity:
     def verdict(self) -> Verdict:
         """What is known so far."""
         return self._found.verdict("nothing was applied")
-
-
-def _idle_mismatch(event: Applied) -> str:
-    """What a delta that no user code ran for must not have."""
-    delta = event.delta
-    if delta.seen or delta.fired or delta.productions or delta.set_timers or delta.cancelled:
-        return "no user code ran for it"
-    return (
-        ""
-        if delta.state is None and delta.hold is None
-        else "it changes the state, and no user code ran for it"
-    )
 
 
 def _ids(productions: tuple[Production, ...] | list[Production]) -> list[str]:
@@ -257,17 +245,24 @@ class SingleWriter:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._found = Finding()
-        self.handlers: Handlers = {Applied: self._on_applied}
+        self.handlers: Handlers = {Applied: self._on_applied, CheckpointsDeleted: self._on_deleted}
 
     def _on_applied(self, event: Applied) -> None:
+        self._judge(event, event.delta.key)
+
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        for key, _, _ in event.checkpoints:
+            self._judge(event, key)
+
+    def _judge(self, event: Applied | CheckpointsDeleted, key: str) -> None:
         self._found.reached += 1
-        minted = self._ledger.owner(event.computation, event.delta.key)
+        minted = self._ledger.owner(event.computation, key)
         if event.sequencer != event.live or (minted and minted != event.sequencer):
             live = minted or event.live
             mint = self._ledger.latest_mint(event.computation, live)
             witness = (mint, event) if isinstance(mint, IntervalMinted) else (event,)
             self._found.violated(
-                f"a write of key {event.delta.key!r} at {event.computation!r} was applied at {format_time(event.at_us)} under"
+                f"a write of key {key!r} at {event.computation!r} was applied at {format_time(event.at_us)} under"
                 f" sequencer {event.sequencer}, when {live} owned the key: a zombie's (MillWheel 6.2)",
                 *witness,
             )

@@ -1,0 +1,38 @@
+"""The life of an assignment (MillWheel 6.2, 7.1): scanned, then owned, then dropped.
+
+Rules of this file: work begins when the recovery scan has ended, and never again after the interval was dropped; any other move
+is our bug.
+"""
+
+import enum
+
+
+class IntervalState(enum.IntEnum):
+    """Where an assignment is."""
+
+    SCANNING = 0
+    OWNED = 1
+    DROPPED = 2
+
+
+class IntervalInput(enum.IntEnum):
+    """What moves it on."""
+
+    SCAN_ENDED = 0
+    REFUSED = 1
+    REASSIGNED = 2
+
+
+INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {
+    (
+        IntervalState.SCANNING,
+        IntervalInput.SCAN_ENDED,
+    ): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
+    (IntervalState.SCANNING, IntervalInput.REFUSED): IntervalState.DROPPED,
+    (IntervalState.SCANNING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
+    (
+        IntervalState.OWNED,
+        IntervalInput.REFUSED,
+    ): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more
+    (IntervalState.OWNED, IntervalInput.REASSIGNED): IntervalState.DROPPED,
+}
