@@ -48,7 +48,7 @@ class Stages:
         for name in [*pipeline.injectors, *pipeline.computations]:
             Log(directory, name).prepare()
         for name in pipeline.computations:
-            plan = computation_plan(pipeline, name, sources, intervals=intervals, clock=True, history=False)
+            plan = computation_plan(pipeline, name, sources, intervals=intervals, clock=True, history=history)
             begin = dict.fromkeys(pipeline.senders(name), -1)
             reader = LogReader(Reading(str(directory), begin, 2, max_records))
             self._stages[name] = _Stage(plan, reader, reader.initialOffset())
@@ -152,6 +152,13 @@ class Stages:
         found = log.entry(log.last())
         assert found is not None
         return found
+
+    def told(self, name: str) -> tuple[Pipeline, list[bytes]]:
+        """The pipeline that a stage sees, and the events of its History."""
+        log = Log(self.directory, name)
+        parts = [part for entry in log.entries(-1, log.last()) for part in entry.parts]
+        events = [event for part in parts for parcel in log.parcels(part.name) for event in parcel.events]
+        return self._stages[name].plan.pipeline, events
 
     @property
     def outputs(self) -> Counter[Emitted]:

@@ -1,8 +1,6 @@
 """Both layouts as jobs on Spark: the same outputs, through a restart; and computations that come and go while the others run."""
 
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,36 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millrace import SECOND, Computation, Context, Pipeline, Record, Timer, UserCodeError
-from millrace.spark._attach import Input
-from millrace.spark._deploy import Deployment, Layout, deploy
-from millrace.spark._errors import SparkHostError
+from millrace.spark import Deployment, FileSink, Input, Layout, SparkHostError, TypedSink, deploy
 from millrace.spark._log import Log
-from millrace.spark._sinking import FileSink, Typed
-
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    prefix = "spark.sql.streaming.stateStore"
-    made = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config(
-            f"{prefix}.providerClass",
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        )
-        .config(f"{prefix}.rocksdb.changelogCheckpointing.enabled", "true")
-        .config("spark.sql.streaming.multipleWatermarkPolicy", "min")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
 
 
 class Pairs(Computation):
@@ -135,7 +105,7 @@ class Job:
         ).json(str(self.directory / "in"))
         sinks: dict[str, object] = {
             "late": self.sink("late"),
-            "totals": Typed(FileSink(self.directory / "totals"), "total long, late boolean"),
+            "totals": TypedSink(FileSink(self.directory / "totals"), "total long, late boolean"),
         }
         if self.layout is Layout.STAGED:
             sinks["pairs"] = self.sink("pairs")
@@ -198,19 +168,17 @@ def tell_the_story(job: Job) -> Deployment:
 
 @pytest.fixture(scope="module")
 def pipelined(
-    session: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Job, Deployment]]:
-    job = Job(session, tmp_path_factory.mktemp("pipelined"), Layout.PIPELINED)
+    job = Job(spark, tmp_path_factory.mktemp("pipelined"), Layout.PIPELINED)
     running = tell_the_story(job)
     yield job, running
     running.stop()
 
 
 @pytest.fixture(scope="module")
-def staged(
-    session: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Job, Deployment]]:
-    job = Job(session, tmp_path_factory.mktemp("staged"), Layout.STAGED)
+def staged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Job, Deployment]]:
+    job = Job(spark, tmp_path_factory.mktemp("staged"), Layout.STAGED)
     running = tell_the_story(job)
     yield job, running
     running.stop()

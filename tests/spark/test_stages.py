@@ -13,12 +13,15 @@ from millrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline
 from millrace.spark import _interval_task
 from millrace.spark._attach import Sources
 from millrace.spark._errors import SparkHostError
+from millrace.spark._export import history_of
 from millrace.spark._interval_task import _IntervalTask
+from millrace.spark._job import Shape, check_shape
 from millrace.spark._log import Log
-from millrace.spark._job import Layout, check_layout
 from millrace.spark._staged import _check_nobody_left, _is_same
 from millrace.spark._stages import computation_plan, cut_computation, cut_injector
+from millrace_properties.checkers import judge
 from millrace_properties.reference import run_reference
+from millrace_properties.verdict import Holds, Violated
 from millrace_sim import Feed, FeedBuilder
 from tests.sim.rig import WindowCounter, city, letters, mail
 from tests.spark.stages import Stages
@@ -104,6 +107,21 @@ def run_with_a_clock(pipeline: Pipeline, feed: Feed, directory: Path, size: int)
         stages.now_us += SECOND
         stages.settle(tick=True)
     return stages
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_the_history_of_each_stage_is_one_that_the_checkers_accept(tmp_path: Path, size: int) -> None:
+    pipeline = mail()
+    stages, entries = Stages(pipeline, tmp_path, history=True), list(letters(pipeline).entries)
+    while entries:
+        stages.inject(entries[:size])
+        stages.settle()
+        entries = entries[size:]
+    for name in pipeline.computations:
+        seen, events = stages.told(name)
+        verdicts = judge(history_of(seen, events), [seen])
+        assert {key: one for key, one in verdicts.items() if isinstance(one, Violated)} == {}
+        assert isinstance(verdicts["S1"], Holds)
 
 
 def test_late_records_stay_late_through_the_stages(tmp_path: Path) -> None:
@@ -217,15 +235,15 @@ def test_a_stage_starts_again_when_its_code_its_senders_or_its_letters_takers_ch
 
 
 def test_a_directory_keeps_its_layout_its_intervals_and_its_computations() -> None:
-    before = Layout("staged", "mail", 4, ["mail"], [["sorter"], ["counter"]])
-    check_layout(Path("/job"), None, before)
-    check_layout(Path("/job"), before, before)
+    before = Shape("staged", "mail", 4, ["mail"], [["sorter"], ["counter"]])
+    check_shape(Path("/job"), None, before)
+    check_shape(Path("/job"), before, before)
     with pytest.raises(SparkHostError, match="belongs to the staged pipeline 'mail', not to the pipelined"):
-        check_layout(Path("/job"), before, Layout("pipelined", "mail", 4, ["mail"], [["sorter"]]))
+        check_shape(Path("/job"), before, Shape("pipelined", "mail", 4, ["mail"], [["sorter"]]))
     with pytest.raises(SparkHostError, match="with 4 key intervals, not 8"):
-        check_layout(Path("/job"), before, Layout("staged", "mail", 8, ["mail"], [["sorter"]]))
+        check_shape(Path("/job"), before, Shape("staged", "mail", 8, ["mail"], [["sorter"]]))
     with pytest.raises(SparkHostError, match=r"had \['counter'\].*Deployment.remove"):
-        _check_nobody_left(before, Layout("staged", "mail", 4, ["mail"], [["sorter"]]))
+        _check_nobody_left(before, Shape("staged", "mail", 4, ["mail"], [["sorter"]]))
 
 
 def test_a_log_that_was_never_written_is_empty(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from millrace._pipeline import FailurePolicy, KeyExtractor, Pipeline
 from millrace._time import HOUR
 from millrace.spark._attach import Input, check_inputs, frame_of, is_streaming
 from millrace.spark._errors import SparkHostError
+from millrace.spark._job import Settings
 from millrace.spark._pipelined import PipelinedHost
 from millrace.spark._running import Running
-from millrace.spark._job import Settings
-from millrace.spark._sinking import Sink, Sinks, Typed
+from millrace.spark._sinking import Sink, Sinks, TypedSink
 from millrace.spark._staged import StagedHost
 
 _LOOK_EVERY_S = 0.1
@@ -185,7 +185,7 @@ def deploy(
     inputs: Mapping[str, Input | DataFrame],
     *,
     directory: str | Path,
-    sinks: Mapping[str, Sink | Typed],
+    sinks: Mapping[str, Sink | TypedSink],
     layout: Layout = Layout.PIPELINED,
     intervals: int = 16,
     clock_us: int | None = None,
@@ -201,7 +201,7 @@ def deploy(
         inputs: for each injector, its records: a streaming DataFrame of `injected`, or an `Input` for any other.
         directory: holds checkpoints and logs; one for each job. On a file system that all machines share.
         sinks: where outputs go: stream to a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the
-            number of its micro-batch, such as a ``DatabaseSink`` or a `FileSink`; in `Typed`, to get the fields of the values.
+            number of its micro-batch, such as a `DatabaseSink` or a `FileSink`; in a `TypedSink`, to get the values' fields.
             Streams that none is given for come out nowhere. Staged, any stream can have one, also one with consumers.
         layout: which. Can not change later.
         intervals: key intervals of each computation: how far it can be spread over cores. Can not change later.

@@ -38,7 +38,7 @@ class Settings:
         return self.directory / "checkpoints" / name
 
 
-class Layout(msgspec.Struct, frozen=True):
+class Shape(msgspec.Struct, frozen=True):
     """What a directory was made for.
 
     Attributes:
@@ -57,10 +57,10 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 _NAME = "deployment.json"
-_decode = msgspec.json.Decoder(Layout).decode
+_decode = msgspec.json.Decoder(Shape).decode
 
 
-def read_layout(directory: Path) -> Layout | None:
+def read_shape(directory: Path) -> Shape | None:
     """What a directory was made for; ``None``: nothing yet."""
     try:
         return _decode((directory / _NAME).read_bytes())
@@ -68,9 +68,9 @@ def read_layout(directory: Path) -> Layout | None:
         return None
 
 
-def write_layout(directory: Path, layout: Layout) -> None:
+def write_shape(directory: Path, shape: Shape) -> None:
     """Write it down."""
-    replace_file(directory / _NAME, msgspec.json.encode(layout))
+    replace_file(directory / _NAME, msgspec.json.encode(shape))
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -81,7 +81,7 @@ def replace_file(path: Path, data: bytes) -> None:
     draft.replace(path)
 
 
-def check_layout(directory: Path, before: Layout | None, now: Layout) -> None:
+def check_shape(directory: Path, before: Shape | None, now: Shape) -> None:
     """Refuse what does not fit the state that lies in a directory.
 
     Raises:

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from millrace._pipeline import Pipeline
 from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._errors import SparkHostError
+from millrace.spark._job import Settings, Shape, check_shape, read_shape, write_shape
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
-from millrace.spark._job import Layout, Settings, check_layout, read_layout, write_layout
 from millrace.spark._sinking import Sinks
 
 _QUERY = "pipeline"
@@ -47,10 +47,10 @@ class PipelinedHost:
         )
         settings.sinks.check(pipeline, pipeline.output_streams)
         layout = _layout(pipeline, settings.intervals)
-        before = read_layout(settings.directory)
-        check_layout(settings.directory, before, layout)
-        _check_shape(before, layout)
-        write_layout(settings.directory, layout)
+        before = read_shape(settings.directory)
+        check_shape(settings.directory, before, layout)
+        _check_levels(before, layout)
+        write_shape(settings.directory, layout)
         writer = OutputWriter(pipeline, settings.sinks)
         name = f"{settings.directory}: {_QUERY}"
         return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
@@ -75,7 +75,7 @@ class PipelinedHost:
                 "Leave from_now out, or deploy Layout.STAGED",
             )
         pipeline.validate()
-        _check_shape(
+        _check_levels(
             _layout(self.pipeline, self._settings.intervals), _layout(pipeline, self._settings.intervals)
         )
         self._inputs.update(inputs)
@@ -84,14 +84,14 @@ class PipelinedHost:
         self.pipeline = pipeline
 
 
-def _layout(pipeline: Pipeline, intervals: int) -> Layout:
+def _layout(pipeline: Pipeline, intervals: int) -> Shape:
     levels = plan_of(pipeline, intervals=intervals, with_ids=frozenset()).levels
-    return Layout(
+    return Shape(
         "pipelined", pipeline.name, intervals, list(pipeline.injectors), [list(level) for level in levels]
     )
 
 
-def _check_shape(before: Layout | None, now: Layout) -> None:
+def _check_levels(before: Shape | None, now: Shape) -> None:
     if before is None:
         return
     shapes = [(one.injectors, len(one.stages)) for one in (before, now)]

@@ -47,7 +47,7 @@ class FileSink:
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedSink:
     """A sink that gets the fields of the values as columns (see `Outputs.table`).
 
     Attributes:
@@ -68,7 +68,7 @@ class Sinks:
         history: of the events of the History, in a column ``value``.
     """
 
-    by_stream: Mapping[str, Sink | Typed]
+    by_stream: Mapping[str, Sink | TypedSink]
     history: Sink | None = None
 
     def check(self, pipeline: Pipeline, streams: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class Sinks:
     def write(self, outputs: Outputs, stream: str, number: int) -> None:
         """Give a stream's sink its rows of a micro-batch."""
         sink = self.by_stream[stream]
-        if isinstance(sink, Typed):
+        if isinstance(sink, TypedSink):
             sink.sink(outputs.table(stream, sink.columns), number)
         else:
             sink(outputs.table(stream), number)

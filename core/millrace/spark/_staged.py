@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame
 from millrace._pipeline import ComputationSpec, DeadLetter, Pipeline
 from millrace.spark._attach import Input, Outputs, check_inputs, level_operator, prepared_input, sources_of
 from millrace.spark._errors import SparkHostError
+from millrace.spark._job import Settings, Shape, check_shape, read_shape, replace_file, write_shape
 from millrace.spark._log import Entry, Log, entry_of, file_name
 from millrace.spark._log_source import Reading
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
-from millrace.spark._job import Layout, Settings, check_layout, read_layout, replace_file, write_layout
 from millrace.spark._stages import (
     computation_plan,
     decode_piece,
@@ -59,8 +59,8 @@ class StagedHost:
         self._stages: dict[str, Running] = {}
         self.pipeline = pipeline
         self._check(pipeline, self._inputs)
-        before = read_layout(settings.directory)
-        check_layout(settings.directory, before, self._layout())
+        before = read_shape(settings.directory)
+        check_shape(settings.directory, before, self._layout())
         _check_nobody_left(before, self._layout())
         self._start_missing(from_now=False)
 
@@ -101,10 +101,10 @@ class StagedHost:
         plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset())
         self._settings.sinks.check(pipeline, pipeline.streams)
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> Shape:
         pipeline = self.pipeline
         stages = [[name] for name in pipeline.computations]
-        return Layout("staged", pipeline.name, self._settings.intervals, list(pipeline.injectors), stages)
+        return Shape("staged", pipeline.name, self._settings.intervals, list(pipeline.injectors), stages)
 
     # Starting
 
@@ -115,7 +115,7 @@ class StagedHost:
         for name in names:
             if name in self.pipeline.computations:
                 self._note_beginnings(name, from_now=from_now)
-        write_layout(self._settings.directory, self._layout())
+        write_shape(self._settings.directory, self._layout())
         for name in names:
             is_injector = name in self.pipeline.injectors
             self._stages[name] = self._start_injector(name) if is_injector else self._start_computation(name)
@@ -362,11 +362,11 @@ def _last_committed(checkpoint: Path) -> int:
     return max([int(name) for name in names if name.isdigit()], default=-1)
 
 
-def _names(layout: Layout) -> set[str]:
+def _names(layout: Shape) -> set[str]:
     return {name for level in (layout.injectors, *layout.stages) for name in level}
 
 
-def _check_nobody_left(before: Layout | None, now: Layout) -> None:
+def _check_nobody_left(before: Shape | None, now: Shape) -> None:
     """A computation that is removed must be let go by a deployment that still has it."""
     if before is None:
         return
