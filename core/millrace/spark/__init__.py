@@ -9,7 +9,9 @@ from importlib.util import find_spec
 
 from millrace.spark._errors import (
     JavaNotFoundError,
+    LogError,
     MissingPackageError,
+    QueryFailedError,
     SessionRunningError,
     SessionSettingsError,
     SparkHostError,
@@ -34,6 +36,7 @@ if _missing:
 # ruff: noqa: E402  once they can be imported
 from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._data_source import injected
+from millrace.spark._deploy import Deployment, Layout, deploy
 from millrace.spark._export import history_of
 from millrace.spark._io_errors import (
     CheckpointMismatchError,
@@ -47,6 +50,7 @@ from millrace.spark._io_errors import (
 )
 from millrace.spark._recorded import RecordedRun, run_recorded
 from millrace.spark._session import check_session, prepare_session, session
+from millrace.spark._sinking import FileSink, TypedSink
 from millrace.spark._sinks import DatabaseSink, committed_files
 from millrace.spark._source_files import Directory
 from millrace.spark._source_rows import NewRecord
@@ -55,17 +59,22 @@ from millrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
 __all__ = [
     "CheckpointMismatchError",
     "DatabaseSink",
+    "Deployment",
     "Directory",
     "FencedWriterError",
+    "FileSink",
     "Files",
     "Generated",
     "Input",
     "JavaNotFoundError",
     "JsonLines",
+    "Layout",
+    "LogError",
     "MissingPackageError",
     "NewRecord",
     "Outputs",
     "ParquetFiles",
+    "QueryFailedError",
     "RecordedRun",
     "SessionRunningError",
     "SessionSettingsError",
@@ -77,10 +86,12 @@ __all__ = [
     "SourceUnreadableError",
     "SparkHostError",
     "SparkVersionError",
+    "TypedSink",
     "WrongSetting",
     "attach",
     "check_session",
     "committed_files",
+    "deploy",
     "history_of",
     "injected",
     "prepare_session",

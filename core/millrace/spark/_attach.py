@@ -126,22 +126,18 @@ def attach(
         SparkHostError: inputs and injectors do not fit together, or the pipeline asks for what Spark can not do.
     """
     pipeline.validate()
-    _check_inputs(pipeline, inputs)
-    streaming = _is_streaming(inputs)
-    prepared = {name: _prepared(pipeline, name, given) for name, given in inputs.items()}
-    with_ids = frozenset(
-        name for name, given in inputs.items() if isinstance(given, DataFrame) or given.record_id is not None
-    )
-    timed = frozenset(name for name, given in inputs.items() if isinstance(given, DataFrame))
+    check_inputs(pipeline, inputs)
+    streaming = is_streaming(inputs)
+    prepared = {name: prepared_input(pipeline, name, given) for name, given in inputs.items()}
+    sources = sources_of(inputs)
     plan = plan_of(
         pipeline,
         intervals=intervals,
-        with_ids=with_ids,
-        timed_by_source=timed,
+        with_ids=sources.with_ids,
+        timed_by_source=sources.timed,
         clock=clock_us is not None or not streaming,
         history=history,
     )
-    kept = {name: given.keep_ids_us for name, given in inputs.items() if isinstance(given, Input)}
     if streaming:
         prepared = {
             name: frame.withWatermark(WATERMARK_COLUMN, _delay(inputs[name]))
@@ -149,14 +145,14 @@ def attach(
         }
         if clock_us is not None:
             prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock_us)
-    parcels = _united(prepared.values()).mapInArrow(injecting(plan, kept), PARCEL_SCHEMA)
+    parcels = _united(prepared.values()).mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(len(plan.levels)):
-        parcels = _operator(parcels, plan, level, streaming=streaming)
-    rows = parcels.mapInArrow(unpack, OUTPUT_SCHEMA)
-    return Outputs(rows, pipeline)
+        parcels = level_operator(parcels, plan, level, streaming=streaming)
+    return Outputs(parcels.mapInArrow(unpack, OUTPUT_SCHEMA), pipeline)
 
 
-def _operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:
+def level_operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:
+    """One level of a plan, between the parcels that come and the parcels that leave."""
     groups = parcels.groupBy("group")
     if streaming:
         return groups.transformWithStateInPandas(
@@ -166,7 +162,40 @@ def _operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) ->
     return groups.applyInPandas(bounded(plan, level), PARCEL_SCHEMA)
 
 
-def _check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is known of the injectors' inputs.
+
+    Attributes:
+        with_ids: injectors whose records have ids of their own.
+        timed: those that also say how far they were read.
+        kept_ids_us: of the others: for how long, in event time, a record that is repeated is known as such.
+    """
+
+    with_ids: frozenset[str]
+    timed: frozenset[str]
+    kept_ids_us: dict[str, int]
+
+
+def sources_of(inputs: Mapping[str, Input | DataFrame]) -> Sources:
+    """What the inputs say of themselves."""
+    return Sources(
+        with_ids=frozenset(
+            name
+            for name, given in inputs.items()
+            if isinstance(given, DataFrame) or given.record_id is not None
+        ),
+        timed=frozenset(name for name, given in inputs.items() if isinstance(given, DataFrame)),
+        kept_ids_us={name: given.keep_ids_us for name, given in inputs.items() if isinstance(given, Input)},
+    )
+
+
+def check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
+    """Each injector has one input.
+
+    Raises:
+        SparkHostError: it has not.
+    """
     known = list(pipeline.injectors)
     strange = [name for name in inputs if name not in known]
     missing = [name for name in known if name not in inputs]
@@ -175,8 +204,13 @@ def _check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -
         raise SparkHostError(problem, "Give each injector one input")
 
 
-def _is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
-    kinds = {name: _frame(given).isStreaming for name, given in inputs.items()}
+def is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
+    """Tell whether the inputs are streams, or bounded.
+
+    Raises:
+        SparkHostError: some are, and some are not.
+    """
+    kinds = {name: frame_of(given).isStreaming for name, given in inputs.items()}
     if len(set(kinds.values())) > 1:
         text = ", ".join(f"{name!r} is {'streaming' if kind else 'bounded'}" for name, kind in kinds.items())
         raise SparkHostError(
@@ -185,7 +219,8 @@ def _is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
     return any(kinds.values())
 
 
-def _frame(given: Input | DataFrame) -> DataFrame:
+def frame_of(given: Input | DataFrame) -> DataFrame:
+    """The DataFrame of an input."""
     return given.frame if isinstance(given, Input) else given
 
 
@@ -210,7 +245,7 @@ def _ticks(like: DataFrame, clock_us: int) -> DataFrame:
     return rate.load().select(*columns)
 
 
-def _prepared(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:
+def prepared_input(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:
     """Bring an input into the columns that all have."""
     if isinstance(given, DataFrame):
         missing = [column for column in _PREPARED if column not in ("injector", *given.columns)]

@@ -110,3 +110,27 @@ class SparkHostError(MillraceError):
     def __str__(self) -> str:
         """Say what, and what to do."""
         return f"on Spark: {self.problem}. {self.remedy}"
+
+
+class LogError(MillraceError):
+    """A log between two stages that is not as it was left. Fields: stage, problem, remedy."""
+
+    def __init__(self, stage: str, problem: str, remedy: str) -> None:
+        super().__init__(stage, problem, remedy)
+        self.stage, self.problem, self.remedy = stage, problem, remedy
+
+    def __str__(self) -> str:
+        """Say which one."""
+        return f"log of {self.stage!r}: {self.problem}. {self.remedy}"
+
+
+class QueryFailedError(MillraceError):
+    """A query that Spark has ended, for a reason that is not one of ours. Fields: query, reason."""
+
+    def __init__(self, query: str, reason: str) -> None:
+        super().__init__(query, reason)
+        self.query, self.reason = query, reason
+
+    def __str__(self) -> str:
+        """Say which one, and give Spark's reason."""
+        return f"query {self.query!r} has ended: {self.reason}"

@@ -21,7 +21,8 @@ from millrace._rows import Production
 from millrace._time import MIN_TIME
 from millrace.history import Injected
 from millrace.spark._export import exported_injections
-from millrace.spark._parcels import Post, decode_parcel
+from millrace.spark._failures import noted
+from millrace.spark._parcels import Parcel, Post, decode_parcel
 from millrace.spark._plan import Plan
 
 SOURCE_COLUMNS = ("injector", "stream", "key", "value", "timestamp", "record_id", "arrived", "horizon")
@@ -54,19 +55,25 @@ def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Ba
 def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
     task = TaskContext.get()
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
-    mapping = _Injection(plan, kept_ids_us, number, task.partitionId())
+    mapping = Injection(plan, kept_ids_us, number, task.partitionId())
     for batch in batches:
-        post = mapping.inject(zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True))
+        with noted():
+            post = mapping.inject(
+                zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True)
+            )
         if post.parcels:
-            yield pa.RecordBatch.from_arrays(list(_typed(post)), schema=_PARCELS)
+            yield parcel_rows(post)
 
 
-def _typed(post: Post) -> tuple[pa.Array, pa.Array]:
+def parcel_rows(post: Post) -> pa.RecordBatch:
+    """What was posted, as rows for the next operator."""
     groups, parcels = post.encoded()
-    return pa.array(groups, pa.string()), pa.array(parcels, pa.binary())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(groups, pa.string()), pa.array(parcels, pa.binary())], schema=_PARCELS
+    )
 
 
-class _Injection:
+class Injection:
     """What the rows of one task's partition come to.
 
     Args:
@@ -112,7 +119,7 @@ class _Injection:
 
     def _pass_horizon(self, post: Post, injector: str, horizon: int | None) -> None:
         if horizon is not None:
-            for group in self._keeping_ids:
+            for group in self._plan.groups[OUTSIDE] if self._plan.staged else self._keeping_ids:
                 post.to(group).horizons.append((injector, horizon))
 
     def _send(self, post: Post, injector: str, record: SourceRecord, record_id: str | None) -> None:
@@ -137,15 +144,23 @@ class _Injection:
             )
             letter = dead_letter(plan.pipeline, injector, stream, record, timestamp, error)
             productions = productions_of(plan.pipeline, injector, (stream,), letter, origin, record_id=name)
+            record = letter
         self._post(post, injector, record, productions)
 
     def _post(
         self, post: Post, injector: str, record: SourceRecord, productions: tuple[Production, ...]
     ) -> None:
         plan = self._plan
-        for one in productions:
-            parcel = post.to(plan.group(one.consumer, one.key))
-            parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
+        for one in productions[:1] if plan.staged else productions:
+            # Staged, a record is written to the injector's log as it is, once: consumers take what they want, by their own keys.
+            group, key = (
+                (plan.groups[OUTSIDE][0], record.key)
+                if plan.staged
+                else (plan.group(one.consumer, one.key), one.key)
+            )
+            post.to(group).records.append(
+                (one.stream, one.record_id, key, one.value, one.timestamp, one.origin)
+            )
         if plan.history:
             address = (
                 f"{injector}/{crc32(self._place.encode()) % plan.pipeline.injectors[injector].processes}"
@@ -156,14 +171,17 @@ class _Injection:
 def unpack(batches: Batches) -> Batches:
     """Turn the last operator's parcels into rows of the outputs, for Spark to map with."""
     for batch in batches:
-        rows: list[tuple[Any, ...]] = []
-        for data in batch.column("parcel").to_pylist():
-            parcel = decode_parcel(data)
-            rows += [
-                (stream, key, value, timestamp, name)
-                for stream, name, key, value, timestamp, _ in parcel.records
-            ]
-            rows += [(None, None, event, None, None) for event in parcel.events]
-        columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _OUTPUTS, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_OUTPUTS)
+        yield output_rows(map(decode_parcel, batch.column("parcel").to_pylist()))
+
+
+def output_rows(parcels: Iterable[Parcel]) -> pa.RecordBatch:
+    """What parcels carry to the outside world, as rows of `OUTPUT_SCHEMA`."""
+    rows: list[tuple[Any, ...]] = []
+    for parcel in parcels:
+        rows += [
+            (stream, key, value, timestamp, name) for stream, name, key, value, timestamp, _ in parcel.records
+        ]
+        rows += [(None, None, event, None, None) for event in parcel.events]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _OUTPUTS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_OUTPUTS)

@@ -14,10 +14,13 @@ Rules of this file:
 * A sender whose rows hold the watermark back (state with a hold, wall timers with one, or a sender of its own that does)
   tells all intervals of its consumers how far, in the batch in which that changes. Apart from that, Spark's watermark is
   exact: all work up to it has been done by the time that the next operator runs.
+* In the staged layout Spark's watermark is not used: each sender's log tells that sender's low watermark, all intervals are told
+  it, and each reports its own to its log.
 * Rows that nobody needs in this batch stay packed, as if their keys were of another interval.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from millrace import _messages as m
 from millrace._effects import Effect, Event, Halt, Send, Start, Wake
@@ -90,7 +93,7 @@ class _IntervalTask:
         for parcel in parcels:
             header.holds.update(parcel.holds)
             header.horizons.update(parcel.horizons)
-        header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
+        self._learn_watermark()
         low, horizon = self._input_watermark(), self._input_horizon()
         deliveries = self._deliveries(parcels)
         rows = self._rows(deliveries, low)
@@ -103,8 +106,21 @@ class _IntervalTask:
         self._post_history()
         return self._post
 
+    def _learn_watermark(self) -> None:
+        """Staged, the batch's watermark is the least of what all senders have told; else it is as Spark says, but for holds."""
+        header = self._chunks.header
+        if self._plan.staged:
+            senders = self._plan.pipeline.senders(self._computation)
+            header.holds = {sender: header.holds.get(sender, MIN_TIME) for sender in senders}
+            told = max(header.low, min(header.holds.values()))
+            self._batch = replace(self._batch, low_watermark=told)
+        else:
+            header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
+
     def _input_watermark(self) -> int:
         header = self._chunks.header
+        if self._plan.staged:
+            return self._batch.low_watermark
         return max(header.low, min([self._batch.low_watermark, *header.holds.values()]))
 
     def _input_horizon(self) -> int:
@@ -112,6 +128,8 @@ class _IntervalTask:
         plan, header = self._plan, self._chunks.header
         found = [MAX_TIME]
         for name in plan.pipeline.injectors:
+            if plan.staged and plan.with_ids and name not in plan.with_ids:
+                continue  # what a computation has written to its log comes once
             timed = name in plan.timed_by_source
             found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
         return max(header.horizon, min(found))
@@ -161,7 +179,8 @@ class _IntervalTask:
         name, earliest = self._computation, self._chunks.header.horizon
         for stream, record_id, key, value, timestamp, origin in deliveries:
             # What is known by event time only may come as late as it likes; it is no remnant.
-            came = origin if self._plan.timed_by_source else max(origin, earliest)
+            # Nor is what waited in a log, while another sender's log was read further.
+            came = origin if self._plan.timed_by_source and not self._plan.staged else max(origin, earliest)
             yield Production(record_id, stream, name, key, value, timestamp, came)
 
     def _send(self, productions: Iterable[Production]) -> None:
@@ -174,9 +193,16 @@ class _IntervalTask:
 
     def _tell_holds(self) -> None:
         """Tell the consumers how far this interval holds the low watermark back, if that has changed."""
-        header = self._chunks.header
-        held = min([self._chunks.dues()[0], *header.holds.values()])
+        header, before = self._chunks.header, self._chunks.header.reported
+        held = min([self._chunks.dues()[0], *(() if self._plan.staged else header.holds.values())])
         header.reported = max(header.reported, min(header.low, held))
+        if self._plan.staged:
+            header.held = held
+            if header.reported > before:
+                self._post.to(self._plan.group(OUTSIDE, self._group)).holds.append(
+                    (self._group, header.reported)
+                )
+            return
         if held == header.held:
             return
         header.held = held
@@ -193,6 +219,8 @@ class _IntervalTask:
                 f"computation {self._computation!r} set a wall timer, and nobody says that time passes",
                 "Say how often to look at wall timers: attach(..., clock_us=...)",
             )
+        if self._plan.staged:
+            return  # whenever the watermark moves, all intervals are told
         soonest_ms = self._batch.low_watermark // MILLISECOND + 1
         at_ms = None if due == NEVER else max(min(-(-due // MILLISECOND), END_MS), soonest_ms)
         if at_ms != header.timer_ms:

@@ -18,10 +18,12 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
 
     Attributes:
         records: deliveries, or outputs.
-        holds: (group, event time): how far that group of a sender holds the low watermark back; `MAX_TIME`: no more.
+        holds: (group, event time): how far that group of a sender holds the low watermark back; `MAX_TIME`: no more. In the
+            staged layout, (sender, event time): the sender's low watermark.
         horizons: (injector, origin): no record still to come from it has an origin before that.
         tick: time has passed; wall timers may be due.
         events: of the History, encoded.
+        taken: (sender, number): up to which entry of its log this micro-batch has read (staged layout).
     """
 
     records: list[Packed] = []
@@ -29,6 +31,7 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
     horizons: list[tuple[str, int]] = []
     tick: bool = False
     events: list[bytes] = []
+    taken: list[tuple[str, int]] = []
 
 
 encode_parcel = msgspec.msgpack.Encoder().encode
@@ -47,7 +50,7 @@ class Post:
         """The parcel for a group."""
         parcel = self.parcels.get(group)
         if parcel is None:
-            parcel = self.parcels[group] = Parcel([], [], [], False, [])  # noqa: FBT003  ``tick``
+            parcel = self.parcels[group] = Parcel([], [], [], False, [], [])  # noqa: FBT003  ``tick``
         return parcel
 
     def add(self, other: "Post") -> None:

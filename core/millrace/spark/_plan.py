@@ -39,6 +39,8 @@ class Plan:
             kept by event time.
         clock: somebody tells that time passes, so that there can be wall timers; bounded input needs nobody.
         history: each operator also gives out the events of the History.
+        with_ids: injectors whose records have ids of their own.
+        staged: it is one computation with a query of its own; its senders tell their low watermarks in their logs.
     """
 
     pipeline: Pipeline
@@ -48,6 +50,8 @@ class Plan:
     timed_by_source: frozenset[str] = frozenset()
     clock: bool = True
     history: bool = False
+    with_ids: frozenset[str] = frozenset()
+    staged: bool = False
 
     def group(self, consumer: str, key: str) -> str:
         """The group that a record of this consumer and key goes to."""
@@ -85,6 +89,7 @@ def plan_of(
     timed_by_source: frozenset[str] = frozenset(),
     clock: bool = True,
     history: bool = False,
+    staged: bool = False,
 ) -> Plan:
     """Lay a pipeline out.
 
@@ -95,6 +100,7 @@ def plan_of(
         timed_by_source: see `Plan`.
         clock: see `Plan`.
         history: see `Plan`.
+        staged: see `Plan`.
 
     Raises:
         SparkHostError: the pipeline asks for what Spark can not do.
@@ -122,10 +128,12 @@ def plan_of(
         intervals=intervals,
         levels=tuple(level for level in levels if level),
         groups={
-            OUTSIDE: _intervals(OUTSIDE, OUTSIDE_GROUPS),
+            OUTSIDE: _intervals(OUTSIDE, 1 if staged else OUTSIDE_GROUPS),
             **{name: _intervals(name, intervals) for name in pipeline.computations},
         },
         timed_by_source=timed_by_source,
         clock=clock,
         history=history,
+        with_ids=with_ids,
+        staged=staged,
     )

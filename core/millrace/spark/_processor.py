@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from millrace._time import MAX_TIME, MILLISECOND
 from millrace.spark._chunks import NEVER, Chunks
 from millrace.spark._clock import from_spark
+from millrace.spark._failures import noted
 from millrace.spark._interval_task import run_interval
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Parcel, Post, decode_parcel
@@ -73,7 +74,8 @@ class LevelProcessor(StatefulProcessor):
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
         self._store.watermark_ms = watermark_ms
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
-        post = run_interval(self._plan, group, batch, parcels, self._store)
+        with noted():
+            post = run_interval(self._plan, group, batch, parcels, self._store)
         if post.parcels:
             yield frame_of(post)
 
@@ -151,7 +153,8 @@ class _BoundedLevel:
         """Work on all that there is for an interval, or pass it on."""
         parcels = [decode_parcel(data) for data in rows["parcel"]]
         now_us = time.time_ns() // 1_000
-        return frame_of(run_bounded(self._plan, self._level, str(key[0]), parcels, now_us))
+        with noted():
+            return frame_of(run_bounded(self._plan, self._level, str(key[0]), parcels, now_us))
 
 
 def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:

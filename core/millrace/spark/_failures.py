@@ -1,0 +1,57 @@
+"""How an error of user code or of the engine comes back from Spark's workers as what it was.
+
+Rules of this file: Spark hands on the text of a traceback only. So an error gets a note with its class and fields, which a
+traceback shows below the message; whoever gets the text makes the error again from that.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from millrace._errors import MillraceError
+from millrace.spark._errors import QueryFailedError
+
+_MARK = "millrace-error: "
+_NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Whatever of ours is raised within carries its note."""
+    try:
+        yield
+    except MillraceError as error:
+        fields = [
+            one if isinstance(one, str | int | float | tuple | list) else repr(one) for one in error.args
+        ]
+        error.add_note(_MARK + msgspec.json.encode([type(error).__name__, *fields]).decode())
+        raise
+
+
+def error_from(query: str, text: str) -> MillraceError:
+    """Make the error again that has ended a query.
+
+    Args:
+        query: its name.
+        text: what Spark says.
+    """
+    for found in _NOTE.findall(text):
+        try:
+            name, *fields = msgspec.json.decode(found)
+            kind = _kinds()[name]
+            return kind(*[tuple(one) if isinstance(one, list) else one for one in fields])
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            continue
+    return QueryFailedError(query, text.strip())
+
+
+def _kinds() -> dict[str, type[MillraceError]]:
+    found: dict[str, type[MillraceError]] = {}
+    kinds = [MillraceError]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        found[kind.__name__] = kind
+    return found

@@ -1,0 +1,175 @@
+"""The staged layout without Spark: its logs, its source and its tasks, driven in any order, in this process."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millrace import MIN_TIME, Pipeline
+from millrace._effects import SourceRecord, SourceWatermark
+from millrace._injection import productions_of
+from millrace._pipeline import OUTSIDE
+from millrace.spark._attach import Sources
+from millrace.spark._interval_task import run_interval
+from millrace.spark._log import Entry, Log, PartWriter, entry_of
+from millrace.spark._log_source import LogReader, Offset, Reading
+from millrace.spark._microbatch import MicroBatch
+from millrace.spark._parcels import Parcel, Post
+from millrace.spark._plan import Plan
+from millrace.spark._stages import Keying, computation_plan
+from millrace_properties.reference import Emitted
+from millrace_sim.feed import FeedEntry
+from tests.spark.microbatches import Store
+
+
+@dataclass
+class _Stage:
+    plan: Plan
+    reader: LogReader
+    offset: Offset
+    number: int = 0
+    stores: dict[str, Store] = field(default_factory=dict)
+
+
+class Stages:
+    """A pipeline in stages: `inject` and `run` are micro-batches, of whichever stage the test likes."""
+
+    def __init__(
+        self, pipeline: Pipeline, directory: Path, *, intervals: int = 3, ids: bool = True, max_records: int = 1_000_000,
+        history: bool = False,
+    ) -> None:  # fmt: skip
+        self.pipeline, self.directory, self.now_us = pipeline, directory, 0
+        self._sources: dict[str, int] = {}
+        self._injected: Counter[str] = Counter()
+        self._stages: dict[str, _Stage] = {}
+        injectors = frozenset(pipeline.injectors)
+        sources = Sources(injectors if ids else frozenset(), frozenset(), dict.fromkeys(injectors, 10**9))
+        for name in [*pipeline.injectors, *pipeline.computations]:
+            Log(directory, name).prepare()
+        for name in pipeline.computations:
+            plan = computation_plan(pipeline, name, sources, intervals=intervals, clock=True, history=history)
+            begin = dict.fromkeys(pipeline.senders(name), -1)
+            reader = LogReader(Reading(str(directory), begin, 2, max_records))
+            self._stages[name] = _Stage(plan, reader, reader.initialOffset())
+
+    def inject(self, entries: Iterable[FeedEntry]) -> None:
+        """A micro-batch of each injector."""
+        entries = list(entries)
+        for name, spec in self.pipeline.injectors.items():
+            writer = PartWriter(Log(self.directory, name), self._injected[name], 0)
+            for entry in entries:
+                self.now_us = max(self.now_us, entry.at_us)
+                if entry.address.partition("/")[0] != name:
+                    continue
+                event = entry.event
+                if isinstance(event, SourceWatermark):
+                    self._sources[entry.address] = event.low_watermark
+                elif isinstance(event, SourceRecord):
+                    first, *_ = productions_of(
+                        self.pipeline, entry.address, spec.outputs, event, event.arrived_us
+                    )
+                    writer.take(
+                        Parcel(
+                            [
+                                (
+                                    first.stream,
+                                    first.record_id,
+                                    event.key,
+                                    first.value,
+                                    first.timestamp,
+                                    first.origin,
+                                )
+                            ]
+                        )
+                    )
+            writer.report(name, min(self._sources.get(one, MIN_TIME) for one in spec.addresses()))
+            self._append(name, self._injected[name], [writer], (name,))
+            self._injected[name] += 1
+
+    def run(self, name: str, *, crashed: bool = False, tick: bool = False) -> bool:
+        """A micro-batch of a computation; tell whether there was anything to do.
+
+        Args:
+            name: of the computation.
+            crashed: its tasks run, but the driver is gone before it has written the entry.
+            tick: time has passed.
+        """
+        stage = self._stages[name]
+        end = stage.reader._look(stage.offset)
+        if end == stage.offset and not tick:
+            return False
+        stores = deepcopy(stage.stores) if crashed else stage.stores
+        writer = PartWriter(Log(self.directory, name), stage.number, 0)
+        for parcel in self._work(stage, stores, self._read(stage, end, tick=tick)).parcels.values():
+            writer.take(parcel)
+        if not crashed:
+            self._append(name, stage.number, [writer], stage.plan.groups[name])
+            stage.offset, stage.number = end, stage.number + 1
+        else:
+            writer.finish()
+        return True
+
+    def _read(self, stage: _Stage, end: Offset, *, tick: bool) -> Post:
+        keying, post = Keying(stage.plan, stage.number, 0), Post()
+        for partition in stage.reader.partitions(stage.offset, end):
+            for batch in stage.reader.read(partition):
+                for row in batch.to_pylist():
+                    if row["part"] is not None:
+                        for parcel in Log(self.directory, row["sender"]).parcels(row["part"]):
+                            keying.address(post, row["sender"], parcel.records)
+                    else:
+                        keying.tell(post, row["sender"], row["number"], row["low"], row["horizon"])
+        if tick:
+            keying.tick(post)
+        return post
+
+    def _work(self, stage: _Stage, stores: dict[str, Store], post: Post) -> Post:
+        batch, out = MicroBatch(stage.number, self.now_us, MIN_TIME), Post()
+        for group, parcel in post.parcels.items():
+            if group in stage.plan.groups[OUTSIDE]:
+                out.to(group).taken.extend(parcel.taken)
+            else:
+                out.add(run_interval(stage.plan, group, batch, [parcel], stores.setdefault(group, Store())))
+        return out
+
+    def _append(self, name: str, number: int, writers: Sequence[PartWriter], units: Sequence[str]) -> None:
+        log = Log(self.directory, name)
+        pieces = [writer.finish() for writer in writers]
+        log.append(entry_of(log.following(number, name), number, name, self.now_us, pieces, units))
+
+    def settle(self, *, tick: bool = False) -> None:
+        """Run everything, sources first, until there is nothing to do."""
+        for name in self.pipeline.computations:
+            if tick:
+                self.run(name, tick=True)
+            while self.run(name):
+                pass
+
+    def last(self, name: str) -> Entry:
+        """The latest entry of a log."""
+        log = Log(self.directory, name)
+        found = log.entry(log.last())
+        assert found is not None
+        return found
+
+    def told(self, name: str) -> tuple[Pipeline, list[bytes]]:
+        """The pipeline that a stage sees, and the events of its History."""
+        log = Log(self.directory, name)
+        parts = [part for entry in log.entries(-1, log.last()) for part in entry.parts]
+        events = [event for part in parts for parcel in log.parcels(part.name) for event in parcel.events]
+        return self._stages[name].plan.pipeline, events
+
+    @property
+    def outputs(self) -> Counter[Emitted]:
+        """What stands in the logs of the streams that go outside."""
+        found: Counter[Emitted] = Counter()
+        for name in [*self.pipeline.injectors, *self.pipeline.computations]:
+            log = Log(self.directory, name)
+            for entry in log.entries(-1, log.last()):
+                for part in entry.parts:
+                    for parcel in log.parcels(part.name):
+                        for stream, _, key, value, timestamp, _origin in parcel.records:
+                            if stream in self.pipeline.output_streams:
+                                found[Emitted(stream, key, value, timestamp)] += 1
+        return found

@@ -1,0 +1,252 @@
+"""Stages and their logs, without Spark: the same outputs as the reference, however far one stage lags behind another."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline
+from millrace.spark import _interval_task
+from millrace.spark._attach import Sources
+from millrace.spark._errors import SparkHostError
+from millrace.spark._export import history_of
+from millrace.spark._interval_task import _IntervalTask
+from millrace.spark._job import Shape, check_shape
+from millrace.spark._log import Log
+from millrace.spark._staged import _check_nobody_left, _is_same
+from millrace.spark._stages import computation_plan, cut_computation, cut_injector
+from millrace_properties.checkers import judge
+from millrace_properties.reference import run_reference
+from millrace_properties.verdict import Holds, Violated
+from millrace_sim import Feed, FeedBuilder
+from tests.sim.rig import WindowCounter, city, letters, mail
+from tests.spark.stages import Stages
+from tests.spark.test_interval_task import Batcher, held_pipeline
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_is_synced() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["feed", "sorter", "counter"]), st.booleans()), max_size=30)
+"""(what runs next, whether it crashes and so has to run again)."""
+
+
+def run_steps(stages: Stages, feed: Feed, steps: list[tuple[str, bool]], size: int) -> None:
+    entries = list(feed.entries)
+    for name, crashed in steps:
+        if name == "feed":
+            stages.inject(entries[:size])
+            entries = entries[size:]
+        else:
+            stages.run(name, crashed=crashed)
+    stages.inject(entries)
+    stages.settle()
+
+
+@given(steps=STEPS, size=st.integers(1, 20), intervals=st.integers(1, 4), max_records=st.integers(1, 30))
+def test_the_outputs_are_the_references_in_whatever_order_stages_run_and_crash(
+    steps: list[tuple[str, bool]], size: int, intervals: int, max_records: int
+) -> None:
+    pipeline = mail(processes=2)
+    feed = letters(pipeline, 40)
+    with TemporaryDirectory() as directory:
+        stages = Stages(pipeline, Path(directory), intervals=intervals, max_records=max_records)
+        run_steps(stages, feed, steps, size)
+        assert stages.outputs == run_reference(pipeline, feed).outputs
+        assert stages.last("counter").low == MAX_TIME
+
+
+def test_what_is_on_time_in_one_stage_is_on_time_in_the_next_however_far_it_lags(tmp_path: Path) -> None:
+    """The sorter runs after each letter, the counter sometimes: it takes many entries at once, and never sees a late record."""
+    pipeline = mail()
+    stages, feed = Stages(pipeline, tmp_path), letters(pipeline)
+    for number, entry in enumerate(feed.entries):
+        stages.inject([entry])
+        stages.run("sorter")
+        if number % 17 == 16:
+            stages.run("counter")
+    stages.settle()
+    assert not [one for one in stages.outputs if one.stream == "late"]
+    assert stages.outputs == run_reference(pipeline, feed).outputs
+
+
+@pytest.mark.parametrize("size", [1, 4, 10])
+def test_what_a_wall_timer_holds_back_is_not_late_in_the_next_stage(tmp_path: Path, size: int) -> None:
+    pipeline = held_pipeline()
+    feed = letters(pipeline)
+    assert run_with_a_clock(pipeline, feed, tmp_path, size).outputs == run_reference(pipeline, feed).outputs
+
+
+def test_untold_holds_would_make_it_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell_input_only(task: _IntervalTask) -> None:
+        header = task._chunks.header
+        header.reported = header.low
+        task._post.to("/0").holds.append((task._group, header.low))
+
+    monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", tell_input_only)
+    pipeline = held_pipeline()
+    outputs = run_with_a_clock(pipeline, letters(pipeline), tmp_path, 1).outputs
+    assert any(one.stream == "late" for one in outputs)
+
+
+def run_with_a_clock(pipeline: Pipeline, feed: Feed, directory: Path, size: int) -> Stages:
+    stages, entries = Stages(pipeline, directory), list(feed.entries)
+    while entries:
+        stages.inject(entries[:size])
+        entries = entries[size:]
+        stages.settle(tick=True)
+    for _ in range(10):
+        stages.now_us += SECOND
+        stages.settle(tick=True)
+    return stages
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_the_history_of_each_stage_is_one_that_the_checkers_accept(tmp_path: Path, size: int) -> None:
+    pipeline = mail()
+    stages, entries = Stages(pipeline, tmp_path, history=True), list(letters(pipeline).entries)
+    while entries:
+        stages.inject(entries[:size])
+        stages.settle()
+        entries = entries[size:]
+    for name in pipeline.computations:
+        seen, events = stages.told(name)
+        verdicts = judge(history_of(seen, events), [seen])
+        assert {key: one for key, one in verdicts.items() if isinstance(one, Violated)} == {}
+        assert isinstance(verdicts["S1"], Holds)
+
+
+def test_late_records_stay_late_through_the_stages(tmp_path: Path) -> None:
+    pipeline = mail()
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=1, value={"city": "riva"}, timestamp=5 * SECOND, key="anna")
+    builder.watermark(at_us=2, low_watermark=5 * SECOND)
+    builder.record(at_us=3, value={"city": "riva"}, timestamp=1 * SECOND, key="anna")
+    stages, entries = Stages(pipeline, tmp_path), builder.build().entries
+    for entry in entries:
+        stages.inject([entry])
+        stages.settle()
+    assert sum(count for one, count in stages.outputs.items() if one.stream == "late") == 1
+
+
+def test_a_record_that_its_source_repeats_counts_once_in_all_stages(tmp_path: Path) -> None:
+    pipeline = mail()
+    feed = letters(pipeline)
+    stages = Stages(pipeline, tmp_path)
+    records, end = feed.entries[:-1], feed.entries[-1:]
+    for entry in records:
+        stages.inject([entry, entry])
+        stages.settle()
+    stages.inject(end)
+    stages.settle()
+    assert stages.outputs == run_reference(pipeline, feed).outputs
+
+
+def test_a_stage_knows_nothing_until_all_its_intervals_have_reported(tmp_path: Path) -> None:
+    pipeline = mail()
+    stages = Stages(pipeline, tmp_path)
+    stages.inject(letters(pipeline).entries[:3])
+    stages.settle()
+    assert stages.last("sorter").low == MIN_TIME
+
+
+def test_a_log_says_what_of_its_senders_went_into_it(tmp_path: Path) -> None:
+    pipeline = mail()
+    stages = Stages(pipeline, tmp_path)
+    for entry in letters(pipeline).entries:
+        stages.inject([entry])
+    stages.settle()
+    assert stages.last("sorter").taken == {"mail": stages.last("mail").number}
+    assert stages.last("counter").taken == {"sorter": stages.last("sorter").number}
+
+
+def _switchboard() -> Pipeline:
+    pipeline = Pipeline("switchboard")
+    pipeline.injector("mail", on_malformed=DeadLetter("unreadable"))
+    pipeline.injector("calls")
+    pipeline.add(Batcher(), name="batcher", inputs={"mail": city}, outputs=["sorted"])
+    pipeline.add(
+        WindowCounter(), name="counter", inputs={"sorted": city, "calls": city}, outputs=["counts", "late"]
+    )
+    return pipeline
+
+
+def test_a_computation_sees_its_senders_as_injectors_of_what_it_takes() -> None:
+    cut = cut_computation(_switchboard(), "counter")
+    assert {name: spec.outputs for name, spec in cut.injectors.items()} == {
+        "batcher": ("sorted",),
+        "calls": ("calls",),
+    }
+    assert list(cut.computations) == ["counter"]
+    assert cut.output_streams == ("counts", "late")
+
+
+def test_only_an_injector_with_dead_letters_asks_its_consumers_for_keys() -> None:
+    pipeline = _switchboard()
+    assert list(cut_injector(pipeline, "mail").computations) == ["batcher"]
+    assert not cut_injector(pipeline, "calls").computations
+
+
+def test_only_what_comes_from_a_source_is_deduplicated() -> None:
+    pipeline, nothing = _switchboard(), frozenset[str]()
+    for sources, expected in (
+        (Sources(frozenset({"calls"}), nothing, {}), {"batcher": False, "counter": True}),
+        (Sources(frozenset({"mail"}), nothing, {}), {"batcher": True, "counter": False}),
+    ):
+        plans = {
+            name: computation_plan(pipeline, name, sources, intervals=2, clock=True, history=False)
+            for name in expected
+        }
+        assert {
+            name: plan.pipeline.computations[name].exactly_once for name, plan in plans.items()
+        } == expected
+
+
+def test_a_stage_runs_on_when_others_come_and_go() -> None:
+    before = _switchboard()
+    after = before.copy()
+    after.add(WindowCounter(), name="second", inputs={"sorted": city}, outputs=["more", "late"])
+    assert [name for name in ("batcher", "counter", "mail", "calls") if _is_same(name, before, after)] == [
+        "batcher",
+        "counter",
+        "mail",
+        "calls",
+    ]
+    assert all(_is_same(name, after, before) for name in ("batcher", "counter"))
+
+
+def test_a_stage_starts_again_when_its_code_its_senders_or_its_letters_takers_change() -> None:
+    before = _switchboard()
+    new_sender = before.copy()
+    new_sender.add(Batcher(), name="other", inputs={"mail": city}, outputs=["sorted"])
+    assert not _is_same("counter", before, new_sender)
+    assert not _is_same("mail", before, new_sender)
+    new_code = before.with_computation("counter", computation=WindowCounter())
+    assert not _is_same("counter", before, new_code)
+    assert _is_same("batcher", before, new_code)
+
+
+def test_a_directory_keeps_its_layout_its_intervals_and_its_computations() -> None:
+    before = Shape("staged", "mail", 4, ["mail"], [["sorter"], ["counter"]])
+    check_shape(Path("/job"), None, before)
+    check_shape(Path("/job"), before, before)
+    with pytest.raises(SparkHostError, match="belongs to the staged pipeline 'mail', not to the pipelined"):
+        check_shape(Path("/job"), before, Shape("pipelined", "mail", 4, ["mail"], [["sorter"]]))
+    with pytest.raises(SparkHostError, match="with 4 key intervals, not 8"):
+        check_shape(Path("/job"), before, Shape("staged", "mail", 8, ["mail"], [["sorter"]]))
+    with pytest.raises(SparkHostError, match=r"had \['counter'\].*Deployment.remove"):
+        _check_nobody_left(before, Shape("staged", "mail", 4, ["mail"], [["sorter"]]))
+
+
+def test_a_log_that_was_never_written_is_empty(tmp_path: Path) -> None:
+    log = Log(tmp_path, "a")
+    log.prepare()
+    assert (log.first(), log.last()) == (0, -1)
