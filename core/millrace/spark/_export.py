@@ -7,7 +7,8 @@ Rules of this file:
   divisions of the keys as they stand there: ``0003/riva``.
 * Within a micro-batch the operators work one after the other, and the intervals of a level independently of each other. They
   are told in this order: what was read; then level by level all deliveries, and then all that the watermark's advance led to.
-  At the end of the batch stands what is then known of everybody's progress.
+  At the end of the batch stand the deletions of checkpoints, since a batch's productions are delivered when it is committed, and
+  what is then known of everybody's progress.
 * Recovery scans are left out: here each batch reads just the rows that it needs.
 """
 
@@ -24,6 +25,7 @@ from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace.history import (
     Applied,
+    CheckpointsDeleted,
     Delivered,
     DuplicateDropped,
     Event,
@@ -94,16 +96,24 @@ def exported(
     """
     computation = computation_of(group)
     level = next(number for number, names in enumerate(plan.levels) if computation in names)
-    parts = (events[:under_old_watermark], False), (events[under_old_watermark:], True)
+    parts = (
+        (level, False, _without_deletions(events[:under_old_watermark])),
+        (level, True, _without_deletions(events[under_old_watermark:])),
+        (len(plan.levels), False, [event for event in events if isinstance(event, CheckpointsDeleted)]),
+    )
     return [
         _encode(
             Entry(
-                batch.number, level, advanced, group, batch.now_us, batch.low_watermark, held,
+                batch.number, at, advanced, group, batch.now_us, batch.low_watermark, held,
                 [_placed(plan, group, event) for event in part if _is_told(event, computation)],
             )
         )
-        for part, advanced in parts
+        for at, advanced, part in parts
     ]  # fmt: skip
+
+
+def _without_deletions(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, CheckpointsDeleted)]
 
 
 def exported_injections(
@@ -135,6 +145,9 @@ def _placed(plan: Plan, group: str, event: Event) -> Event:
         return replace(event, delta=placed)
     if isinstance(event, Delivered | DuplicateDropped | UserCodeFailed):
         return replace(event, key=_key(number, event.key))
+    if isinstance(event, CheckpointsDeleted):
+        placed_keys = tuple((_key(number, key), *names) for key, *names in event.checkpoints)
+        return replace(event, checkpoints=placed_keys)
     if isinstance(event, WriteRefused):
         return replace(event, keys=tuple(_key(number, key) for key in event.keys))
     if isinstance(event, IntervalMinted | IntervalDropped | IdsCollected):
