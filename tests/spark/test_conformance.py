@@ -16,7 +16,7 @@ from millrace_properties.verdict import Violated
 from millrace_scenarios import zeitgeist
 from millrace_sim import FaultSchedule, Feed, simulate
 from tests.sim.rig import CHECKED, HEAL_US, letters, mail, storm
-from tests.spark.rig import run_bounded, run_streaming
+from tests.spark.rig import run_bounded, run_staged, run_streaming
 
 pytestmark = pytest.mark.spark
 
@@ -70,11 +70,16 @@ def _bounded(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
     return run_bounded(spark, case.pipeline, case.feed, place)
 
 
+def _staged(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
+    return run_staged(spark, case.pipeline, case.feed, place, restart_after=0)
+
+
 HOSTS: dict[str, Host] = {
     "cluster": _cluster,
     "faulty cluster": _faulty_cluster,
     "pipelined": _pipelined,
     "pipelined, restarted": _restarted,
+    "staged, restarted": _staged,
     "bounded": _bounded,
 }
 
