@@ -40,7 +40,7 @@ def _cases() -> list[Case]:
     searches = zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
     return [
         Case("mail", two_stages, letters(two_stages), "mail/0", "counter"),
-        Case("zeitgeist", zeitgeist.pipeline, searches, "queries/0", "window_counter"),
+        Case("zeitgeist", zeitgeist.pipeline, searches, "searches/0", "window_counter"),
     ]
 
 
