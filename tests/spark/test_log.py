@@ -6,7 +6,7 @@ import pytest
 
 from millrace import MAX_TIME, MIN_TIME
 from millrace.spark._errors import LogError
-from millrace.spark._log import NOTHING, Entry, Log, PartWriter, Piece, entry_of
+from millrace.spark._log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
 from millrace.spark._log_source import LogReader, Reading
 from millrace.spark._parcels import Packed, Parcel
 
@@ -112,6 +112,23 @@ def test_what_is_dropped_is_gone_but_for_the_latest_entries(log: Log) -> None:
         list(log.entries(5, 19))
 
 
+def test_only_what_is_old_and_taken_for_good_is_dropped(log: Log, tmp_path: Path) -> None:
+    """The consumer has taken 9 and then 11 of 20 entries; its last micro-batch may come once more."""
+    consumer = Log(tmp_path, "b")
+    consumer.prepare()
+    for number in range(20):
+        written(log, number, number, at_us=number)
+    assert taken_for_good("a", consumer, begin=-1) == -1
+    before = NOTHING
+    for number, taken in enumerate((9, 11)):
+        before = consumer.append(entry_of(before, number, "q", 0, [Piece(taken={"a": taken})], []))
+    assert taken_for_good("a", consumer, begin=-1) == 9
+    log.shorten(taken_for_good("a", consumer, begin=-1), before_us=5)
+    assert log.first() == 5
+    log.shorten(taken_for_good("a", consumer, begin=-1), before_us=1_000)
+    assert log.first() == 10
+
+
 def reader(log: Log, *, max_records: int = 100, begin: int = -1) -> LogReader:
     directory = log.path.parent.parent
     return LogReader(Reading(str(directory), {"a": begin}, 2, max_records))
@@ -146,6 +163,17 @@ def test_a_source_reads_the_same_between_the_same_offsets(log: Log) -> None:
     assert rows() == before
     assert len(before) == 3
     assert sum("'number': 2, 'low': 2" in row for row in before) == 1
+
+
+def test_a_source_with_a_clock_says_that_time_has_passed(log: Log) -> None:
+    one = LogReader(Reading(str(log.path.parent.parent), {"a": -1}, 1, 100, clock_us=1_000))
+    start = one.initialOffset()
+    end = one._look(start)
+    assert end["tick"] > 0
+    assert end["logs"] == start["logs"]
+    (task,) = one.partitions(start, end)
+    (batch,) = one.read(task)
+    assert [row["tick"] for row in batch.to_pylist()] == [True]
 
 
 def test_a_sender_that_has_left_is_no_longer_waited_for(log: Log) -> None:

@@ -8,7 +8,7 @@ import enum
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from pyspark.sql import DataFrame
 
@@ -51,7 +51,7 @@ class _Host(Protocol):
 
 
 class Deployment:
-    """A running job. Made by `deploy`.
+    """A running job. Made by `deploy`; as a context manager it is stopped at the end.
 
     Attributes:
         layout: which.
@@ -71,6 +71,12 @@ class Deployment:
         """What has ended queries, if anything has: the errors of user code, of the engine and of sinks, as they were raised."""
         found = [running.error() for running in self._host.queries()]
         return tuple(error for error in found if error is not None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stop()
 
     def await_idle(self) -> None:
         """Wait until all that the sources have by now has come out at the sinks. What waits for a wall timer is not waited for.

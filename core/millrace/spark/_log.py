@@ -222,6 +222,20 @@ class Log:
             )
         return before
 
+    def shorten(self, taken: int, before_us: int) -> None:
+        """Drop what is older.
+
+        Args:
+            taken: up to this entry, all consumers have taken it for good.
+            before_us: wall time, microseconds.
+        """
+        upto = self.first() - 1
+        for entry in self.entries(upto, taken):
+            if entry.at_us >= before_us:
+                break
+            upto = entry.number
+        self.drop(upto)
+
     def drop(self, upto: int) -> None:
         """Forget entries up to this one, but for the latest few."""
         upto = min(upto, max(self._numbers(), default=-1) - _KEPT)
@@ -319,6 +333,18 @@ def entry_of(
 def _raise_to(known: dict[str, int], told: Mapping[str, int]) -> None:
     for name, value in told.items():
         known[name] = max(value, known.get(name, MIN_TIME))
+
+
+def taken_for_good(sender: str, consumer: Log, begin: int) -> int:
+    """Up to which entry of a sender's log a consumer will never read again.
+
+    Args:
+        sender: name of the sender.
+        consumer: the consumer's own log. Spark may run its last micro-batch once more, with the same input.
+        begin: after which entry it began to read.
+    """
+    entry = consumer.entry(max(consumer.last() - 1, -1))
+    return begin if entry is None else entry.taken.get(sender, begin)
 
 
 def file_name(stage: str) -> str:

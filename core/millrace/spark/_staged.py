@@ -10,6 +10,7 @@ Rules of this file:
 * What a stage's consumers have all taken, and what is older than the retention, is dropped from its log.
 """
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from millrace._pipeline import ComputationSpec, DeadLetter, Pipeline
 from millrace.spark._attach import Input, Outputs, check_inputs, level_operator, prepared_input, sources_of
 from millrace.spark._errors import SparkHostError
 from millrace.spark._job import Settings, Shape, check_shape, read_shape, replace_file, write_shape
-from millrace.spark._log import Entry, Log, entry_of, file_name
+from millrace.spark._log import Entry, Log, entry_of, file_name, taken_for_good
 from millrace.spark._log_source import Reading
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
@@ -57,12 +58,19 @@ class StagedHost:
         self._settings = settings
         self._inputs = dict(inputs)
         self._stages: dict[str, Running] = {}
+        self._shortening = threading.Lock()
         self.pipeline = pipeline
         self._check(pipeline, self._inputs)
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, self._layout())
         _check_nobody_left(before, self._layout())
-        self._start_missing(from_now=False)
+        self._prepare(pipeline, from_now=False)
+        try:
+            self._start_missing()
+        except BaseException:
+            for running in self._stages.values():
+                running.stop()
+            raise
 
     def queries(self) -> list[Running]:
         """All of them, sources first."""
@@ -92,8 +100,10 @@ class StagedHost:
         for name in changed:
             if name in self._stages:
                 self._stages.pop(name).stop()
-        self.pipeline, self._inputs = pipeline, given
-        self._start_missing(from_now=from_now)
+        with self._shortening:  # nothing is dropped that a new consumer will read
+            self._prepare(pipeline, from_now=from_now)
+            self.pipeline, self._inputs = pipeline, given
+        self._start_missing()
 
     def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
         pipeline.validate()
@@ -108,15 +118,17 @@ class StagedHost:
 
     # Starting
 
-    def _start_missing(self, *, from_now: bool) -> None:
-        names = [name for name in _order(self.pipeline) if name not in self._stages]
+    def _prepare(self, pipeline: Pipeline, *, from_now: bool) -> None:
+        names = [name for name in _order(pipeline) if name not in self._stages]
         for name in names:
             self._log(name).prepare()
         for name in names:
-            if name in self.pipeline.computations:
-                self._note_beginnings(name, from_now=from_now)
+            if name in pipeline.computations:
+                self._note_beginnings(name, pipeline.senders(name), from_now=from_now)
+
+    def _start_missing(self) -> None:
         write_shape(self._settings.directory, self._layout())
-        for name in names:
+        for name in [name for name in _order(self.pipeline) if name not in self._stages]:
             is_injector = name in self.pipeline.injectors
             self._stages[name] = self._start_injector(name) if is_injector else self._start_computation(name)
 
@@ -173,12 +185,12 @@ class StagedHost:
         except FileNotFoundError:
             return {}
 
-    def _note_beginnings(self, name: str, *, from_now: bool) -> None:
+    def _note_beginnings(self, name: str, senders: Iterable[str], *, from_now: bool) -> None:
         noted = self._beginnings(name)
-        for sender in self.pipeline.senders(name):
+        for sender in senders:
             log = self._log(sender)
             noted.setdefault(sender, log.last() if from_now else log.first() - 1)
-        for sender in set(noted) - set(self.pipeline.senders(name)):
+        for sender in set(noted) - set(senders):
             noted[sender] = self._log(
                 sender
             ).last()  # it has left, and all was taken; should it come back, go on from there
@@ -231,16 +243,15 @@ class StagedHost:
 
     # Forgetting
 
-    def taken_by_all(self, name: str) -> int:
-        """Up to which entry of a log all its consumers have taken it for good."""
-        found = []
-        for consumer in self.pipeline.graph.successors(name):
-            log = self._log(consumer)
-            # Spark may still run the last micro-batch again, and read the same once more.
-            entry = log.entry(max(log.last() - 1, -1))
-            taken = entry.taken if entry is not None else {}
-            found.append(taken.get(name, self._beginnings(consumer).get(name, -1)))
-        return min(found, default=self._log(name).last())
+    def shorten(self, name: str, retention_us: int) -> None:
+        """Drop from a log what all its consumers have taken, and what is older than that, microseconds."""
+        log = self._log(name)
+        with self._shortening:
+            taken = [
+                taken_for_good(name, self._log(consumer), self._beginnings(consumer).get(name, -1))
+                for consumer in self.pipeline.graph.successors(name)
+            ]
+            log.shorten(min(taken, default=log.last()), before_us=time.time_ns() // 1_000 - retention_us)
 
 
 class LogWriter:
@@ -286,8 +297,9 @@ class LogWriter:
         standing = self._log.append(entry)
         self._give_out(frame, standing)
         self.finished = standing.taken
-        if number % _SHORTEN_EVERY == 0:
-            self._shorten()
+        retention_us = self._settings.retention_us
+        if retention_us is not None and number % _SHORTEN_EVERY == 0:
+            self._host.shorten(self._log.stage, retention_us)
 
     def _give_out(self, frame: DataFrame, entry: Entry) -> None:
         sinks = self._settings.sinks
@@ -305,18 +317,6 @@ class LogWriter:
             sinks.write(outputs, stream, entry.number)
         if has_events and sinks.history is not None:
             sinks.history(outputs.history, entry.number)
-
-    def _shorten(self) -> None:
-        retention_us = self._settings.retention_us
-        if retention_us is None:
-            return
-        limit = time.time_ns() // 1_000 - retention_us
-        upto = self._log.first() - 1
-        for entry in self._log.entries(upto, self._host.taken_by_all(self._log.stage)):
-            if entry.at_us >= limit:
-                break
-            upto = entry.number
-        self._log.drop(upto)
 
 
 def _order(pipeline: Pipeline) -> list[str]:
