@@ -67,7 +67,9 @@ class ChaosFindings:
         found: list[str] = []
         missing, extra = self.outputs.only_first.total(), self.outputs.only_second.total()
         if missing or extra:
-            found.append(f"outputs: {missing} missing, {extra} too many, {self.outputs.common} as they should be")
+            found.append(
+                f"outputs: {missing} missing, {extra} too many, {self.outputs.common} as they should be"
+            )
         if self.states:
             found.append(f"states: {len(self.states)} of {self.states_compared} are not the reference's")
         found += [f"{name}: {one.message}" for name, one in violations(dict(self.verdicts)).items()]

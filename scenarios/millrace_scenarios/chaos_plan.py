@@ -111,7 +111,9 @@ def draw_plan(faults: int, seed: int, entries: int, verbs: Sequence[Verb] = tupl
     if not verbs:
         raise ChaosPlanError("no kind of fault is left", f"Name some: {', '.join(Verb)}")
     if faults >= entries:
-        problem = f"{faults} faults need more than {entries} entries of input, for each strikes a part of its own"
+        problem = (
+            f"{faults} faults need more than {entries} entries of input, for each strikes a part of its own"
+        )
         raise ChaosPlanError(problem, "Take fewer faults, or a longer input")
     random = Random(f"{seed}/chaos")
     parts = faults + 1

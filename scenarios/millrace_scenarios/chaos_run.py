@@ -7,12 +7,14 @@ Rules of this file: a fault strikes a process that is held in the middle of a mi
 started; a part is worked off before the next one falls; what was struck and never seen to be so does not count.
 """
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -20,8 +22,6 @@ import msgspec
 from millrace import MillraceError, Pipeline
 from millrace._effects import SourceEvent
 from millrace.spark._chaos_job import (
-    APPEND,
-    FENCED,
     Begun,
     ChaosJob,
     Ended,
@@ -35,6 +35,7 @@ from millrace.spark._chaos_job import (
     release,
 )
 from millrace.spark._landing import Landing
+from millrace.spark._session import worker_path
 from millrace_properties.reference import run_reference
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_scenarios.chaos_findings import ChaosFindings, find, read_rows
@@ -194,8 +195,9 @@ class _Driver:
         command = [sys.executable, "-m", _MODULE, str(job_file), str(number)]
         with job.log(number).open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  our own module
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "PYTHONPATH": worker_path()},
+            )  # fmt: skip
 
     @property
     def session(self) -> int:
@@ -234,9 +236,7 @@ class _Driver:
 
     def main_processes(self) -> list[Process]:
         """Its Python and its Java, without what works for them."""
-        return [
-            one for one in processes_of(self.session) if one.pid == self.session or one.is_java_of_driver
-        ]
+        return [one for one in processes_of(self.session) if one.pid == self.session or one.is_java_of_driver]
 
     def kill(self) -> None:
         """Kill everything that is left of it."""
@@ -251,7 +251,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self.job = ChaosJob(
             target, str(directory.absolute()), options.master, options.intervals,
-            FENCED if options.fencing else APPEND, _config(options),
+            options.fencing, _config(options),
         )  # fmt: skip
         self.drivers: list[_Driver] = []
         self.seen: list[Seen] = []
@@ -422,7 +422,9 @@ class _Run:
         ended = zombie.ended()
         refused = None if ended is None else _refused_by(ended)
         seen.struck = refused is not None
-        seen.notes.append(f"{stopped} processes stopped; refused by {refused or f'nobody: {_reason(zombie)}'}")
+        seen.notes.append(
+            f"{stopped} processes stopped; refused by {refused or f'nobody: {_reason(zombie)}'}"
+        )
         zombie.kill()
 
     def restart(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
@@ -442,7 +444,9 @@ class _Run:
     def _note_repetition(self, seen: Seen, batch: int | None) -> None:
         again = [told for told in self._driver.written() if told.batch == batch]
         if again:
-            seen.notes.append(f"batch {batch} came again; the sink {'took it' if again[0].new else 'knew it'}")
+            seen.notes.append(
+                f"batch {batch} came again; the sink {'took it' if again[0].new else 'knew it'}"
+            )
 
 
 _STRIKES: dict[Verb, Callable[[_Run, Seen, Sequence[tuple[str, SourceEvent]]], None]] = {
@@ -469,7 +473,7 @@ def _parts(feed: Feed, parts: int) -> list[list[tuple[str, SourceEvent]]]:
     """Its entries in so many parts, none of them empty."""
     entries = [(entry.address, entry.event) for entry in feed.entries]
     cuts = [number * len(entries) // parts for number in range(parts + 1)]
-    return [entries[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)]
+    return [entries[begin:end] for begin, end in pairwise(cuts)]
 
 
 def _refused_by(ended: Ended) -> str | None:
@@ -481,4 +485,6 @@ def _reason(driver: _Driver) -> str:
     ended = driver.ended()
     if ended is None:
         return "the driver has ended without a word"
-    return f"the driver has ended: {ended.error}: {ended.text[:600]}" if ended.error else "the driver has ended"
+    return (
+        f"the driver has ended: {ended.error}: {ended.text[:600]}" if ended.error else "the driver has ended"
+    )

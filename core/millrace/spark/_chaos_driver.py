@@ -1,4 +1,4 @@
-"""A driver that `millrace chaos` starts, kills, stops and follows up: ``python -m millrace.spark._chaos_driver JOB.json NUMBER``."""
+"""A driver that `millrace chaos` starts, kills, stops and follows up: ``python -m millrace.spark._chaos_driver JOB NUMBER``."""
 
 import importlib
 import sqlite3
@@ -17,7 +17,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millrace._pipeline import Pipeline
 from millrace.spark._attach import attach
 from millrace.spark._chaos_job import (
-    FENCED,
     TABLE,
     Begun,
     ChaosJob,
@@ -130,7 +129,7 @@ class _Writer:
 
 
 def _sink(job: ChaosJob) -> _Sink:
-    if job.sink != FENCED:
+    if not job.fencing:
         return partial(_append, str(job.database))
     sink = DatabaseSink(str(job.database), TABLE)
     return partial(_write, sink)

@@ -12,16 +12,12 @@ import enum
 import os
 import time
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 _LOOK_EVERY_S = 0.02
 _HELD_AT_MOST_S = 300.0
 """Whoever was forgotten goes on."""
-
-APPEND = "append"
-FENCED = "fenced"
 
 
 class Moment(enum.StrEnum):
@@ -43,7 +39,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
         directory: of the run; everything else is in it.
         master: Spark's.
         intervals: key intervals of each computation.
-        sink: ``fenced``: a `DatabaseSink`; ``append``: rows are appended, whoever asks.
+        fencing: the sink is a `DatabaseSink`; otherwise rows are appended, whoever asks.
         config: Spark's settings.
     """
 
@@ -51,7 +47,7 @@ class ChaosJob(msgspec.Struct, frozen=True):
     directory: str
     master: str
     intervals: int = 2
-    sink: Literal["fenced", "append"] = FENCED
+    fencing: bool = True
     config: dict[str, str] = {}
 
     @property
