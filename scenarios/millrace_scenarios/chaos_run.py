@@ -62,7 +62,7 @@ _MODULE = "millrace.spark._chaos_driver"
 
 _REFUSALS = (
     ("FencedWriterError", "the sink: a newer epoch owns the table"),
-    ("CONCURRENT_STREAM_LOG_UPDATE", "Spark: the batch is in its log already"),
+    ("DriverReplacedError", "Spark: the batch is in its log already"),
 )
 
 

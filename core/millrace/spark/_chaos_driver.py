@@ -28,6 +28,7 @@ from millrace.spark._chaos_job import (
     tell,
 )
 from millrace.spark._landing import landed
+from millrace.spark._mishaps import mishap_of
 from millrace.spark._session import session
 from millrace.spark._sinks import DatabaseSink
 
@@ -56,7 +57,8 @@ def main(job_file: str, number: int) -> int:
         try:
             _follow(query, job, told)
         except StreamingQueryException as error:
-            failure = writer.failure or error
+            spoken = f"{error} {writer.failure or ''}"
+            failure = mishap_of(spoken, job.checkpoint) or writer.failure or error
             tell(told, Ended(type(failure).__name__, str(failure)))
             return 1
         query.stop()
