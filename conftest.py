@@ -11,6 +11,9 @@ SPARK_TESTS = "tests/spark/"
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 collect_ignore = ["core/millrace/spark", "tests/spark"] if WITHOUT_SPARK else []
+collect_ignore_glob = (
+    ["scenarios/millrace_scenarios/chaos_*", "cli/millrace_cli/_chaos_*"] if WITHOUT_SPARK else []
+)
 
 
 def pytest_report_header() -> list[str]:

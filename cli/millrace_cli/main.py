@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import replay, run, scenario, verify
+from millrace_cli import chaos, replay, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -18,6 +18,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace replay millrace-failure-1f3a90c2.json
 
   millrace run zeitgeist --on sim
+
+  millrace chaos --faults 20
 
 [bold]Exit codes[/]
 
@@ -54,6 +56,7 @@ def millrace(
 app.add_typer(scenario.app, name="scenario")
 app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
+app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
 app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)
 
 

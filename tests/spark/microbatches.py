@@ -30,6 +30,9 @@ class Store:
         self.timer_ms: int | None = None
         self.reads = self.writes = 0
 
+    def is_begun(self) -> bool:
+        return False
+
     def header(self) -> bytes | None:
         return self.head
 

@@ -28,7 +28,7 @@ from millrace_scenarios import zeitgeist
 from millrace_sim import Feed, FeedBuilder
 from millrace_sim.feed import FeedEntry
 from tests.sim.rig import WindowCounter, city, letters, mail
-from tests.spark.microbatches import Query, query, run_in_batches
+from tests.spark.microbatches import Query, Store, query, run_in_batches
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 
@@ -105,6 +105,33 @@ def test_a_wall_timer_needs_somebody_to_tell_the_time() -> None:
     running = query(held_pipeline(), clock=False)
     with pytest.raises(SparkHostError, match=r"'batcher' set a wall timer.*clock_us"):
         running.batch(letters(held_pipeline()).entries[:1])
+
+
+def test_state_of_its_own_future_is_refused() -> None:
+    """A checkpoint is put together from two backups: the state is of later micro-batches than the log says."""
+    running = query(_counting())
+    for number in (1, 2):
+        running.batch([_entry(running.plan.pipeline, number)])
+    before = dict(running.outputs)
+    for again in (0, 1):
+        running.number = again
+        message = rf"'count/\d' has state of micro-batch 1, and micro-batch {again} needs what was before it\. .*backup"
+        with pytest.raises(SparkHostError, match=message):
+            running.batch([_entry(running.plan.pipeline, 3)])
+    assert running.outputs == before
+    running.number = 2
+    running.batch([_entry(running.plan.pipeline, 3)])
+    assert len(running.outputs) == 3
+
+
+def test_an_interval_is_called_twice_in_a_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark calls for the records, and then for the timer that the watermark has reached."""
+    running = query(_counting())
+    running.batch([_entry(running.plan.pipeline, 1)])
+    monkeypatch.setattr(Store, "is_begun", lambda _store: True)
+    running.number = 0
+    running.batch([_entry(running.plan.pipeline, 2)])
+    assert len(running.outputs) == 2
 
 
 def _counting(**switches: object) -> Pipeline:

@@ -35,6 +35,10 @@ _NOTHING_DUE = (MAX_TIME, NEVER, NEVER)
 class IntervalStore(Protocol):
     """What is needed of Spark's state store, for the key interval at hand."""
 
+    def is_begun(self) -> bool:
+        """Tell whether this task has written the header already: an interval can be called twice in a micro-batch."""
+        ...
+
     def header(self) -> bytes | None:
         """Read the header."""
         ...

@@ -7,6 +7,18 @@ from millrace._errors import MillraceError
 _INSTALL = "pip install 'millrace[spark]'"
 
 
+class SparkHostError(MillraceError):
+    """Something that can not be done on Spark as it was asked for. Fields: problem, remedy."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem, remedy)
+        self.problem, self.remedy = problem, remedy
+
+    def __str__(self) -> str:
+        """Say what, and what to do."""
+        return f"on Spark: {self.problem}. {self.remedy}"
+
+
 class MissingPackageError(MillraceError, ImportError):
     """Packages of the extra ``spark`` that are not installed. Fields: missing."""
 
@@ -98,18 +110,6 @@ class SessionSettingsError(MillraceError):
             f"this Spark session has settings under which Millrace can not run:{lines}\n"
             "Give them to the session where it is made (--conf NAME=VALUE), or let prepare_session(spark) set them"
         )
-
-
-class SparkHostError(MillraceError):
-    """Something that can not be done on Spark as it was asked for. Fields: problem, remedy."""
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(problem, remedy)
-        self.problem, self.remedy = problem, remedy
-
-    def __str__(self) -> str:
-        """Say what, and what to do."""
-        return f"on Spark: {self.problem}. {self.remedy}"
 
 
 class LogError(MillraceError):

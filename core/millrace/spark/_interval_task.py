@@ -7,7 +7,8 @@ one micro-batch; the network, which is Spark's shuffle, and loses nothing.
 Rules of this file:
 
 * The sequencer of the assignment comes from the number of the micro-batch: Spark commits a batch's state once, or not at all,
-  and a batch that is run again runs on the state of the batch before it.
+  and a batch that is run again runs on the state of the batch before it. State with a sequencer that is not smaller than the
+  batch's own is of its own future, and refused (6.2).
 * A production is taken over by the micro-batch at once, and so ACKed at once; it counts if the batch is committed.
 * In a batch, records come first, under the watermark that the interval knew before; then the watermark advances, and timers
   fire. So what a sender makes in this batch is never late for its consumer in the same batch.
@@ -39,7 +40,7 @@ from millrace.spark._errors import SparkHostError
 from millrace.spark._export import exported
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Packed, Parcel, Post
-from millrace.spark._plan import Plan, computation_of
+from millrace.spark._plan import Plan, batch_of, computation_of
 
 OPTIONS = EngineOptions(
     commit_batch=1 << 30, commits_in_flight=1, cache_bytes=1 << 62, masters=1, authority_replicas=1,
@@ -68,6 +69,7 @@ def run_interval(
         What it sends.
 
     Raises:
+        SparkHostError: the rows are not of before this batch.
         MillraceError: user code failed for good.
     """
     return _IntervalTask(plan, group, batch, store).run(parcels)
@@ -86,6 +88,7 @@ class _IntervalTask:
         self._history.at_us = batch.now_us
         self._under_old_watermark = 0
         self._post = Post()
+        self._check_state()
 
     def run(self, parcels: Sequence[Parcel]) -> Post:
         """See `run_interval`."""
@@ -116,6 +119,22 @@ class _IntervalTask:
             self._batch = replace(self._batch, low_watermark=told)
         else:
             header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
+
+    def _check_state(self) -> None:
+        """Refuse state that this batch, or one after it, has written: work on it would count twice."""
+        found = self._chunks.header.sequencer
+        own = self._plan.sequencer(self._group, self._batch.number)
+        if found < own or (found == own and self._store.is_begun()):
+            return
+        problem = (
+            f"key interval {self._group!r} has state of micro-batch {batch_of(found)}, and micro-batch "
+            f"{self._batch.number} needs what was before it"
+        )
+        remedy = (
+            "The checkpoint's state and its logs are not of one time: restore all of the checkpoint from one backup, "
+            "or begin with a new one"
+        )
+        raise SparkHostError(problem, remedy)
 
     def _input_watermark(self) -> int:
         header = self._chunks.header

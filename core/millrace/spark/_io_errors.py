@@ -85,3 +85,31 @@ class FencedWriterError(MillraceError):
             "of the query owns the table, and nothing of this batch was written. Stop this one; or, if both are meant to "
             "write, give each DatabaseSink its own writer="
         )
+
+
+class StorageError(MillraceError):
+    """A file or directory that a job needs, and can not use. Fields: place, problem, remedy."""
+
+    def __init__(self, place: str, problem: str, remedy: str) -> None:
+        super().__init__(place, problem, remedy)
+        self.place, self.problem, self.remedy = place, problem, remedy
+
+    def __str__(self) -> str:
+        """Say which one, why and what to do."""
+        return f"{self.place}: {self.problem}. {self.remedy}"
+
+
+class CheckpointDamagedError(StorageError):
+    """A file of a checkpoint that is not as it was written."""
+
+
+class DiskFullError(StorageError):
+    """No room for a checkpoint."""
+
+
+class InputFileError(StorageError):
+    """A file of the input that is not there, or can not be read."""
+
+
+class DriverReplacedError(StorageError):
+    """A driver whose checkpoint another one works on (MillWheel 6.2)."""

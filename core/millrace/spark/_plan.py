@@ -67,6 +67,11 @@ class Plan:
         return tuple(self.pipeline.graph.successors(computation))
 
 
+def batch_of(sequencer: int) -> int:
+    """The micro-batch that a sequencer is of."""
+    return (sequencer - 1) // _MOST_GROUPS
+
+
 def computation_of(group: str) -> str:
     """The computation that a group is an interval of; `OUTSIDE` for outputs."""
     return group.rpartition("/")[0]

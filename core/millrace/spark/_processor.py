@@ -72,7 +72,7 @@ class LevelProcessor(StatefulProcessor):
         watermark_ms = times.getCurrentWatermarkInMs()
         number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
-        self._store.watermark_ms = watermark_ms
+        self._store.group, self._store.watermark_ms = group, watermark_ms
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
         with noted():
             post = run_interval(self._plan, group, batch, parcels, self._store)
@@ -87,7 +87,13 @@ class _SparkStore:
         self._handle = handle
         self._header = handle.getValueState("header", "data binary")
         self._chunks = handle.getMapState("chunks", "number int", "data binary")
+        self._begun: set[str] = set()
+        self.group = ""
         self.watermark_ms = 0
+
+    def is_begun(self) -> bool:
+        """See `IntervalStore`."""
+        return self.group in self._begun
 
     def header(self) -> bytes | None:
         """See `IntervalStore`."""
@@ -97,6 +103,7 @@ class _SparkStore:
     def set_header(self, data: bytes) -> None:
         """See `IntervalStore`."""
         self._header.update((data,))
+        self._begun.add(self.group)
 
     def chunk(self, number: int) -> bytes | None:
         """See `IntervalStore`."""
@@ -186,6 +193,10 @@ class _MemoryStore:
     def __init__(self) -> None:
         self._header: bytes | None = None
         self._chunks: dict[int, bytes] = {}
+
+    def is_begun(self) -> bool:
+        """See `IntervalStore`. Nobody else ever writes here."""
+        return True
 
     def header(self) -> bytes | None:
         """See `IntervalStore`."""

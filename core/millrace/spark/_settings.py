@@ -61,6 +61,9 @@ DEFAULTS: Final = MappingProxyType(
     {
         # A commit uploads what has changed, and not each time a snapshot of the whole store.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Each attempt at a batch writes state files of its own, and the log of commits says whose count. Otherwise a driver
+        # that was taken for dead overwrites those of its successor, before anything refuses its batch.
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         # For what leaves Spark as a pandas frame, toPandas() and the like; Python operators use Arrow anyway.
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }

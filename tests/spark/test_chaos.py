@@ -1,0 +1,241 @@
+"""`millrace chaos`: plans, what is compared, and runs on Spark in which processes are really killed, stopped and continued."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from millrace.spark._chaos_job import Moment, held, hold, pass_moment, read_told, release
+from millrace_cli.main import app
+from millrace_properties.reference import run_reference
+from millrace_properties.verdict import Holds, Unknown, Violated
+from millrace_scenarios import turnstiles
+from millrace_scenarios.chaos_findings import ChaosFindings, Row, find, read_rows
+from millrace_scenarios.chaos_plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
+from millrace_scenarios.chaos_processes import processes_of, send, signal_all, wait_until_gone
+from millrace_scenarios.chaos_run import ChaosOptions, ChaosReport, Seen, run_chaos
+from tests.spark.microbatches import run_in_batches
+
+TARGET = "millrace_scenarios.turnstiles:pipeline"
+ONE_EXECUTOR = ChaosOptions(master="local-cluster[1,1,1024]")
+
+# Plans
+
+
+def test_the_same_seed_draws_the_same_plan() -> None:
+    assert draw_plan(20, 3, 150) == draw_plan(20, 3, 150)
+    assert draw_plan(20, 3, 150) != draw_plan(20, 4, 150)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_strike_has_a_part_of_its_own_and_a_moment_that_fits(seed: int) -> None:
+    plan = draw_plan(16, seed, 150)
+    parts = [strike.part for strike in plan.strikes]
+    assert parts == sorted(set(parts))
+    assert parts[-1] < plan.parts == 17
+    for strike in plan.strikes:
+        assert (strike.moment in MOMENTS[strike.verb]) if MOMENTS[strike.verb] else strike.moment is None
+
+
+def test_no_kind_comes_again_before_all_others_have_come() -> None:
+    verbs = [strike.verb for strike in draw_plan(2 * len(Verb), 0, 150).strikes]
+    assert Counter(verbs[: len(Verb)]) == Counter(verbs[len(Verb) :]) == Counter(Verb)
+
+
+def test_only_the_kinds_that_are_wanted_are_drawn() -> None:
+    assert draw_plan(5, 0, 150, [Verb.ZOMBIE, Verb.RESTART]).verbs in (
+        (Verb.ZOMBIE, Verb.RESTART),
+        (Verb.RESTART, Verb.ZOMBIE),
+    )
+
+
+def test_a_plan_can_be_written_and_read() -> None:
+    plan = draw_plan(7, 1, 150)
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=ChaosPlan) == plan
+
+
+def test_more_faults_than_input_are_refused() -> None:
+    with pytest.raises(ChaosPlanError, match=r"8 faults need more than 8 entries.*Take fewer faults"):
+        draw_plan(8, 0, 8)
+
+
+# What is compared
+
+
+def _healthy() -> list[Row]:
+    """What a sink has after a run without faults."""
+    running = run_in_batches(turnstiles.pipeline, turnstiles.feed(0), [40, 7], intervals=2, history=True)
+    rows: list[Row] = [(one.stream, one.key, one.value, one.timestamp) for one in running.outputs.elements()]
+    return rows + [(None, None, event, None) for event in running.events]
+
+
+def _findings(rows: list[Row]) -> ChaosFindings:
+    return find(turnstiles.pipeline, run_reference(turnstiles.pipeline, turnstiles.feed(0)), rows)
+
+
+def _report(findings: ChaosFindings, *, struck: bool = True) -> ChaosReport:
+    strike = Strike(0, Verb.RESTART)
+    return ChaosReport(ChaosPlan(1, (strike,)), (Seen(strike, struck),), findings, 1, 1, 0.0)
+
+
+def test_a_run_as_it_should_be_holds() -> None:
+    found = _findings(_healthy())
+    assert found.problems == ()
+    assert found.states_compared == 9
+    assert _report(found).verdict == Holds(1)
+
+
+def test_a_lost_output_is_found() -> None:
+    rows = _healthy()
+    index = next(number for number, row in enumerate(rows) if row[0] is not None)
+    found = _findings(rows[:index] + rows[index + 1 :])
+    assert found.problems == ("outputs: 1 missing, 0 too many, 35 as they should be",)
+    assert isinstance(_report(found).verdict, Violated)
+
+
+def test_an_output_that_came_twice_is_found() -> None:
+    rows = _healthy()
+    index = next(number for number, row in enumerate(rows) if row[0] is not None)
+    found = _findings([*rows, rows[index]])
+    assert found.problems == ("outputs: 0 missing, 1 too many, 36 as they should be",)
+
+
+def test_a_lost_micro_batch_is_found_in_states_and_invariants() -> None:
+    rows = _healthy()
+    events = [row for row in rows if row[0] is None]
+    found = _findings([row for row in rows if row not in events[-12:]])
+    assert found.states
+    assert any(problem.startswith("S") for problem in found.problems)
+
+
+def test_a_fault_that_never_struck_is_unknown() -> None:
+    verdict = _report(_findings(_healthy()), struck=False).verdict
+    assert verdict == Unknown("never struck: part 0: restart")
+
+
+def test_a_sink_that_never_wrote_has_no_rows(tmp_path: Path) -> None:
+    assert read_rows(tmp_path / "none.sqlite") == []
+
+
+# Processes and holds
+
+
+def _parent() -> subprocess.Popen[bytes]:
+    code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).wait()"
+    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_session_is_stopped_continued_and_killed_with_all_that_it_started() -> None:
+    parent = _parent()
+    _until(lambda: len(processes_of(parent.pid)) == 2)
+    child = next(one for one in processes_of(parent.pid) if one.pid != parent.pid)
+    assert child.parent == parent.pid
+    assert signal_all(parent.pid, signal.SIGSTOP) == 2
+    assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert not wait_until_gone(parent.pid, 0.05)
+    assert signal_all(parent.pid, signal.SIGCONT) == 2
+    assert signal_all(parent.pid, signal.SIGKILL) == 2
+    parent.wait()
+    assert wait_until_gone(parent.pid, 10)
+    send(child.pid, signal.SIGKILL)
+
+
+def test_whoever_comes_to_a_hold_says_so_and_waits(tmp_path: Path) -> None:
+    hold(tmp_path, Moment.WORKING)
+    pass_moment(tmp_path, Moment.READING)
+    assert held(tmp_path) == ()
+    waiting = threading.Thread(target=pass_moment, args=(tmp_path, Moment.WORKING))
+    waiting.start()
+    _until(lambda: len(held(tmp_path)) == 1)
+    assert waiting.is_alive()
+    release(tmp_path)
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_half_a_line_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "told"
+    assert read_told(path) == []
+    path.write_bytes(b'{"type":"Begun","batch":3}\n{"type":"Wri')
+    assert [told.batch for told in read_told(path)] == [3]  # type: ignore[union-attr]
+
+
+# The command
+
+
+def test_each_kind_is_in_the_help() -> None:
+    result = CliRunner().invoke(app, ["chaos", "--help"], env={"COLUMNS": "400"})
+    assert all(verb in result.stdout for verb in Verb)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kinds", "meteor"], r"--kinds: there is no kind 'meteor'. There are: kill_executor"),
+        (["--faults", "500"], r"500 faults need more than 151 entries"),
+        (["--keep", "."], r"--keep: . is not empty"),
+    ],
+)
+def test_wrong_use_is_one_message(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["chaos", *arguments])
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+# On Spark
+
+
+def _run(place: Path, *strikes: Strike) -> ChaosReport:
+    plan = ChaosPlan(len(strikes) + 1, strikes)
+    return run_chaos(TARGET, turnstiles.pipeline, turnstiles.feed(0), plan, place / "run", ONE_EXECUTOR)
+
+
+@pytest.mark.slow
+def test_killed_executors_workers_and_drivers_leave_no_trace(tmp_path: Path) -> None:
+    report = _run(
+        tmp_path,
+        Strike(0, Verb.KILL_EXECUTOR, Moment.WORKING),
+        Strike(1, Verb.KILL_PYTHON_WORKER, Moment.READING),
+        Strike(2, Verb.KILL_DRIVER, Moment.WORKING),
+        Strike(3, Verb.KILL_DRIVER_AFTER_SINK, Moment.WRITTEN),
+    )
+    assert report.verdict == Holds(4)
+    assert report.drivers == 3
+    assert any("the sink knew it" in note for note in report.seen[3].notes)
+
+
+@pytest.mark.slow
+def test_a_zombie_is_refused_and_a_lost_commit_is_done_again(tmp_path: Path) -> None:
+    """A driver is stopped in mid-batch, its successor does the batch, and the driver goes on; then the log loses a commit."""
+    report = _run(tmp_path, Strike(0, Verb.ZOMBIE, Moment.READING), Strike(2, Verb.FORGET_COMMIT))
+    assert report.verdict == Holds(2)
+    assert any("refused by the sink: a newer epoch owns the table" in note for note in report.seen[0].notes)
+    assert any("the sink knew it" in note for note in report.seen[1].notes)
+
+
+@pytest.mark.slow
+def test_without_fencing_a_zombie_writes_what_was_written(tmp_path: Path) -> None:
+    arguments = ["--faults", "1", "--kinds", "zombie", "--without", "fencing", "--seed", "2", "--json"]
+    result = CliRunner().invoke(app, ["chaos", *arguments, "--master", "local-cluster[1,1,1024]"])
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert document["result"] == "violated"
+    assert document["outputs"]["missing"] == 0
+    assert "refused by Spark" in document["faults"][0]["seen"][0]

@@ -1,0 +1,171 @@
+"""What happens to files: one clear error each, and when the file is mended, the run goes on and nothing is lost."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from millrace.spark._attach import attach
+from millrace.spark._io_errors import (
+    CheckpointDamagedError,
+    DiskFullError,
+    DriverReplacedError,
+    InputFileError,
+    StorageError,
+)
+from millrace.spark._landing import Landing, landed
+from millrace.spark._mishaps import mishap_of
+from millrace_properties.reference import run_reference
+from tests.sim.rig import letters, mail
+from tests.spark.rig import Collected, begin
+
+PIPELINE = mail()
+FEED = letters(PIPELINE)
+PARTS = 3
+
+
+class Job:
+    """A query, started anew for each part, whose last part is still to be worked off."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place = spark, place
+        self.checkpoint, self.landing = place / "checkpoint", place / "landing"
+        self.collected = Collected()
+        self._entries = [(entry.address, entry.event) for entry in FEED.entries]
+        self._land = Landing(PIPELINE, self.landing)
+        self._part = 0
+
+    def put(self) -> None:
+        size = -(-len(self._entries) // PARTS)
+        self._land.put(self._entries[self._part * size : (self._part + 1) * size])
+        self._part += 1
+
+    def run(self) -> None:
+        inputs = landed(self.spark, PIPELINE, self.landing)
+        query = begin(attach(PIPELINE, inputs, intervals=2), self.collected, self.checkpoint)
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    def mishap(self) -> StorageError:
+        with pytest.raises((PySparkException, Exception)) as raised:
+            self.run()
+        assert isinstance(raised.value, StreamingQueryException | PySparkException) or "Py4J" in str(
+            raised.type
+        )
+        found = mishap_of(str(raised.value), self.checkpoint)
+        assert found is not None, str(raised.value)
+        return found
+
+    def check(self) -> None:
+        self.run()
+        assert self.collected.outputs() == run_reference(PIPELINE, FEED).outputs
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> Job:
+    job = Job(spark, tmp_path)
+    for _ in range(PARTS - 1):
+        job.put()
+    job.run()
+    job.put()
+    return job
+
+
+def newest(checkpoint: Path, pattern: str) -> Path:
+    return max(checkpoint.glob(pattern), key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def half(path: Path) -> None:
+    """And no checksum beside it, as after a copy by other tools."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def test_what_breaks_off_in_a_checkpoint_is_named_and_when_mended_nothing_is_lost(job: Job) -> None:
+    cases: list[tuple[str, Callable[[Path], None]]] = [
+        ("offsets/[0-9]*", empty),
+        ("offsets/[0-9]*", half),
+        ("commits/[0-9]*", half),
+        ("sources/0/[0-9]*", half),
+        ("metadata", half),
+        ("state/0/0/*.changelog", half),
+    ]
+    for pattern, damage in cases:
+        path = newest(job.checkpoint, pattern)
+        whole = path.read_bytes()
+        damage(path)
+        error = job.mishap()
+        path.write_bytes(whole)
+        assert type(error) is CheckpointDamagedError, pattern
+        assert error.place == str(path), pattern
+        assert "start the query again" in str(error)
+    job.check()
+
+
+def test_an_unreadable_input_file_is_named_and_when_mended_nothing_is_lost(job: Job) -> None:
+    path = max((job.landing / "mail").glob("*.parquet"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    error = job.mishap()
+    assert type(error) is InputFileError
+    assert str(error).startswith(
+        f"{path}: this file of the input can not be read. Put a whole one in its place"
+    )
+    path.write_bytes(whole)
+    job.check()
+
+
+def test_a_missing_input_directory_is_named_and_when_it_is_there_nothing_is_lost(job: Job) -> None:
+    job.landing.rename(job.place / "elsewhere")
+    error = job.mishap()
+    assert type(error) is InputFileError
+    assert str(error).startswith(f"{job.landing / 'mail'}: there is no such directory of input")
+    (job.place / "elsewhere").rename(job.landing)
+    job.check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = os.geteuid() == 0 and not subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], check=False, capture_output=True
+    ).returncode  # fmt: skip
+    if not mounted:
+        pytest.skip("a small disk can be made by root only")
+    yield place
+    subprocess.run(["/bin/umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_told_and_with_room_again_nothing_is_lost(job: Job, small_disk: Path) -> None:
+    shutil.move(job.checkpoint, small_disk)
+    job.checkpoint = small_disk / "checkpoint"
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - 4096))
+    error = job.mishap()
+    assert type(error) is DiskFullError
+    assert str(error).startswith(f"{job.checkpoint}: its disk is full. Make room")
+    filler.unlink()
+    job.check()
+
+
+def test_a_driver_that_was_replaced_is_told_so(tmp_path: Path) -> None:
+    error = mishap_of("terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", tmp_path)
+    assert type(error) is DriverReplacedError
+    assert "Leave it to that one" in str(error)
+
+
+def test_what_is_no_mishap_of_files_is_left_to_others(tmp_path: Path) -> None:
+    assert mishap_of("ValueError: a bad letter", tmp_path) is None
