@@ -47,10 +47,13 @@ define step
 	if [ $$status -ne $(1) ]; then echo "make demo: expected exit code $(1), got $$status" >&2; exit 1; fi
 endef
 
-demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, then search for a schedule that breaks them
+demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, search for a schedule that breaks them; then run on Spark
 	$(call step,1,Figure 12 without sequencers: the late commit of a zombie wipes out a timer (a violation is expected),millrace scenario run zombie-timer --without sequencers)
 	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,millrace scenario run zombie-timer)
 	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,millrace verify millrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES))
+ifneq ($(SPARK),no)
+	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,millrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist)
+endif
 
 test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)

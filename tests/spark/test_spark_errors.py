@@ -8,8 +8,12 @@ import pytest
 import millrace.spark
 from millrace import MillraceError
 from millrace.spark import (
+    CheckpointDamagedError,
     CheckpointMismatchError,
+    DiskFullError,
+    DriverReplacedError,
     FencedWriterError,
+    InputFileError,
     JavaNotFoundError,
     LogError,
     MissingPackageError,
@@ -24,6 +28,7 @@ from millrace.spark import (
     SourceUnreadableError,
     SparkHostError,
     SparkVersionError,
+    StorageError,
     WrongSetting,
 )
 
@@ -43,12 +48,17 @@ EVERY_ERROR: list[MillraceError] = [
     SinkTableError("sink", "problem", "Remedy"),
     SinkBusyError("sink", "problem", "Remedy"),
     FencedWriterError("sink", 1, 2),
+    StorageError("place", "problem", "Remedy"),
+    CheckpointDamagedError("place", "problem", "Remedy"),
+    DiskFullError("place", "problem", "Remedy"),
+    DriverReplacedError("place", "problem", "Remedy"),
+    InputFileError("place", "problem", "Remedy"),
     SessionSettingsError((WrongSetting("spark.name", "is", "must be", "it matters"),)),
 ]
 
 
 def test_the_list_of_errors_is_complete_and_all_can_be_imported() -> None:
-    every = [*MillraceError.__subclasses__(), *SinkError.__subclasses__()]
+    every = [*MillraceError.__subclasses__(), *SinkError.__subclasses__(), *StorageError.__subclasses__()]
     there = {error for error in every if error.__module__.startswith("millrace.spark.")}
     assert {type(error) for error in EVERY_ERROR} == there
     assert all(getattr(millrace.spark, error.__name__) is error for error in there)

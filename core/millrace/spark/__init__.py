@@ -39,14 +39,19 @@ from millrace.spark._data_source import injected
 from millrace.spark._deploy import Deployment, Layout, deploy
 from millrace.spark._export import history_of
 from millrace.spark._io_errors import (
+    CheckpointDamagedError,
     CheckpointMismatchError,
+    DiskFullError,
+    DriverReplacedError,
     FencedWriterError,
+    InputFileError,
     SinkBusyError,
     SinkError,
     SinkTableError,
     SourceChangedError,
     SourceMissingError,
     SourceUnreadableError,
+    StorageError,
 )
 from millrace.spark._recorded import RecordedRun, run_recorded
 from millrace.spark._session import check_session, prepare_session, session
@@ -57,15 +62,19 @@ from millrace.spark._source_rows import NewRecord
 from millrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
 
 __all__ = [
+    "CheckpointDamagedError",
     "CheckpointMismatchError",
     "DatabaseSink",
     "Deployment",
     "Directory",
+    "DiskFullError",
+    "DriverReplacedError",
     "FencedWriterError",
     "FileSink",
     "Files",
     "Generated",
     "Input",
+    "InputFileError",
     "JavaNotFoundError",
     "JsonLines",
     "Layout",
@@ -86,6 +95,7 @@ __all__ = [
     "SourceUnreadableError",
     "SparkHostError",
     "SparkVersionError",
+    "StorageError",
     "TypedSink",
     "WrongSetting",
     "attach",
