@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from millrace_cli._render import (
     counted,
     plain_table,
     print_heading,
+    print_lines,
     print_table,
     print_text,
     print_violations,
@@ -34,12 +36,14 @@ class Chaos:
         seed: of faults and input.
         without: the protections that were left out.
         report: what came of it.
+        directory: where its files are, as long as they are kept.
     """
 
     target: str
     seed: int
     without: tuple[str, ...]
     report: ChaosReport
+    directory: Path
 
     @property
     def code(self) -> ExitCode:
@@ -66,6 +70,8 @@ class Chaos:
         print_violations(console, findings.verdicts)
         console.print()
         print_text(console, self._result(), style=_STYLES[self.code])
+        if self.directory.exists():
+            print_lines(console, f"logs, checkpoint and outputs: {self.directory}")
 
     def _result(self) -> str:
         word, findings = RESULT_WORDS[self.code].upper(), self.report.findings
@@ -95,6 +101,7 @@ class Chaos:
             "faults": [_seen_document(one) for one in report.seen],
             "drivers": report.drivers,
             "batches": report.batches,
+            "directory": str(self.directory) if self.directory.exists() else None,
             "elapsed_s": round(report.elapsed_s, 3),
             "outputs": {
                 "common": findings.outputs.common,

@@ -2,8 +2,6 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +11,7 @@ import typer
 from millrace import MillraceError
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
-from millrace_cli._exit import tidy_errors
+from millrace_cli._exit import ExitCode, tidy_errors
 from millrace_cli._progress import RunProgress
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
 
@@ -91,7 +89,11 @@ def chaos(
         float, typer.Option(metavar="SECONDS", min=1, help="For a start of Spark, or a part of the input.")
     ] = 300.0,
     keep: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep logs, checkpoint and outputs here.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep logs, checkpoint and outputs here. Default: only when something is wrong.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
 ) -> None:
@@ -102,8 +104,10 @@ def chaos(
     """  # fmt: skip
     with tidy_errors(), stdout_reserved(as_json):
         target = load_target(pipeline, feed)
-        with _directory(keep) as directory:
-            done = _run(target, faults, seed, kinds, without or [], master, patience, directory)
+        directory = _directory(keep)
+        done = _run(target, faults, seed, kinds, without or [], master, patience, directory)
+        if keep is None and done.code is ExitCode.HOLDS:
+            shutil.rmtree(directory, ignore_errors=True)
         if as_json:
             print_document(done.document())
         else:
@@ -132,17 +136,13 @@ def _run(
     plan = draw_plan(faults, seed, len(feed.entries), [Verb(one) for one in wanted])
     with RunProgress(f"chaos on {target.name}") as progress:
         report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
-    return Chaos(target.name, seed, tuple(map(str, without)), report)
+    return Chaos(target.name, seed, tuple(map(str, without)), report, directory)
 
 
-@contextmanager
-def _directory(keep: Path | None) -> Iterator[Path]:
-    """Where the run leaves its files: the user's directory, or one that goes, unless the run fails."""
+def _directory(keep: Path | None) -> Path:
+    """Where the run leaves its files: the user's directory, or one that goes if there is nothing to look for in it."""
     if keep is None:
-        directory = Path(tempfile.mkdtemp(prefix="millrace-chaos-"))
-        yield directory
-        shutil.rmtree(directory, ignore_errors=True)
-        return
+        return Path(tempfile.mkdtemp(prefix="millrace-chaos-"))
     try:
         keep.mkdir(parents=True, exist_ok=True)
         taken = any(keep.iterdir())
@@ -150,4 +150,4 @@ def _directory(keep: Path | None) -> Iterator[Path]:
         raise ChaosUseError("--keep", f"{keep} can not be used ({error.strerror})", "Name another") from error
     if taken:
         raise ChaosUseError("--keep", f"{keep} is not empty", "Name another, or empty it")
-    yield keep
+    return keep

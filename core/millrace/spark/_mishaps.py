@@ -50,6 +50,11 @@ _KINDS: tuple[tuple[str, type[StorageError], str, str], ...] = (
         "Leave it to that one; a query has one driver at a time",
     ),
     (
+        r"File (?P<place>\S+/state/\S+) does not exist",
+        CheckpointDamagedError, "it is not there",
+        "Put it back, and start the query again: it goes on from there. A checkpoint can not be moved: its state knows its place",
+    ),
+    (
         r"CANNOT_LOAD_STATE_STORE",
         CheckpointDamagedError, "its state can not be loaded", _RESTORE,
     ),
