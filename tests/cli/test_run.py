@@ -259,7 +259,7 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
         (("zeitgeist", "--input", "x"), "its input are the flights of 2013"),
         (("nowhere:pipeline",), "there is no module 'nowhere'"),
         (("views:pipeline", "--compare", "views.py"), "views.py, line 1: this is no record of an output"),
-        (("views:pipeline", "--on", "spark"), "--on spark: this version has no Spark host"),
+        (("views:pipeline", "--on", "spark", "--faults", "3"), "--on spark: faults can be made in the simulated cluster only"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_exit_code_2_and_one_message(
