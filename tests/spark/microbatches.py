@@ -16,6 +16,7 @@ from millrace.spark._interval_task import run_interval
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Packed, Parcel, Post
 from millrace.spark._plan import Plan, computation_of, plan_of
+from millrace.spark._processor import run_bounded
 from millrace_properties.reference import Emitted
 from millrace_sim import Feed
 from millrace_sim.feed import FeedEntry
@@ -170,3 +171,21 @@ def _wall_due(running: Query) -> bool:
 
 
 __all__ = ["OUTSIDE", "Query", "Store", "query", "run_in_batches"]
+
+
+def bounded_outputs(pipeline: Pipeline, feed: Feed) -> Counter[Emitted]:
+    """Run it as one bounded batch."""
+    plan, post = query(pipeline).plan, Post()
+    for entry in feed.entries:
+        if isinstance(entry.event, SourceRecord):
+            outputs, event = pipeline.injectors[entry.address.partition("/")[0]].outputs, entry.event
+            for one in productions_of(pipeline, entry.address, outputs, event, event.arrived_us):
+                parcel = post.to(plan.group(one.consumer, one.key))
+                parcel.records.append(_packed(one.stream, one.record_id, one))
+    for level in range(len(plan.levels)):
+        following = Post()
+        for group, parcel in post.parcels.items():
+            following.add(run_bounded(plan, level, group, [parcel], 0))
+        post = following
+    records = [record for parcel in post.parcels.values() for record in parcel.records]
+    return Counter(Emitted(stream, key, value, at) for stream, _, key, value, at, _origin in records)

@@ -28,7 +28,7 @@ from millrace_scenarios import zeitgeist
 from millrace_sim import Feed, FeedBuilder
 from millrace_sim.feed import FeedEntry
 from tests.sim.rig import WindowCounter, city, letters, mail
-from tests.spark.microbatches import Query, Store, query, run_in_batches
+from tests.spark.microbatches import Query, Store, bounded_outputs, query, run_in_batches
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 
@@ -258,3 +258,12 @@ def test_at_the_sources_end_everything_fires() -> None:
     running = run_in_batches(pipeline, letters(pipeline), [1000])
     assert running.watermark_ms == END_MS
     assert all(store.timer_ms is None for store in running.stores.values())
+
+
+@pytest.mark.parametrize("name", ["mail", "zeitgeist"])
+def test_bounded_input_comes_to_the_same(name: str) -> None:
+    pipeline = mail(processes=2) if name == "mail" else zeitgeist.pipeline
+    feed = (
+        letters(pipeline) if name == "mail" else zeitgeist.feed(7, replace(zeitgeist.EVENING, late_share=0.0))
+    )
+    assert bounded_outputs(pipeline, feed) == run_reference(pipeline, feed).outputs

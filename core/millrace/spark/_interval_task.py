@@ -154,11 +154,11 @@ class _IntervalTask:
         return max(header.horizon, min(found))
 
     def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
-        """In the order in which the sources got them, whatever way they have come."""
-        if len(parcels) == 1:
+        """In the order in which the sources got them, whatever way they have come; or of event time (see `MicroBatch`)."""
+        if len(parcels) == 1 and not self._batch.in_order:
             return parcels[0].records
         records = [record for parcel in parcels for record in parcel.records]
-        records.sort(key=_arrival)
+        records.sort(key=_event_time if self._batch.in_order else _arrival)
         return records
 
     def _rows(self, deliveries: Iterable[Packed], low: int) -> dict[str, StoredRow]:
@@ -180,7 +180,13 @@ class _IntervalTask:
         machines.tell(Start(1))
         machines.tell(_assignment(mediator, self._computation, self._group, plan.pipeline))
         machines.settle()
+        reached = header.low
         for production in self._productions(deliveries):
+            if self._batch.in_order and production.timestamp > reached:
+                reached = production.timestamp
+                machines.settle()
+                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon).items())))
+                machines.settle()
             machines.tell(m.Deliver(production, _ELSEWHERE))
         machines.settle()
         self._under_old_watermark = len(self._history)
@@ -252,6 +258,10 @@ class _IntervalTask:
             parcel.events += exported(
                 self._plan, self._group, self._batch, self._history.events, self._under_old_watermark, self._chunks.header.held
             )  # fmt: skip
+
+
+def _event_time(record: Packed) -> tuple[int, int, str]:
+    return record[4], record[5], record[1]
 
 
 def _arrival(record: Packed) -> tuple[int, int, str]:

@@ -11,8 +11,10 @@ class MicroBatch:
         number: counts from 0.
         now_us: its wall time, microseconds; the same when it is run again.
         low_watermark: of the injectors, event time in microseconds.
+        in_order: it is all that there is, so that it can be worked on in the order of event time, with a perfect watermark.
     """
 
     number: int
     now_us: int
     low_watermark: int
+    in_order: bool = False

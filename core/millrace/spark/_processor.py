@@ -181,7 +181,7 @@ def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], n
             post.to(group).events.extend(parcel.events)
         return post
     store = _MemoryStore()
-    post = run_interval(plan, group, MicroBatch(0, now_us, MAX_TIME), list(parcels), store)
+    post = run_interval(plan, group, MicroBatch(0, now_us, MAX_TIME, in_order=True), list(parcels), store)
     while (wall_due := Chunks(store, plan.intervals).dues()[2]) != NEVER:
         post.add(run_interval(plan, group, MicroBatch(0, wall_due, MAX_TIME), [], store))
     return post
