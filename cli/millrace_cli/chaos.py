@@ -104,10 +104,7 @@ def chaos(
     """  # fmt: skip
     with tidy_errors(), stdout_reserved(as_json):
         target = load_target(pipeline, feed)
-        directory = _directory(keep)
-        done = _run(target, faults, seed, kinds, without or [], master, patience, directory)
-        if keep is None and done.code is ExitCode.HOLDS:
-            shutil.rmtree(directory, ignore_errors=True)
+        done = _run(target, faults, seed, kinds, without or [], master, patience, keep)
         if as_json:
             print_document(done.document())
         else:
@@ -117,7 +114,7 @@ def chaos(
 
 def _run(
     target: Target, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
-    directory: Path,
+    keep: Path | None,
 ) -> "Chaos":  # fmt: skip
     # What follows needs PySpark, which the rest of the command does without.
     from millrace_cli._chaos_report import Chaos  # noqa: PLC0415
@@ -134,9 +131,13 @@ def _run(
     )
     feed = target.feed(seed)
     plan = draw_plan(faults, seed, len(feed.entries), [Verb(one) for one in wanted])
+    directory = _directory(keep)
     with RunProgress(f"chaos on {target.name}") as progress:
         report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
-    return Chaos(target.name, seed, tuple(map(str, without)), report, directory)
+    done = Chaos(target.name, seed, tuple(map(str, without)), report, directory)
+    if keep is None and done.code is ExitCode.HOLDS:
+        shutil.rmtree(directory, ignore_errors=True)
+    return done
 
 
 def _directory(keep: Path | None) -> Path:
