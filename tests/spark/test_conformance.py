@@ -87,8 +87,11 @@ HOSTS: dict[str, Host] = {
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_host_gives_the_references_outputs(
-    spark: SparkSession, case: Case, host: str, tmp_path: Path
+    spark: SparkSession, case: Case, host: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    if (case.name, host) == ("zeitgeist", "bounded"):
+        reason = "bounded on Spark, some of its records meet a model in another order than in a stream"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     assert HOSTS[host](spark, case, tmp_path) == run_reference(case.pipeline, case.feed).outputs
 
 
