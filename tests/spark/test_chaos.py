@@ -1,6 +1,7 @@
 """`millrace chaos`: plans, what is compared, and runs on Spark in which processes are really killed, stopped and continued."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from millrace.spark import _export
 from millrace.spark._chaos_job import Moment, held, hold, pass_moment, read_told, release
+from millrace.spark._session import worker_path
 from millrace_cli.main import app
 from millrace_properties.reference import run_reference
 from millrace_properties.verdict import Holds, Unknown, Violated
@@ -208,6 +210,25 @@ def test_wrong_use_is_one_message(arguments: list[str], message: str) -> None:
 def _run(place: Path, *strikes: Strike) -> ChaosReport:
     plan = ChaosPlan(len(strikes) + 1, strikes)
     return run_chaos(TARGET, turnstiles.pipeline, turnstiles.feed(0), plan, place / "run", ONE_EXECUTOR)
+
+
+def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "millrace_cli", "chaos", "--keep", str(tmp_path / "run")]
+    chaos = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": worker_path()}, stderr=subprocess.DEVNULL
+    )
+    children = Path(f"/proc/{chaos.pid}/task/{chaos.pid}/children")
+    _until(
+        lambda: any(
+            "_chaos_driver" in one.command
+            for pid in children.read_text().split()
+            for one in processes_of(int(pid))
+        )
+    )
+    sessions = [int(pid) for pid in children.read_text().split()]
+    chaos.send_signal(signal.SIGTERM)
+    assert chaos.wait(30) == 130
+    assert all(wait_until_gone(session, 10) for session in sessions)
 
 
 @pytest.mark.slow
