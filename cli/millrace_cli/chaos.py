@@ -102,9 +102,10 @@ def chaos(
     Then outputs and states are compared with the plain sequential reference, and the History is judged. Each fault takes
     about as long as a start of Spark, half a minute.
     """  # fmt: skip
-    with tidy_errors(), stdout_reserved(as_json):
-        target = load_target(pipeline, feed)
-        done = _run(target, faults, seed, kinds, without or [], master, patience, keep)
+    with tidy_errors():
+        with stdout_reserved(as_json):
+            target = load_target(pipeline, feed)
+            done = _run(target, faults, seed, kinds, without or [], master, patience, keep)
         if as_json:
             print_document(done.document())
         else:

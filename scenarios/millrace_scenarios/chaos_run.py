@@ -11,8 +11,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -58,6 +60,7 @@ _TRIES = 3
 """Drivers in a row that may end by themselves without having done anything."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Choice: these Javas live for seconds, and would spend them on compiling themselves."""
+_NEVER_S = "86400"
 _MODULE = "millrace.spark._chaos_driver"
 
 _REFUSALS = (
@@ -271,7 +274,11 @@ class _Run:
         return self.drivers[-1]
 
     def run(self) -> None:
-        """Do all parts, and end in good order."""
+        """Do all parts, and end in good order; in any case end all that was started."""
+        with _terminated_as_interrupted():
+            self._run()
+
+    def _run(self) -> None:
         try:
             self._begin("starting Spark", 0)
             self._start()
@@ -460,11 +467,26 @@ _STRIKES: dict[Verb, Callable[[_Run, Seen, Sequence[tuple[str, SourceEvent]]], N
 }
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM, too, pass through what ends the drivers: those that are stopped would stay for ever."""
+    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _config(options: ChaosOptions) -> dict[str, str]:
     return {
         "spark.driver.extraJavaOptions": _SHORT_LIVED,
         "spark.executor.extraJavaOptions": _SHORT_LIVED,
         "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.worker.timeout": _NEVER_S,  # a driver that stood still finds its executors as they were
+        "spark.network.timeout": f"{_NEVER_S}s",
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2" if options.state_ids else "1",
     }
 

@@ -1,6 +1,7 @@
 """A driver that `millrace chaos` starts, kills, stops and follows up: ``python -m millrace.spark._chaos_driver JOB NUMBER``."""
 
 import importlib
+import os
 import sqlite3
 import sys
 import time
@@ -94,9 +95,9 @@ def _passing(control: Path, moment: Moment, batches: _Batches) -> _Batches:
 
 
 def _follow(query: StreamingQuery, job: ChaosJob, told: Path) -> None:
-    """Tell each time that all input is worked on, until there is the stop file."""
-    done = -1
-    while not job.stop_file.exists():
+    """Tell each time that all input is worked on, until there is the stop file, or nobody is left to make one."""
+    done, parent = -1, os.getppid()
+    while not job.stop_file.exists() and os.getppid() == parent:
         files = sum(1 for _ in job.landing.glob("*/*.parquet"))
         query.processAllAvailable()
         if files != done:
