@@ -305,7 +305,8 @@ class _Run:
     # Drivers
 
     def _start(self) -> None:
-        self.drivers.append(_Driver(self.job, self._job_file, len(self.drivers)))
+        with _interrupted_later():  # a driver that nobody knows of would outlive the run
+            self.drivers.append(_Driver(self.job, self._job_file, len(self.drivers)))
 
     def _stop(self) -> None:
         """Let the driver end its query, and go."""
@@ -465,6 +466,26 @@ _STRIKES: dict[Verb, Callable[[_Run, Seen, Sequence[tuple[str, SourceEvent]]], N
     Verb.ZOMBIE: _Run.zombie,
     Verb.RESTART: _Run.restart,
 }
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until this is done. They are not blocked: a child would inherit that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 @contextmanager
