@@ -89,10 +89,10 @@ def _print(
         )
     print_table(console, table, indent=2)
     print_heading(console, "What the faults cost")
-    table = _table("counted twice", "diverged", "user code ran", "in vain", "sent again", "checkpointed")
+    table = _table("executions", "in vain", "twice", "diverged", "resent", "stragglers")
     for account in accounts:
         storm = account.stormy
-        numbers = (storm.counted_twice, storm.diverged, storm.executions, storm.redone, storm.resent)
+        numbers = (storm.executions, storm.redone, storm.counted_twice, storm.diverged, storm.resent)
         table.add_row(account.way.name, *_numbers(*numbers, storm.checkpointed))
     print_table(console, table, indent=2)
     print_heading(console, "What it costs without faults, in simulated time")
@@ -116,10 +116,11 @@ def _print(
 
 
 _LEGEND = (
-    "diverged: a production that was made again with the same id, and came out different (6.1.2)",
-    "counted twice: a record or timer that was applied again after it had been",
-    "in vain: user code that ran, and was never applied",
-    "kept until ACKed: how long a sender holds what it sent, on average (6.1.3)",
+    "executions: of user code; in vain: those that were never applied",
+    "twice: a record or timer was applied again after it had been",
+    "diverged: a production was made again with the same id, and came out different (6.1.2)",
+    "stragglers: weak productions that were checkpointed (6.1.3)",
+    "kept until ACKed: how long a sender holds what it sent, on average",
 )
 
 
