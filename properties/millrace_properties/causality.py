@@ -157,11 +157,14 @@ class _Tracer:
         self._link(number, LinkKind.RECORD, event.record_id, "sent", event.record_id, event.computation)
         if event.by != "in progress":
             self._note(number, "acked", event.record_id, event.computation)
+            self._note(number, "ran for", event.process, event.computation, event.record_id)
 
     def _on_executed(self, number: int, event: h.Executed) -> None:
         version = event.version
         if event.timer is None:
-            self._link(number, LinkKind.LOCAL, "", "delivered", event.process, event.computation, event.cause)
+            record = (event.computation, event.cause)
+            if not self._link(number, LinkKind.LOCAL, "", "delivered", event.process, *record):
+                self._link(number, LinkKind.RECORD, event.cause, "sent", event.cause, event.computation)
         else:
             self._link(number, LinkKind.LOCAL, "", "timer", event.computation, event.key, event.timer.tag)
             self._link(number, LinkKind.LOCAL, "", "advanced", version.sequencer)

@@ -67,12 +67,20 @@ class Narrative:
         return (*[one.text for one in self.sentences], omitted, *self.consequences, self.rule)
 
 
-def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict]) -> Narrative | None:
-    """Tell the violation that says most of the cause; ``None``: nothing is violated."""
+def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: str = "") -> Narrative | None:
+    """Tell how a rule came to be broken; ``None``: nothing is violated.
+
+    Args:
+        history: of the whole run.
+        verdicts: on it.
+        about: which violation; ``""``: the one that says most of the cause.
+    """
     broken = {name: one for name, one in verdicts.items() if isinstance(one, Violated)}
     if not broken:
         return None
-    name = min(broken, key=lambda one: _TOLD_FIRST.index(one) if one in _TOLD_FIRST else len(_TOLD_FIRST))
+    name = about or min(
+        broken, key=lambda one: _TOLD_FIRST.index(one) if one in _TOLD_FIRST else len(_TOLD_FIRST)
+    )
     return _Narrator(history, name, broken[name]).tell(broken)
 
 
@@ -294,7 +302,7 @@ class _Narrator:
                 how = "its write was refused" if event.why == "refused" else "the master's table says so"
                 return f"{at} {event.process} learns that it has lost {_keys(event.computation, event.interval)}: {how}."
             case h.DuplicateDropped():
-                return f"{at} {event.process} drops {event.record_id} as a duplicate ({event.by})."
+                return f"{at} {event.process} drops {event.record_id}: {_DROPPED.get(event.by, event.by)}."
             case _:
                 return self._say_of_watermarks(at, number, event)
 
@@ -387,7 +395,9 @@ class _Narrator:
             return f"{at} the store gives {event.owner} {what}: sequencer {event.sequencer}."
         dead = _listed([str(one.sequencer) for one in before])
         moved = _listed(list(dict.fromkeys(one.owner for one in before)))
-        text = f"{at} the master takes keys from {moved}: the store gives {event.owner} {what} with sequencer"
+        text = f"{at} the store gives {event.owner} {what} anew, with sequencer"
+        if moved != event.owner:
+            text = f"{at} the master takes keys from {moved}: the store gives {event.owner} {what} with sequencer"
         text += f" {event.sequencer}, and from here on nothing under {dead} may count."
         zombies = [one for one in before if one.believed_at(number) and one.owner != event.owner]
         for one in zombies[:1]:
@@ -403,6 +413,13 @@ class _Narrator:
             text = f"{text[:-1]}; of {missing[0]!r} it found no timer."
         return text
 
+
+_DROPPED = {
+    "id": "it knows its id, so it takes it for a duplicate",
+    "horizon": "its origin is behind the horizon, so it takes it for a remnant of what is done",
+    "in progress": "it is at work on it already",
+}
+"""Why a record is dropped, to the belief of who drops it."""
 
 _LONG_US = 50_000
 _MANY = 3

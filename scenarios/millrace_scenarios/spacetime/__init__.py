@@ -15,7 +15,7 @@ from millrace import MAX_TIME, MIN_TIME
 from millrace import history as h
 from millrace._messages import STORE
 from millrace._rows import Version
-from millrace_properties.causality import links_of, messages_of, numbers_of
+from millrace_properties.causality import Link, links_of, messages_of, numbers_of
 from millrace_properties.narrative import narrate, subject_of
 from millrace_properties.phrases import phrase
 from millrace_properties.rules import rule
@@ -87,7 +87,7 @@ def _document(
     lanes = lanes_of(history)
     place = {address: number for number, address in enumerate(lanes)}
     links = links_of(history)
-    story = narrate(history, verdicts)
+    told = narrate(history, verdicts)
     return {
         "title": title,
         "subtitle": subtitle,
@@ -107,17 +107,32 @@ def _document(
         ],
         "watermarks": _watermarks(history),
         "verdicts": [
-            {
-                "name": name, "title": rule(name).title, "message": one.message,
-                "witness": numbers_of(history, one.witness),
-                "subject": sorted(subject_of(history, numbers_of(history, one.witness), links)),
-            }
-            for name, one in verdicts.items() if isinstance(one, Violated)
+            _violation(history, name, one, verdicts, links) for name, one in verdicts.items() if isinstance(one, Violated)
         ],
-        "told": story.invariant if story else "",
-        "story": [{"event": one.number, "text": one.text} for one in story.sentences] if story else [],
-        "moral": list(story.paragraphs[len(story.sentences) :]) if story else [],
+        "told": told.invariant if told else "",
     }  # fmt: skip
+
+
+def _violation(
+    history: Sequence[h.Event],
+    name: str,
+    violated: Violated,
+    verdicts: Mapping[str, Verdict],
+    links: list[Link],
+) -> dict[str, Any]:
+    witness = numbers_of(history, violated.witness)
+    story = narrate(history, verdicts, name)
+    paragraphs = story.paragraphs if story else ()
+    sentences = story.sentences if story else ()
+    return {
+        "name": name,
+        "title": rule(name).title,
+        "message": violated.message,
+        "witness": witness,
+        "subject": sorted(subject_of(history, witness, links)),
+        "story": [{"event": one.number, "text": one.text} for one in sentences],
+        "moral": list(paragraphs[len(sentences) :]),
+    }
 
 
 def _event(event: h.Event, place: Mapping[str, int]) -> dict[str, Any]:

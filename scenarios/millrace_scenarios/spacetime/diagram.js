@@ -125,7 +125,7 @@ function struckAgain() {
 
 function wrap(text, width) {
   const lines = [""];
-  for (const word of text.split(" ")) {
+  for (const word of text.replace(/(\d) s\b/g, "$1\u00a0s").split(" ")) {
     const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
     if (longer.length <= width || !lines.at(-1)) lines[lines.length - 1] = longer;
     else lines.push(word);
@@ -161,7 +161,7 @@ function arrange(shown) {
     bottoms.set(lane, y + down);
     last = event.at;
   }
-  return { shown: order, rows, x, links, gaps, used, height: y + 40, width: GUTTER + used.length * LANE + (state.kinds.has("watermark") ? CHART : 10) };
+  return { shown: order, rows, x, links, gaps, used, height: y + 40, width: GUTTER + used.length * LANE + (charted(shown).length ? CHART : 10) };
 }
 
 // The idle stretches of a run are much longer than its busy ones: a pause a thousand times as long is drawn a little longer.
@@ -219,7 +219,7 @@ function paint(plan, c, series, from, to) {
     const a = plan.rows.get(link[0]).y, b = plan.rows.get(link[1]).y;
     if (inside(a, b)) parts.push(arrow(plan, link, c));
   }
-  if (state.kinds.has("watermark")) parts.push(chart(plan, c, series, inside, marked));
+  parts.push(chart(plan, c, series, inside, marked));
   let time = -99;
   for (const n of plan.shown) {
     const row = plan.rows.get(n);
@@ -331,11 +331,18 @@ function mark(plan, n, row, c, marked) {
   return `<g data-event="${n}">${chosen}<title>${escape(`${n}: ${event.type} at ${seconds(event.at)}`)}</title>${text}${sign(event, x, row.y, c)}${ring}</g>`;
 }
 
+// The computations of which a low watermark was known until the last event that is shown.
+function charted(shown) {
+  const end = shown.at(-1) ?? -1;
+  const known = (one) => one.steps.some(([number, value]) => number <= end && typeof value === "number");
+  return state.kinds.has("watermark") ? DATA.watermarks.filter((one) => (!state.computation || one.name === state.computation) && known(one)) : [];
+}
+
 // The low watermarks as they were broadcast: event time across, in the same time down.
 function chart(plan, c, series, inside, marked) {
   const left = GUTTER + plan.used.length * LANE + 24, right = left + CHART - 60;
-  const shown = DATA.watermarks.filter((one) => !state.computation || one.name === state.computation);
-  const values = shown.flatMap((one) => one.steps.map(([, v]) => v)).filter((v) => typeof v === "number");
+  const shown = charted(plan.shown);
+  const values = shown.flatMap((one) => one.steps.filter(([number]) => number <= plan.shown.at(-1)).map(([, v]) => v)).filter((v) => typeof v === "number");
   if (!values.length) return "";
   const low = Math.min(...values), high = Math.max(...values);
   const at = (v) => (v === "unknown" ? left : v === "end" ? right : left + 14 + ((right - left - 34) * (v - low)) / (high - low || 1));
@@ -368,11 +375,12 @@ function head(plan, c, series) {
     parts.push(words(x - 6, 14, address, c.ink, 'font-weight="700" font-size="12"'));
     if (role !== address) parts.push(words(x - 6, 26, role, c.faint, 'font-size="9"'));
   }
-  if (state.kinds.has("watermark") && DATA.watermarks.length) {
+  const drawn = charted(plan.shown);
+  if (drawn.length) {
     const left = GUTTER + plan.used.length * LANE + 24;
     parts.push(words(left, 14, "low watermarks", c.ink, 'font-weight="700" font-size="12"'));
     let x = left;
-    for (const one of DATA.watermarks.filter((w) => !state.computation || w.name === state.computation)) {
+    for (const one of drawn) {
       const name = one.name.length > 14 ? `${one.name.slice(0, 13)}…` : one.name;
       if (x + name.length * 5 > left + CHART) break;
       parts.push(words(x, 26, name, series[DATA.watermarks.indexOf(one) % series.length], 'font-size="9"'));
@@ -465,8 +473,9 @@ function tell() {
     $("event").innerHTML = `<h2>${state.event}: ${escape(event.type)}</h2><div>${seconds(event.at)}, ${
       escape(event.lane < 0 ? "the run" : DATA.lanes[event.lane].address)}</div><dl>${fields}${row("because of", causes)}${row("led to", effects)}</dl>`;
   }
-  const told = DATA.story.map((one) => `<li><a data-go="${one.event}">${escape(one.text)}</a></li>`).join("");
-  $("story").innerHTML = told ? `<h2>What happened</h2><ol>${told}</ol>${DATA.moral.map((one) => `<p>${escape(one)}</p>`).join("")}` : "";
+  const { story, moral } = verdict() || first || { story: [], moral: [] };
+  const told = story.map((one) => `<li><a data-go="${one.event}">${escape(one.text)}</a></li>`).join("");
+  $("story").innerHTML = told ? `<h2>What happened</h2><ol>${told}</ol>${moral.map((one) => `<p>${escape(one)}</p>`).join("")}` : "";
 }
 
 function legend(c) {
