@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millrace import MAX_TIME
-from millrace.history import Applied, Output
+from millrace.history import Applied, Output, ProcessStarted
 from millrace_scenarios.catalogue import SCENARIOS
 from millrace_scenarios.scenario import Outcome
 from millrace_scenarios.spacetime import lanes_of, spacetime_html
@@ -46,6 +46,12 @@ def test_lanes_go_from_the_injectors_to_the_outside(zombie: Outcome) -> None:
     assert lanes[0] == "searches/0"
     assert lanes[-2:] == ["store", "outside"]
     assert lanes.index("worker-4") < lanes.index("master-0") < lanes.index("authority-0.0")
+
+
+def test_lanes_are_in_the_order_of_their_numbers_and_roles_that_are_not_known_come_last() -> None:
+    addresses = ["job-1", "worker-10", "worker-9", "queries/11", "queries/2", "store"]
+    history = [ProcessStarted(0, address, 1) for address in addresses]
+    assert lanes_of(history) == ["queries/2", "queries/11", "worker-9", "worker-10", "store", "job-1"]
 
 
 def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: Outcome) -> None:

@@ -4,6 +4,7 @@ Rules of this package: what is true is derived here, from the History, and goes 
 what to show, and draws. The file opens from a disk without a network, and stays readable by later versions of a browser.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -76,9 +77,17 @@ def role_of(address: str) -> str:
 
 
 def lanes_of(history: Iterable[h.Event]) -> list[str]:
-    """The processes that something happened at, in the order of the figure."""
+    """The processes that something happened at, in the order of the figure; those of other hosts' roles come last."""
     found = {event.process for event in history} - {""}
-    return sorted(found, key=lambda one: (_ROLES.index(role_of(one)), one))
+    return sorted(found, key=_place)
+
+
+def _place(address: str) -> tuple[int, list[tuple[str, int]]]:
+    """By role, then by number: worker-10 is after worker-9."""
+    role = role_of(address)
+    parts = re.findall(r"(\D*)(\d*)", address)
+    place = _ROLES.index(role) if role in _ROLES else len(_ROLES)
+    return place, [(text, int(number or -1)) for text, number in parts]
 
 
 def _document(
