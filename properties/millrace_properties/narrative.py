@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from millrace import history as h
 from millrace_properties.causality import Link, causal_past, links_of, numbers_of
-from millrace_properties.phrases import changes, found_by, seconds
+from millrace_properties.phrases import changes, found_by, phrase, seconds
 from millrace_properties.rules import rule
 from millrace_properties.tenures import Outage, Tenure, outages_of, tenures_of
 from millrace_properties.verdict import Verdict, Violated
@@ -102,13 +102,15 @@ def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequen
         for number in range(min(shown, default=0), last)
         if isinstance(history[number], h.Applied) and _key_of(history[number]) in keys
     }
+    owners = set[str]()
     for tenure in tenures_of(history):
         if any(key and tenure.covers(*key) for key in keys):
+            owners.add(tenure.owner)
             steps_of = (tenure.minted, tenure.scan_begun, tenure.scan_ended, tenure.forgotten)
             past |= {one for one in steps_of if one is not None and one <= last}
-    processes = {history[number].process for number in past} - {"store", ""}
+    processes = owners or {history[number].process for number in past}
     for outage in outages_of(history):
-        if outage.process in processes:
+        if outage.process in processes - {"store", ""}:
             past |= {one for one in (outage.begin, outage.end) if one is not None and one <= last}
     return past
 
@@ -120,8 +122,10 @@ def _key_of(event: h.Event) -> tuple[str, str] | None:
             return event.computation, event.delta.key
         case h.Executed() | h.Delivered() | h.DuplicateDropped():
             return event.computation, event.key
-        case h.WriteRefused() | h.CheckpointsDeleted() if getattr(event, "keys", ()):
-            return event.computation, event.keys[0] if isinstance(event, h.WriteRefused) else ""
+        case h.WriteRefused(keys=(key, *_)):
+            return event.computation, key
+        case h.CheckpointsDeleted(checkpoints=((key, _, _), *_)):
+            return event.computation, key
         case _:
             return None
 
@@ -304,10 +308,10 @@ class _Narrator:
             case h.DuplicateDropped():
                 return f"{at} {event.process} drops {event.record_id}: {_DROPPED.get(event.by, event.by)}."
             case _:
-                return self._say_of_watermarks(at, number, event)
+                return self._say_of_the_rest(at, number, event)
 
-    def _say_of_watermarks(self, at: str, number: int, event: h.Event) -> str:
-        """Reports and broadcasts are the story's only if its witness has one; of the outside and the end, always."""
+    def _say_of_the_rest(self, at: str, number: int, event: h.Event) -> str:
+        """Reports and broadcasts are the story's only if its witness has one; of the rest, what the witness has."""
         match event:
             case h.Published() if number in self._witness:
                 values = ", ".join(f"{name!r} {seconds(one.low_watermark)}" for name, one in event.values)
@@ -319,10 +323,10 @@ class _Narrator:
                 )
             case h.InputWatermarkAdvanced() if self._leads_to_witness(number):
                 return f"{at} {event.process} hears that its input is complete up to {seconds(event.low_watermark)}."
-            case h.Output() if number in self._witness:
-                return f"{at} {event.production.record_id} leaves the system."
-            case h.RunEnded() if number in self._witness:
-                return f"{at} the run ends ({event.why})."
+            case h.FaultStruck():
+                return ""  # the faults are told as long as they lasted
+            case _ if number in self._witness:
+                return f"{at} {event.process + ': ' if event.process else ''}{phrase(event)}."
             case _:
                 return ""
 

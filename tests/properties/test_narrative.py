@@ -10,7 +10,7 @@ from millrace_properties.narrative import LONGEST, Narrative, narrate, subject_o
 from millrace_properties.tenures import outages_of, tenures_of
 from millrace_properties.world import UnknownEventError, find_event, world_at
 from millrace_scenarios.catalogue import SCENARIOS
-from tests.properties.stories import ALL, Story, begin, healthy, timer
+from tests.properties.stories import ALL, Story, begin, healthy, record, timer
 
 
 def zombie() -> Story:
@@ -83,6 +83,23 @@ def test_what_had_no_part_is_left_out_and_counted() -> None:
         f"Left out: {noisy.left_out} of {len(story.events)} events, which had no part in it."
         in noisy.paragraphs
     )
+
+
+def test_each_event_of_a_witness_is_told() -> None:
+    """A zombie deletes a checkpoint that its successor has to deliver."""
+    story = begin()
+    query = story.inject(0, 100)
+    count = record("counter@1.1#0", "detector", 100)
+    story.take("counter", 1, query, count)
+    story.mint("counter", 3, "worker-1")
+    story.delete("counter", count, sequencer=1, live=3)
+    text = " ".join(told(story, "S6").paragraphs)
+    assert "store: delete 1 checkpoints of counter." in text
+    assert (
+        "worker-0 runs 'counter' for queries/0:0" not in text
+    )  # the mint and the deletion are the whole cause
+    story.end()
+    assert " the run ends: quiescent." in " ".join(told(story, "L2").paragraphs)
 
 
 def test_a_violation_can_be_told_by_its_name() -> None:

@@ -56,7 +56,8 @@ def spacetime_html(
         "{{title}}": escape(title),
         "{{css}}": package.joinpath("diagram.css").read_text("utf-8"),
         "{{data}}": data.replace("<", "\\u003c"),  # else a value could end the script
-        "{{js}}": package.joinpath("diagram.js").read_text("utf-8"),
+        "{{diagram}}": package.joinpath("diagram.js").read_text("utf-8"),
+        "{{page}}": package.joinpath("page.js").read_text("utf-8"),
     }
     page = package.joinpath("template.html").read_text("utf-8")
     head, *rest = page.split("{{")
