@@ -115,7 +115,11 @@ def replay(
         else:
             console = output_console()
             _print(console, replayed)
-            if explain and replayed.history:
+            if not replayed.history and (explain or until or pictures != Pictures()):
+                print_heading(
+                    console, "The run stopped with an error, so it can be neither explained nor drawn"
+                )
+            elif explain:
                 print_narrative(console, narrate(replayed.history, verdicts))
             if stop:
                 print_until(console, stop)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millrace import history as h
-from millrace_properties.causality import Link, causal_past, links_of, numbers_of
+from millrace_properties.causality import Link, LinkKind, causal_past, links_of, numbers_of
 from millrace_properties.phrases import changes, found_by, phrase, seconds
 from millrace_properties.rules import rule
 from millrace_properties.tenures import Outage, Tenure, outages_of, tenures_of
@@ -97,9 +97,10 @@ def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequen
         link.effect for link in links if link.cause in steps and isinstance(history[link.effect], h.AckSent)
     }
     keys = {_key_of(history[number]) for number in shown} - {None}
+    made = [link.cause for link in links if link.effect in shown and link.kind is LinkKind.WRITE]
     past |= {
         number
-        for number in range(min(shown, default=0), last)
+        for number in range(min([*shown, *made], default=0), last)
         if isinstance(history[number], h.Applied) and _key_of(history[number]) in keys
     }
     owners = set[str]()

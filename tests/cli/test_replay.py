@@ -232,3 +232,11 @@ def test_a_replay_file_of_before_still_loads(folder: Path, run: Run) -> None:
     del document["feed"]
     path.write_text(json.dumps(document))
     assert run("replay", str(path), "--explain").exit_code == 1
+
+
+def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:
+    run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
+    again = run_process("replay", "failing.json", "--explain", "--html", "a.html", cwd=folder)
+    assert again.returncode == 1
+    assert "The run stopped with an error, so it can be neither explained nor drawn" in again.stdout
+    assert not (folder / "a.html").exists()

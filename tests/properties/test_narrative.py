@@ -102,6 +102,21 @@ def test_each_event_of_a_witness_is_told() -> None:
     assert " the run ends: quiescent." in " ".join(told(story, "L2").paragraphs)
 
 
+def test_what_was_written_to_the_row_while_a_write_was_under_way_is_told() -> None:
+    """A copy of a write arrives after a later write: the witness of S4 is the copy alone."""
+    story = begin()
+    first, second = story.inject(0, 100), story.inject(1, 110)
+    story.run("counter", 1, first)
+    for number, taken in ((1, first), (2, second), (1, first)):
+        if number == 2:
+            story.run("counter", 2, second)
+        story.write("counter", number, seen=((taken.record_id, 0),), state=b"x")
+    text = " ".join(told(story, "S4").paragraphs)
+    assert "write 1.1 reaches the store, and is applied: " in text
+    assert "write 1.2 reaches the store, and is applied: " in text
+    assert "write 1.1 reaches the store, and is applied again (first at " in text
+
+
 def test_a_violation_can_be_told_by_its_name() -> None:
     story = zombie()
     assert {told(story, name).invariant for name in story.broken()} == story.broken()
