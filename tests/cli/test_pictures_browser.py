@@ -78,11 +78,12 @@ def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
 
 def test_labels_of_a_lane_do_not_overlap(tmp_path: Path, zombie: Outcome) -> None:
     count = """
-      const boxes = [...document.querySelectorAll('#body g[data-event] text')].map((one) => one.getBoundingClientRect());
+      const labels = [...document.querySelectorAll('#body > text, #body g[data-event] text')];
+      const boxes = labels.map((one) => one.getBoundingClientRect());
       const hits = boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) =>
         Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3));
       document.body.dataset.boxes = boxes.length; document.body.dataset.hits = hits.length;"""
-    for scope in ("S6", "S7", "all"):
+    for scope in ("S6", "S7", "S10", "all"):
         document = seen(tmp_path, zombie, f"scope={scope}", count)
         assert int(re.findall(r'data-boxes="(\d+)"', document)[0]) > 20
         assert re.findall(r'data-hits="(\d+)"', document) == ["0"], scope
@@ -129,6 +130,13 @@ def test_the_saved_figure_is_a_whole_svg_with_all_that_is_chosen(tmp_path: Path,
     assert figure.count("data-event=") == int(shown[1]) > len(drawn(document.split('<pre id="saved">')[0]))
     assert "var(--" not in figure
     assert 'fill="#ffffff"' in figure  # on white, whatever the page is on
+
+
+def test_low_watermarks_are_a_chart_that_can_be_left_out(tmp_path: Path, zombie: Outcome) -> None:
+    with_chart, without = seen(tmp_path, zombie, "scope=S10"), seen(tmp_path, zombie, "scope=S10&kinds=write")
+    assert "low watermark of B</title>" in with_chart
+    assert "low watermarks" in words(with_chart, "head")
+    assert "low watermarks" not in words(without, "head")
 
 
 def test_thousands_of_events_are_drawn_as_the_reader_comes_to_them(tmp_path: Path, zombie: Outcome) -> None:

@@ -7,9 +7,9 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const EVENTS = DATA.events;
-const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault"];
+const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault", "chart"]; // of events, and the watermarks' chart
 const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "write", ownership: "ownership", watermark: "watermark" };
-const MANY = 400;
+const MANY = 400, MANY_REPORTS = 20;
 const IDLE_US = 200_000;
 
 const LIGHT = {
@@ -25,7 +25,7 @@ const DARK = {
 const SERIES = { light: ["#7b3fa0", "#1f5fa8", "#1c7c3c", "#b06400", "#0f7f86", "#a3346b"],
   dark: ["#c99aec", "#7db4f0", "#6fcf8a", "#f0a848", "#62cfd6", "#f08ab8"] };
 
-const LANE = 174, GUTTER = 84, LINE = 34, CHAR = 5.6, TEXT = 11, ROW = 13, PAD = 4, HEAD = 34, CHART = 190;
+const LANE = 174, GUTTER = 84, LINE = 34, CHAR = 5.6, TEXT = 11, ROW = 13, PAD = 4, HEAD = 52, CHART = 190;
 const FONT = 'font-family="Helvetica Neue, Helvetica, Arial, sans-serif"';
 
 const $ = (id) => document.getElementById(id);
@@ -37,9 +37,16 @@ const dark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-
 const first = DATA.verdicts.find((one) => one.name === DATA.told);
 const DEFAULTS = () => ({
   scope: first ? first.name : "all", computation: "", key: "", zoom: 1, linear: false, theme: "", event: null,
-  kinds: new Set(first || EVENTS.length <= MANY ? GROUPS : GROUPS.filter((one) => one !== "watermark" && one !== "ack")),
+  kinds: new Set(GROUPS.filter(tells)),
   hidden: new Set(),
 });
+
+// Every timer waits for watermarks: their reports are shown at first if they are few, or if the rule is about them.
+function tells(group) {
+  if (!first) return EVENTS.length <= MANY || (group !== "watermark" && group !== "ack");
+  const isReport = (number) => EVENTS[number].group === "watermark";
+  return group !== "watermark" || first.witness.some(isReport) || first.subject.filter(isReport).length <= MANY_REPORTS;
+}
 let state = DEFAULTS();
 
 function readAddress() {
@@ -263,7 +270,7 @@ function owners(plan, c, inside) {
     const slot = (taken.get(one.lane) || 0) % 3;
     taken.set(one.lane, slot + 1);
     if (!inside(a, end)) continue;
-    const x = plan.x.get(one.lane) - 20 + slot * -4, lost = one.replaced === null ? end : Math.min(end, Math.max(a, heightOf(plan, one.replaced)));
+    const x = plan.x.get(one.lane) - 20 + slot * -5, lost = one.replaced === null ? end : Math.min(end, Math.max(a, heightOf(plan, one.replaced)));
     const what = `${one.computation} ${one.interval}, sequencer ${one.sequencer}`;
     parts.push(`<g><title>${escape(what)}</title>`, line(x, a, x, lost, c.ownership, 'stroke-width="3"'));
     if (end > lost + 1) parts.push(line(x, lost, x, end, c.zombie, 'stroke-width="3" stroke-dasharray="3 2"'));
@@ -335,7 +342,7 @@ function mark(plan, n, row, c, marked) {
 function charted(shown) {
   const end = shown.at(-1) ?? -1;
   const known = (one) => one.steps.some(([number, value]) => number <= end && typeof value === "number");
-  return state.kinds.has("watermark") ? DATA.watermarks.filter((one) => (!state.computation || one.name === state.computation) && known(one)) : [];
+  return state.kinds.has("chart") ? DATA.watermarks.filter((one) => (!state.computation || one.name === state.computation) && known(one)) : [];
 }
 
 // The low watermarks as they were broadcast: event time across, in the same time down.
@@ -347,17 +354,17 @@ function chart(plan, c, series, inside, marked) {
   const low = Math.min(...values), high = Math.max(...values);
   const at = (v) => (v === "unknown" ? left : v === "end" ? right : left + 14 + ((right - left - 34) * (v - low)) / (high - low || 1));
   const parts = [line(left, HEAD, left, plan.height - 8, c.rule), line(right, HEAD, right, plan.height - 8, c.rule)];
+  const said = [];
   for (const one of shown) {
     const index = DATA.watermarks.indexOf(one);
-    let said = -99;
     const colour = series[index % series.length], shift = (index % series.length) * 1.6;
     let path = "", x = 0;
     for (const [number, value] of one.steps) {
       const y = heightOf(plan, number), to = at(value) + shift;
       if (number > plan.shown.at(-1)) break;
-      if (typeof value === "number" && y - said > ROW && inside(y, y)) {
+      if (typeof value === "number" && inside(y, y) && said.every((other) => Math.abs(y - other) > ROW)) {
         parts.push(words(to + 4, y - 3, seconds(value), colour, `font-size="9" ${halo(c)}`));
-        said = y;
+        said.push(y);
       }
       path += path ? `V${y.toFixed(1)}H${to.toFixed(1)}` : `M${to.toFixed(1)} ${y.toFixed(1)}`;
       if (marked.has(number) && inside(y, y)) parts.push(`<circle cx="${to}" cy="${y}" r="5" fill="none" stroke="${c.bad}" stroke-width="2"/>`);
@@ -373,18 +380,19 @@ function head(plan, c, series) {
   for (const lane of plan.used) {
     const x = plan.x.get(lane), { address, role } = DATA.lanes[lane];
     parts.push(words(x - 6, 14, address, c.ink, 'font-weight="700" font-size="12"'));
-    if (role !== address) parts.push(words(x - 6, 26, role, c.faint, 'font-size="9"'));
+    if (role !== address) parts.push(words(x - 6, 25, role, c.faint, 'font-size="9"'));
   }
   const drawn = charted(plan.shown);
   if (drawn.length) {
     const left = GUTTER + plan.used.length * LANE + 24;
     parts.push(words(left, 14, "low watermarks", c.ink, 'font-weight="700" font-size="12"'));
-    let x = left;
+    let x = left, y = 25;
     for (const one of drawn) {
-      const name = one.name.length > 14 ? `${one.name.slice(0, 13)}…` : one.name;
-      if (x + name.length * 5 > left + CHART) break;
-      parts.push(words(x, 26, name, series[DATA.watermarks.indexOf(one) % series.length], 'font-size="9"'));
-      x += name.length * 5 + 9;
+      const name = one.name.length > 18 ? `${one.name.slice(0, 17)}…` : one.name;
+      if (x > left && x + name.length * 4.8 > left + CHART - 20) [x, y] = [left, y + 10];
+      if (y > HEAD) break;
+      parts.push(words(x, y, name, series[DATA.watermarks.indexOf(one) % series.length], 'font-size="9"'));
+      x += name.length * 4.8 + 9;
     }
   }
   return parts.join("") + line(0, HEAD - 4, plan.width, HEAD - 4, c.rule);
