@@ -34,8 +34,8 @@ class Recorded(msgspec.Struct, frozen=True):
     protocol: Protocol
 
 
-def check_writable(path: Path | None) -> None:
-    """Find out before a long search, not after it, that its result could not be saved.
+def check_writable(path: Path | None, option: str = "--save") -> None:
+    """Find out before a long search, not after it, that its result could not be saved. ``option``: which named it.
 
     Raises:
         UnwritableFileError: there is no such directory, or the path is one.
@@ -43,9 +43,9 @@ def check_writable(path: Path | None) -> None:
     if path is None:
         return
     if path.is_dir():
-        raise UnwritableFileError(str(path), "it is a directory")
+        raise UnwritableFileError(str(path), "it is a directory", option)
     if not path.parent.is_dir():
-        raise UnwritableFileError(str(path), f"there is no directory {path.parent}")
+        raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
 
 
 def save_failure(failure: Failure, target: Target, protocol: Protocol, path: Path | None) -> Path:

@@ -1,6 +1,6 @@
 """``millrace replay``: run a saved failure again, byte for byte."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,19 +9,36 @@ import typer
 from rich.console import Console
 
 from millrace import MillraceError
+from millrace.history import Event
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import invariants_document, print_document, stdout_reserved
 from millrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
+from millrace_cli._pictures import (
+    ExplainOption,
+    HtmlOption,
+    PerfettoOption,
+    Pictures,
+    ShivizOption,
+    explanation_document,
+    print_narrative,
+    print_saved,
+)
 from millrace_cli._render import print_error, print_heading, print_plan, print_text, print_violations
 from millrace_cli._replay_file import Recorded, load_failure
 from millrace_cli._targets import load_target
+from millrace_cli._until import cut, print_until, until_document
+from millrace_properties.narrative import narrate
 from millrace_properties.verdict import Verdict
 from millrace_properties.verification import run_plan, violations
 from millrace_sim import SOUND
 
-REPLAY_EXAMPLES = """[bold]Example[/]
+REPLAY_EXAMPLES = """[bold]Examples[/]
 
   millrace replay millrace-failure-1f3a90c2.json
+
+  millrace replay millrace-failure-1f3a90c2.json --explain --html failure.html
+
+  millrace replay millrace-failure-1f3a90c2.json --until violation
 
 [bold]Exit codes[/]
 
@@ -37,12 +54,14 @@ class Replayed:
         verdicts: of this run; none if it stopped with an error.
         digest: of its History; ``""`` if it stopped.
         error: what it stopped with, if it did.
+        history: what happened; nothing if it stopped.
     """
 
     recorded: Recorded
     verdicts: Mapping[str, Verdict]
     digest: str
     error: str
+    history: Sequence[Event] = ()
 
     @property
     def identical(self) -> bool:
@@ -60,6 +79,18 @@ class Replayed:
 
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]millrace verify[/] saved.")],
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EVENT",
+            help="Show the run up to an event, and the state of the world then: its number, its kind (the first Applied),"
+            " or [bold]violation[/].",
+        ),
+    ] = None,
+    explain: ExplainOption = False,  # noqa: FBT002  typer's way
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
+    shiviz: ShivizOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a saved failure again, byte for byte, and show what it breaks and which events prove it.
@@ -67,13 +98,41 @@ def replay(
     Run it where you ran verify: the pipeline is imported by its name.
     """
     with tidy_errors():
+        pictures = Pictures(html, perfetto, shiviz)
+        pictures.check()
         with stdout_reserved(as_json):
             replayed = _run(load_failure(file))
+        verdicts = dict(replayed.verdicts)
+        stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
+        saved = _save(pictures, replayed)
         if as_json:
-            print_document(_document(replayed))
+            document = _document(replayed)
+            if explain:
+                document["explanation"] = explanation_document(replayed.history, verdicts)
+            if stop:
+                document["until"] = until_document(stop)
+            print_document(document)
         else:
-            _print(output_console(), replayed)
+            console = output_console()
+            _print(console, replayed)
+            if not replayed.history and (explain or until or pictures != Pictures()):
+                print_heading(
+                    console, "The run stopped with an error, so it can be neither explained nor drawn"
+                )
+            elif explain:
+                print_narrative(console, narrate(replayed.history, verdicts))
+            if stop:
+                print_until(console, stop)
+            print_saved(console, saved)
         raise typer.Exit(replayed.code)
+
+
+def _save(pictures: Pictures, replayed: Replayed) -> list[Path]:
+    if not replayed.history:  # A run that stopped with an error has told nothing.
+        return []
+    file = replayed.recorded.file
+    subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
+    return pictures.save(replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
 
 
 def _run(recorded: Recorded) -> Replayed:
@@ -84,7 +143,7 @@ def _run(recorded: Recorded) -> Replayed:
         history, verdicts, _ = run_plan(target.pipeline, feed, file.plan, recorded.protocol)
     except (MillraceError, AssertionError) as error:
         return Replayed(recorded, {}, "", f"{type(error).__name__}: {error}")
-    return Replayed(recorded, verdicts, history.digest(), "")
+    return Replayed(recorded, verdicts, history.digest(), "", history.events)
 
 
 def _print(console: Console, replayed: Replayed) -> None:

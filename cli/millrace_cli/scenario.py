@@ -15,6 +15,16 @@ from millrace_cli._exit import (
     print_stop,
     tidy_errors,
 )
+from millrace_cli._pictures import (
+    ExplainOption,
+    HtmlOption,
+    PerfettoOption,
+    Pictures,
+    ShivizOption,
+    explanation_document,
+    print_narrative,
+    print_saved,
+)
 from millrace_cli._protocols import WITHOUT_HELP, protocol_without
 from millrace_cli._render import (
     plain_table,
@@ -25,6 +35,7 @@ from millrace_cli._render import (
     print_verdicts,
     print_violations,
 )
+from millrace_properties.narrative import narrate
 from millrace_scenarios.catalogue import SCENARIOS
 from millrace_scenarios.scenario import Outcome, Scenario
 
@@ -36,7 +47,9 @@ _RUN_EXAMPLES = """[bold]Examples[/]
 
   millrace scenario run zombie-timer
 
-  millrace scenario run zombie-timer --without sequencers
+  millrace scenario run zombie-timer --without sequencers --explain
+
+  millrace scenario run zombie-timer --without sequencers --html zombie.html
 
 [bold]Exit codes[/]
 
@@ -63,18 +76,33 @@ def run_scenario(
         str, typer.Argument(metavar="NAME", help="A scenario: see [bold]millrace scenario list[/].")
     ],
     without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
+    explain: ExplainOption = False,  # noqa: FBT002  typer's way
+    html: HtmlOption = None,
+    perfetto: PerfettoOption = None,
+    shiviz: ShivizOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Tell a scenario: its story, the timeline of the run, and what the invariants say of it."""
     with tidy_errors():
         scenario = _find(name)
         protocol_without(without)
+        pictures = Pictures(html, perfetto, shiviz)
+        pictures.check()
         outcome = _tell(scenario, without or "")
         code = exit_code_of_run(outcome.verdicts)
+        events = outcome.history.events
+        subtitle = f"{scenario.source}; protocol: {outcome.protocol}"
+        saved = pictures.save(events, outcome.verdicts, title=scenario.title, subtitle=subtitle)
         if as_json:
-            print_document(_document(outcome, code))
+            document = _document(outcome, code)
+            if explain:
+                document["explanation"] = explanation_document(events, outcome.verdicts)
+            print_document(document)
         else:
             _print(outcome)
+            if explain:
+                print_narrative(output_console(), narrate(events, outcome.verdicts))
+            print_saved(output_console(), saved)
         raise typer.Exit(code)
 
 

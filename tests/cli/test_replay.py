@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millrace_properties.verification import ReplayFile
-from tests.cli.rig import MODULES, Run, run_process, save_zombie
+from tests.cli.rig import MODULES, Run, plain, run_process, save_zombie
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -147,3 +147,96 @@ def test_a_pipeline_that_can_not_be_imported_exits_2(folder: Path, run: Run) -> 
     result = run("replay", path.name)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "there is no module 'moved', neither in the current directory nor installed" in result.stderr
+
+
+# Stopping, explaining, drawing
+
+
+def test_until_the_violation_shows_the_events_and_the_world_there(folder: Path, run: Run) -> None:
+    """worker-0 was paused until it was replaced; its write has just landed."""
+    result = run("replay", str(save_zombie(folder)), "--until", "violation")
+    assert result.exit_code == 1
+    _, stop = result.stdout.split("\nUp to event ")
+    number, rest = stop.split(",", 1)
+    events, world = rest.split("\nWho owns what\n")
+    last = " ".join(events.split()).split(f" {number} ")[-1]
+    assert "store: Applied computation='counter'" in last
+    assert "worker-0 believes that it owns them" in world
+    assert "\nWrites in flight\n" in world
+    assert "\nLow watermarks as published\n  views 0.750000s\n  counter 0.750000s\n" in world
+
+
+def test_until_takes_a_number_or_a_kind_and_json_has_all_events_up_to_it(folder: Path, run: Run) -> None:
+    path = str(save_zombie(folder))
+    by_number = json.loads(run("replay", path, "--until", "9", "--json").stdout)["until"]
+    assert by_number["event"] == 9
+    assert len(by_number["events"]) == 10
+    by_kind = json.loads(run("replay", path, "--until", "IntervalMinted", "--json").stdout)["until"]
+    assert [one["type"] for one in by_kind["events"]].index("IntervalMinted") == by_kind["event"]
+    assert by_kind["world"]["owners"][0]["scanned"] is False
+
+
+def test_an_event_that_the_run_has_not_exits_2_and_says_what_there_is(folder: Path, run: Run) -> None:
+    result = run("replay", str(save_zombie(folder)), "--until", "Nonsense")
+    assert result.exit_code == 2
+    assert "the run has no event 'Nonsense': give a number, 'violation', or one of" in plain(result.stderr)
+    assert "Applied" in result.stderr
+
+
+def test_explain_tells_who_believed_what_and_ends_with_the_rule(folder: Path, run: Run) -> None:
+    result = run("replay", str(save_zombie(folder)), "--explain")
+    story = plain(result.stdout.split("\nHow S6 came to be broken\n")[1])
+    assert "worker-0 is paused: it hears nothing, and keeps its memory." in story
+    assert "worker-0 still believes that it owns" in story
+    assert "Left out: " in story
+    assert story.rstrip().endswith("(MillWheel 6.2).")
+
+
+def test_explain_as_json_names_the_events_of_each_sentence(folder: Path, run: Run) -> None:
+    document = json.loads(run("replay", str(save_zombie(folder)), "--explain", "--json").stdout)
+    told = document["explanation"]
+    assert told["invariant"] == "S6"
+    assert all(isinstance(one["event"], int) for one in told["sentences"])
+    assert len(told["sentences"]) <= 20
+
+
+def test_a_run_that_breaks_nothing_is_not_explained(folder: Path, run: Run) -> None:
+    path = save_zombie(folder)
+    change(path, protocol="sound")
+    result = run("replay", str(path), "--explain")
+    assert "Nothing is violated, so there is nothing to explain" in result.stdout
+
+
+def test_pictures_are_saved_where_they_were_asked_for(folder: Path, run: Run) -> None:
+    result = run(
+        "replay", str(save_zombie(folder)), "--html", "a.html", "--perfetto", "a.json", "--shiviz", "a.log"
+    )
+    assert result.stdout.endswith("\nSaved\n  a.html\n  a.json\n  a.log\n")
+    assert (folder / "a.html").read_text().startswith("<!DOCTYPE html>")
+    assert json.loads((folder / "a.json").read_text())["traceEvents"]
+    assert (folder / "a.log").read_text().startswith("(?<host>")
+
+
+def test_a_picture_that_can_not_be_saved_is_refused_before_the_run(folder: Path, run: Run) -> None:
+    result = run("replay", str(save_zombie(folder)), "--html", "nowhere/a.html")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "nowhere/a.html can not be written" in plain(result.stderr)
+    assert "Name another file with --html" in plain(result.stderr)
+
+
+def test_a_replay_file_of_before_still_loads(folder: Path, run: Run) -> None:
+    """The first format's files name no feed function."""
+    path = save_zombie(folder)
+    document = json.loads(path.read_text())
+    del document["feed"]
+    path.write_text(json.dumps(document))
+    assert run("replay", str(path), "--explain").exit_code == 1
+
+
+def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:
+    run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
+    again = run_process("replay", "failing.json", "--explain", "--html", "a.html", cwd=folder)
+    assert again.returncode == 1
+    assert "The run stopped with an error, so it can be neither explained nor drawn" in again.stdout
+    assert not (folder / "a.html").exists()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +109,21 @@ def test_a_run_is_unknown_only_if_nothing_at_all_could_be_judged() -> None:
 
 def test_a_finding_about_weak_user_code_changes_no_exit_code() -> None:
     assert exit_code_of_run({"S1": Holds(1), "S5-weak": Violated("two values", ())}) is ExitCode.HOLDS
+
+
+def test_a_scenario_is_explained_and_drawn(run: Run, tmp_path: Path) -> None:
+    page, trace = tmp_path / "zombie.html", tmp_path / "zombie.json"
+    result = run(
+        "scenario", "run", "zombie-timer", "--without", "sequencers", "--explain", "--html", str(page),
+        "--perfetto", str(trace),
+    )  # fmt: skip
+    assert result.exit_code == 1
+    assert "How S6 came to be broken" in result.stdout
+    assert "it still believes that it owns them (sequencer 2)" in words(result.stdout)
+    assert SCENARIOS["zombie-timer"].title.replace("'", "&#x27;") in page.read_text()
+    assert json.loads(trace.read_text())["otherData"]["title"] == SCENARIOS["zombie-timer"].title
+
+
+def test_a_sound_scenario_has_nothing_to_explain_in_json_either(run: Run) -> None:
+    document = json.loads(run("scenario", "run", "zombie-timer", "--explain", "--json").stdout)
+    assert document["explanation"] is None

@@ -1,0 +1,106 @@
+"""What shows a run: the options that save it as a picture or a trace, and its story in sentences."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from millrace.history import Event
+from millrace_cli._exit import UnwritableFileError
+from millrace_cli._render import print_heading, print_text
+from millrace_cli._replay_file import check_writable
+from millrace_properties.narrative import Narrative, narrate
+from millrace_properties.verdict import Verdict
+from millrace_scenarios.perfetto import perfetto_json
+from millrace_scenarios.shiviz import shiviz_log
+from millrace_scenarios.spacetime import spacetime_html
+
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Tell in sentences how the first rule came to be broken.")
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Save a space-time diagram: one HTML file, for a browser."),
+]
+PerfettoOption = Annotated[
+    Path | None, typer.Option("--perfetto", metavar="FILE", help="Save a trace for ui.perfetto.dev (JSON).")
+]
+ShivizOption = Annotated[
+    Path | None, typer.Option("--shiviz", metavar="FILE", help="Save a log with vector clocks for ShiViz.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Files to save a run to; ``None``: not asked for."""
+
+    html: Path | None = None
+    perfetto: Path | None = None
+    shiviz: Path | None = None
+
+    def check(self) -> None:
+        """Find out before a run that a file could not be written.
+
+        Raises:
+            UnwritableFileError: there is no such directory, or the path is one.
+        """
+        for option, path in self._paths():
+            check_writable(path, f"--{option}")
+
+    def save(
+        self, history: Sequence[Event], verdicts: Mapping[str, Verdict], *, title: str, subtitle: str
+    ) -> list[Path]:
+        """Write the files that were asked for, and return them.
+
+        Raises:
+            UnwritableFileError: one can not be written.
+        """
+        makers = {
+            "html": lambda: spacetime_html(history, verdicts, title=title, subtitle=subtitle).encode(),
+            "perfetto": lambda: perfetto_json(history, title),
+            "shiviz": lambda: shiviz_log(history).encode(),
+        }
+        saved = [(option, path) for option, path in self._paths() if path is not None]
+        for option, path in saved:
+            try:
+                path.write_bytes(makers[option]())
+            except OSError as error:
+                raise UnwritableFileError(str(path), error.strerror or str(error), f"--{option}") from error
+        return [path for _, path in saved]
+
+    def _paths(self) -> list[tuple[str, Path | None]]:
+        return [("html", self.html), ("perfetto", self.perfetto), ("shiviz", self.shiviz)]
+
+
+def print_narrative(console: Console, narrative: Narrative | None) -> None:
+    """Print how it came about."""
+    if narrative is None:
+        print_heading(console, "Nothing is violated, so there is nothing to explain")
+        return
+    print_heading(console, f"How {narrative.invariant} came to be broken")
+    for paragraph in narrative.paragraphs:
+        print_text(console, paragraph, indent=2)
+
+
+def print_saved(console: Console, saved: Sequence[Path]) -> None:
+    """Print what was saved."""
+    if saved:
+        print_heading(console, "Saved")
+    for path in saved:
+        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def explanation_document(history: Sequence[Event], verdicts: Mapping[str, Verdict]) -> dict[str, Any] | None:
+    """The story for ``--json``: sentences with the events that they tell."""
+    told = narrate(history, verdicts)
+    if told is None:
+        return None
+    return {
+        "invariant": told.invariant,
+        "sentences": [{"event": one.number, "text": one.text} for one in told.sentences],
+        "left_out": told.left_out,
+        "rule": told.rule,
+    }

@@ -1,0 +1,56 @@
+"""A run as a log for ShiViz (https://bestchai.bitbucket.io/shiviz): each event with its vector clock.
+
+A line an event: the process, the clock as JSON, the event in words. The first line is the regular expression that ShiViz reads
+the others with; the second, which would separate several runs, is empty.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from millrace import history as h
+from millrace_properties.causality import links_of, messages_of
+from millrace_properties.phrases import phrase, seconds
+
+PARSER = r"(?<host>\S+) (?<clock>\{[^}]*\}) (?<event>.*)"
+"""How ShiViz takes a line apart."""
+
+Clock = dict[str, int]
+"""Process to how many of its events came before, or are this one."""
+
+
+def shiviz_log(history: Sequence[h.Event]) -> str:
+    """Write a run for ShiViz."""
+    lines = [
+        f"{_host(event)} {msgspec.json.encode(clock).decode()} {type(event).__name__} at {seconds(event.at_us)}: {_line(event)}"
+        for event, clock in zip(history, vector_clocks(history), strict=True)
+    ]
+    return "\n".join([PARSER, "", *lines, ""])
+
+
+def vector_clocks(history: Iterable[h.Event]) -> list[Clock]:
+    """The clock of each event: it is after all that its process did before, and after what led to its messages."""
+    events = list(history)
+    causes: dict[int, list[int]] = {}
+    for link in messages_of(links_of(events)):
+        causes.setdefault(link.effect, []).append(link.cause)
+    clocks: list[Clock] = []
+    latest: dict[str, Clock] = {}
+    for number, event in enumerate(events):
+        host = _host(event)
+        clock = dict(latest.get(host, {}))
+        for cause in causes.get(number, ()):
+            for other, count in clocks[cause].items():
+                clock[other] = max(clock.get(other, 0), count)
+        clock[host] = clock.get(host, 0) + 1
+        latest[host] = clock
+        clocks.append(clock)
+    return clocks
+
+
+def _host(event: h.Event) -> str:
+    return event.process or "the-run"
+
+
+def _line(event: h.Event) -> str:
+    return " ".join(phrase(event).split())

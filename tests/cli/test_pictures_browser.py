@@ -1,0 +1,157 @@
+"""The space-time diagram in a real browser: what a reader sees, steps to, and saves.
+
+The page is driven by its address (``#event=12``) and by a script at its end, and looked at as the document that the browser has
+made of it: nothing but the browser itself is needed.
+"""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from millrace import SECOND
+from millrace.history import History
+from millrace_properties.causality import numbers_of
+from millrace_scenarios.catalogue import SCENARIOS
+from millrace_scenarios.scenario import Outcome
+from millrace_scenarios.spacetime import spacetime_html
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
+
+QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--virtual-time-budget=2000", "--window-size=1500,1000",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def zombie() -> Outcome:
+    return SCENARIOS["zombie-timer"].run("sequencers")
+
+
+def seen(tmp_path: Path, outcome: Outcome, address: str = "", script: str = "") -> str:
+    """The document as the browser shows it, after a script has run in it."""
+    page = spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
+    page = page.replace("</body>", f"<script>{script}</script></body>")
+    path = tmp_path / "run.html"
+    path.write_text(page)
+    done = subprocess.run(
+        [str(BROWSER), *QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"{path.as_uri()}#{address}"],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert 'data-ready="yes"' in done.stdout, "the page's script did not come to its end"
+    return done.stdout
+
+
+def drawn(document: str) -> set[int]:
+    return {int(number) for number in re.findall(r'<g data-event="(\d+)"', document)}
+
+
+def words(document: str, element: str) -> str:
+    found = re.search(rf'<(\w+) id="{element}"[^>]*>(.*?)</\1>', document, re.DOTALL)
+    assert found
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", found[2])).replace("&nbsp;", " ").strip()
+
+
+def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
+    tmp_path: Path, zombie: Outcome
+) -> None:
+    document = seen(tmp_path, zombie)
+    witness = set(numbers_of(zombie.history.events, zombie.violations["S6"].witness))
+    assert witness <= drawn(document)
+    assert len(drawn(document)) < 40
+    assert words(document, "caption").startswith(
+        "S6, only the latest owner writes: VIOLATED. a write of key 'cat videos'"
+    )
+    body = document.split('<svg id="body"', 1)[1].split("</svg>", 1)[0]
+    assert body.count('r="10"') == len(witness)
+    assert 'stroke-dasharray="3 2"' in body  # the zombie's belief
+    assert body.count("<polygon") >= 8  # messages
+    assert "worker-1 still believes that it owns" in words(document, "story")
+
+
+def test_labels_of_a_lane_do_not_overlap(tmp_path: Path, zombie: Outcome) -> None:
+    count = """
+      const labels = [...document.querySelectorAll('#body > text, #body g[data-event] text')];
+      const boxes = labels.map((one) => one.getBoundingClientRect());
+      const hits = boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) =>
+        Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3));
+      document.body.dataset.boxes = boxes.length; document.body.dataset.hits = hits.length;"""
+    for scope in ("S6", "S7", "S10", "all"):
+        document = seen(tmp_path, zombie, f"scope={scope}", count)
+        assert int(re.findall(r'data-boxes="(\d+)"', document)[0]) > 20
+        assert re.findall(r'data-hits="(\d+)"', document) == ["0"], scope
+
+
+def test_a_reader_steps_with_the_keyboard_and_reads_the_event(tmp_path: Path, zombie: Outcome) -> None:
+    press = "for (const key of ['w', 'w', 'j']) dispatchEvent(new KeyboardEvent('keydown', { key }));"
+    events = zombie.history.events
+    stale = max(numbers_of(events, zombie.violations["S6"].witness))
+    document = seen(tmp_path, zombie, "", press)
+    assert words(document, "event").startswith(f"{stale + 1}: AckSent")
+    assert f"because of {stale} STALE write 2.2" in words(document, "event")
+
+
+def test_the_address_chooses_event_kinds_key_and_theme(tmp_path: Path, zombie: Outcome) -> None:
+    document = seen(tmp_path, zombie, "scope=all&kinds=write&key=dog&theme=dark&event=31")
+    events = zombie.history.events
+    assert drawn(document)
+    assert {type(events[number]).__name__ for number in drawn(document)} <= {"Applied", "CheckpointsDeleted"}
+    assert words(document, "event").startswith("31: Applied")
+    assert 'data-theme="dark"' in document
+
+
+def test_zooming_stretches_time_and_nothing_else(tmp_path: Path, zombie: Outcome) -> None:
+    heights = []
+    for zoom in ("1", "4"):
+        document = seen(tmp_path, zombie, f"zoom={zoom}")
+        found = re.search(r'<svg id="body" width="(\d+)" height="([\d.]+)"', document)
+        assert found
+        heights.append((int(found[1]), float(found[2])))
+    assert heights[0][0] == heights[1][0]
+    assert heights[1][1] > 1.5 * heights[0][1]
+
+
+def test_the_saved_figure_is_a_whole_svg_with_all_that_is_chosen(tmp_path: Path, zombie: Outcome) -> None:
+    script = "const out = document.createElement('pre'); out.id = 'saved'; out.textContent = figure(); document.body.append(out);"
+    document = seen(tmp_path, zombie, "scope=all&theme=dark", script)
+    saved = re.search(r'<pre id="saved">(.*?)</pre>', document, re.DOTALL)
+    assert saved
+    figure = saved[1]
+    assert figure.startswith('&lt;svg xmlns="http://www.w3.org/2000/svg"')
+    shown = re.search(r'data-shown="(\d+)"', document)
+    assert shown
+    assert figure.count("data-event=") == int(shown[1]) > len(drawn(document.split('<pre id="saved">')[0]))
+    assert "var(--" not in figure
+    assert 'fill="#ffffff"' in figure  # on white, whatever the page is on
+
+
+def test_low_watermarks_are_a_chart_that_can_be_left_out(tmp_path: Path, zombie: Outcome) -> None:
+    with_chart, without = seen(tmp_path, zombie, "scope=S10"), seen(tmp_path, zombie, "scope=S10&kinds=write")
+    assert "low watermark of B</title>" in with_chart
+    assert "low watermarks" in words(with_chart, "head")
+    assert "low watermarks" not in words(without, "head")
+
+
+def test_thousands_of_events_are_drawn_as_the_reader_comes_to_them(tmp_path: Path, zombie: Outcome) -> None:
+    events = zombie.history.events
+    times = [
+        msgspec.structs.replace(event, at_us=event.at_us + again * 20 * SECOND)
+        for again in range(20)
+        for event in events
+    ]
+    many = dataclasses.replace(zombie, history=History(times), verdicts={})
+    script = """
+      const marks = [...document.querySelectorAll('#body [data-event]')];
+      document.body.dataset.first = Math.min(...marks.map((one) => +one.dataset.event));
+      $('figure').scrollTop = 60000; repaint();"""
+    document = seen(tmp_path, many, "scope=all&kinds=record,run,write,ack,ownership,watermark", script)
+    assert 'data-first="0"' in document
+    assert 20 < len(drawn(document)) < 400
+    assert min(drawn(document)) > 1000
