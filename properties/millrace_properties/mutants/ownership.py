@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
+from millrace import MILLISECOND, SECOND
 from millrace import _messages as m
 from millrace._cache import CachedRow
 from millrace._commits import Commits
@@ -15,7 +16,8 @@ from millrace._recovery import OnRecovered, Recovery
 from millrace._step import KeySlot
 from millrace._worker import Worker
 from millrace.history import History
-from millrace_properties.mutants._mutant import Mutant, Parts, Probe
+from millrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from millrace_sim.faults import DelayCommit, FaultSchedule, Operate
 
 _TRANSACTION = 4
 """Requests that the store serves while a transaction is between its check and its end."""
@@ -142,6 +144,18 @@ class ChildOnOldToken(_Lenient):
         return super()._replace(computation, changes, assignments)
 
 
+class WholeOnOldTokens(_Lenient):
+    """When intervals are merged, the tokens of the parts stay good."""
+
+    def _replace(
+        self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]
+    ) -> list[m.Assignment]:
+        live = self._live.get(computation, {})
+        if any(sum(change.interval.overlaps(keys) for keys in live.values()) > 1 for change in changes):
+            self._spare(computation, changes)
+        return super()._replace(computation, changes, assignments)
+
+
 class SameTokenForNextOwner(Mediator):
     """An interval that moves keeps its sequencer: its former owner's writes are as good as the new one's."""
 
@@ -256,6 +270,20 @@ MUTANTS = (
     Mutant(
         "a split child on the old token", ("S6",), "7.1",
         "the token of an interval stays good for the parts that it was split into", Parts(mediator=ChildOnOldToken), "windows",
+    ),
+    Mutant(
+        "a merged interval on the old tokens", ("S6", "S4"), "7.1",
+        "the tokens of two intervals stay good when they are merged", Parts(mediator=WholeOnOldTokens), "windows",
+        Directed(
+            FaultSchedule(
+                (
+                    DelayCommit(at_us=600 * MILLISECOND, process="worker-0", by_us=300 * MILLISECOND),
+                    Operate(at_us=900 * MILLISECOND, verb=m.MergeIntervals("senders", "ab")),
+                ),
+                3 * SECOND,
+            ),
+            why="a write of one part must be on the wire just when the two are merged: chance took 545 runs, and five faults",
+        ),
     ),
     Mutant(
         "the same token for the next owner", ("L1", "S3", "S4"), "6.2, 7.1",

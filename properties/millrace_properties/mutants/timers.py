@@ -138,6 +138,21 @@ class OneTimerAtATime(StepRunner):
         return ran
 
 
+class LetsGoWhenFired(StepRunner):
+    """A timer holds nothing back once it fires, though its write is not durable yet."""
+
+    probe: ClassVar[Probe]
+
+    def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
+        ran = super()._run_timer(now, step, timer)
+        live = (step.slot.timers or {}).get(timer.tag)
+        if ran and live is not None and live.holds_watermark and timer.held is not None:
+            self.probe.note()
+            live.holds_watermark = False
+            self._interval.accounts._work.remove(timer.held)
+        return ran
+
+
 MUTANTS = (
     Mutant(
         "timers not journaled", ("S9",), "4.6",
@@ -172,6 +187,11 @@ MUTANTS = (
     Mutant(
         "one timer for each advance", ("L1", "L4"), "4.6",
         "when the watermark passes several timers of a key, only the first fires", Parts(runner=OneTimerAtATime), "windows",
+    ),
+    Mutant(
+        "a timer lets go when it fires", ("S10",), "4.5, 7.2",
+        "a timer holds the low watermark until it fires, and not until its write is durable", Parts(runner=LetsGoWhenFired),
+        "windows",
     ),
 )  # fmt: skip
 """All of this file."""
