@@ -14,12 +14,14 @@ from millrace.history import (
     CheckpointsDeleted,
     Event,
     Executed,
+    IdsCollected,
     Injected,
     InjectorReported,
     InputWatermarkAdvanced,
     IntervalMinted,
     Output,
     Published,
+    Reported,
     RunEnded,
     ScanEnded,
 )
@@ -180,6 +182,16 @@ class Story:
     def report(self, low: int, horizon: int = 0) -> None:
         self.add(InjectorReported(self.tick(), "queries/0", "queries", low, horizon))
 
+    def owner_reports(
+        self, computation: str, low: int, horizon: int = 0, *, sequencer: int = 1, process: str = "worker-0",
+        interval: KeyInterval = ALL,
+    ) -> None:  # fmt: skip
+        self.add(Reported(self.tick(), process, computation, interval, sequencer, low, horizon))
+
+    def collect(self, computation: str, below: int, count: int, interval: KeyInterval = ALL) -> None:
+        """The store deletes ids."""
+        self.add(IdsCollected(self.tick(), "store", computation, interval, below, count))
+
     def publish(self, name: str, low: int, horizon: int = 0, process: str = "authority-0.0") -> None:
         self.add(Published(self.tick(), process, ((name, Progress(low, horizon)),)))
 
@@ -225,14 +237,18 @@ def healthy() -> Story:
     story.report(300, horizon=10)
     story.publish("queries", 300, horizon=10)
     story.advance("counter", 300)
+    story.collect("counter", 6, 1)
+    story.owner_reports("counter", 200, horizon=5)
     story.publish("counter", 200, horizon=5)
     count = record("counter@1.2#0", "detector", 200, origin=10)
     story.fire("counter", 2, window, count, watermark=300)
     dip = record("detector@2.1#0", "", 200, origin=10)
     story.take("detector", 1, count, dip, sequencer=2)
+    story.owner_reports("counter", 300, horizon=10)
     story.publish("counter", 300, horizon=10)
     story.output(dip)
     story.delete("counter", count)
+    story.owner_reports("detector", 300, horizon=10, sequencer=2)
     story.publish("detector", 300, horizon=10)
     story.end()
     return story

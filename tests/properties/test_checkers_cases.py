@@ -18,7 +18,7 @@ def test_every_case_is_counted_even_if_it_never_came_up() -> None:
 
 
 def test_a_healthy_run_reaches_no_fault() -> None:
-    assert cases(healthy()) == {"a timer was set": 1, "a timer fired": 1}
+    assert cases(healthy()) == {"a timer was set": 1, "a timer fired": 1, "an id was collected": 1}
 
 
 def test_a_refused_write_of_a_zombie_is_reached() -> None:

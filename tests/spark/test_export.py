@@ -22,7 +22,7 @@ def test_every_invariant_holds(size: int) -> None:
     verdicts = judge(history, [running.plan.pipeline])
     assert {name: one for name, one in verdicts.items() if isinstance(one, Violated)} == {}
     unknown = {name for name, one in verdicts.items() if isinstance(one, Unknown)}
-    assert unknown <= {"S7", "S10-horizon"}
+    assert unknown <= {"S7", "S10-horizon", "S12", "S13", "S16", "L5"}
     assert isinstance(verdicts["S1"], Holds)
     assert outputs_of(history) == run_reference(pipeline, feed).outputs
     assert isinstance(history.events[-1], RunEnded)

@@ -7,13 +7,17 @@ nothing else.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from millrace import Pipeline
+from millrace import EngineOptions, Pipeline
 from millrace.history import Event
 from millrace_properties.checkers._finding import Checker
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.checkers._topology import Topology
+from millrace_properties.checkers.authority import WithinReports
 from millrace_properties.checkers.cases import CASES, reached
+from millrace_properties.checkers.collection import CollectedAreDone, Drained
 from millrace_properties.checkers.deliveries import AckAfterCommit, Delivered, ExactlyOnce, NoLoss
+from millrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
+from millrace_properties.checkers.owners import Owned
 from millrace_properties.checkers.soft_state import SoftState
 from millrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
 from millrace_properties.checkers.watermarks import (
@@ -28,17 +32,20 @@ from millrace_properties.verdict import Verdict
 __all__ = ["CASES", "Checker", "Judge", "all_checkers", "judge", "reached"]
 
 
-def judge(history: Iterable[Event], pipelines: Sequence[Pipeline]) -> dict[str, Verdict]:
+def judge(
+    history: Iterable[Event], pipelines: Sequence[Pipeline], options: EngineOptions | None = None
+) -> dict[str, Verdict]:
     """Judge a run by all checkers, in one pass.
 
     Args:
         history: of the whole run.
         pipelines: the topologies that were deployed.
+        options: of the engine, for what is to happen in time and with slack; ``None``: not known.
 
     Returns:
         Verdict by the checker's name, such as ``S1``.
     """
-    judging = Judge(pipelines)
+    judging = Judge(pipelines, options)
     judging.take(history)
     return judging.verdicts()
 
@@ -53,15 +60,16 @@ class Judge:
 
     Args:
         pipelines: the topologies that were deployed.
+        options: of the engine; ``None``: not known.
 
     Attributes:
         checkers: those that apply; S5-weak does only where productions are weak.
     """
 
-    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
+    def __init__(self, pipelines: Sequence[Pipeline], options: EngineOptions | None = None) -> None:
         topology = Topology(pipelines)
         ledger = Ledger(topology)
-        self.checkers = _checkers(ledger)
+        self.checkers = _checkers(ledger, options)
         self._handlers: dict[type, list[Callable[[Any], None]]] = {}
         for handlers in [
             *[checker.handlers for checker in self.checkers],
@@ -82,7 +90,7 @@ class Judge:
         return {checker.name: checker.verdict() for checker in self.checkers}
 
 
-def _checkers(ledger: Ledger) -> list[Checker]:
+def _checkers(ledger: Ledger, options: EngineOptions | None) -> list[Checker]:
     checkers: list[Checker] = [
         NoLoss(ledger),
         ExactlyOnce(),
@@ -95,10 +103,17 @@ def _checkers(ledger: Ledger) -> list[Checker]:
         TimersOnce(ledger),
         LowWatermarkOracle(ledger),
         HorizonOracle(ledger),
-        Monotone(),
+        Monotone(ledger.topology),
+        WithinReports(ledger),
+        CollectedAreDone(ledger, options),
+        OneAtATime(ledger),
+        NotBeforeCause(),
+        LateOnlyFromLate(ledger),
         TimersFire(ledger),
         Delivered(ledger),
+        Drained(ledger, options),
         WatermarkArrives(ledger),
+        Owned(ledger),
     ]
     if ledger.topology.weak:
         checkers.insert(5, WeakRerunsAgree(ledger))

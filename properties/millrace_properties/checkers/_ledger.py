@@ -25,6 +25,7 @@ from millrace.history import (
     ComputationRemoved,
     DuplicateDropped,
     Executed,
+    IdsCollected,
     Injected,
     InjectorReported,
     IntervalMinted,
@@ -35,7 +36,7 @@ from millrace_properties.checkers._topology import Topology
 from millrace_properties.checkers._work import PendingWork, Work
 
 _NONE_OWED: dict[str, Work] = {}
-_NONE_SETTLED: set[str] = set()
+_NONE_SETTLED: dict[str, int] = {}
 _NO_RUNS: list[Executed] = []
 
 
@@ -63,6 +64,7 @@ class Ledger:
         published: name to the greatest low watermark that was broadcast; `MIN_TIME`: none.
         published_horizon: likewise.
         deliveries: how many productions have been owed so far.
+        ids: computation to the record ids in its rows; of each its key, its origin, and when it was applied.
         handlers: the events that it wants.
     """
 
@@ -73,7 +75,8 @@ class Ledger:
         self.published: dict[str, int] = {}
         self.published_horizon: dict[str, int] = {}
         self.deliveries = 0
-        self._settled: dict[str, set[str]] = {}
+        self.ids: dict[str, dict[str, tuple[str, int, int]]] = {}
+        self._settled: dict[str, dict[str, int]] = {}
         self._rows: dict[str, dict[str, Row]] = {}
         self._runs: dict[tuple[int, int], list[Executed]] = {}
         self._weak_runs: dict[str, Executed] = {}
@@ -89,6 +92,7 @@ class Ledger:
             Executed: self._on_executed,
             Applied: self._on_applied,
             CheckpointsDeleted: self._on_deleted,
+            IdsCollected: self._on_collected,
             AckSent: self._on_ack_sent,
             Output: self._on_output,
             IntervalMinted: self._on_minted,
@@ -115,6 +119,20 @@ class Ledger:
             for row in rows.values():
                 yield from row.timers.values()
 
+    def checkpoints(self) -> Iterator[tuple[str, str, Production]]:
+        """All that is checkpointed: computation, key, production."""
+        for computation, rows in self._rows.items():
+            for key, row in rows.items():
+                for production in row.checkpoints.values():
+                    yield computation, key, production
+
+    def ids_before(self, computation: str, interval: KeyInterval, origin: int) -> list[str]:
+        """The record ids in the rows of an interval whose origin is before this."""
+        ids = self.ids.get(computation, {})
+        return [
+            record_id for record_id, (key, born, _) in ids.items() if born < origin and interval.contains(key)
+        ]
+
     def runs(self, sequencer: int, number: int) -> list[Executed]:
         """The executions that this version of a row claims, in order."""
         return self._runs.get((sequencer, number), _NO_RUNS)
@@ -130,6 +148,12 @@ class Ledger:
     def is_settled(self, consumer: str, record_id: str) -> bool:
         """Tell whether a consumer has nothing left to do for a record."""
         return record_id in self._settled.get(consumer, _NONE_SETTLED) or consumer in self._removed
+
+    def settled_at_us(self, consumer: str, record_id: str) -> int | None:
+        """When a consumer was done with a record, true wall time; ``None``: it is not, or has left the topology."""
+        return (
+            None if consumer in self._removed else self._settled.get(consumer, _NONE_SETTLED).get(record_id)
+        )
 
     def is_owed(self, consumer: str, record_id: str) -> bool:
         """Tell whether a durable production waits for its consumer."""
@@ -159,6 +183,14 @@ class Ledger:
     def latest_mint(self, computation: str, sequencer: int) -> IntervalMinted | None:
         """The mint of this sequencer."""
         return next((one for one in self._minted.get(computation, ()) if one.sequencer == sequencer), None)
+
+    def live_mints(self, computation: str) -> list[IntervalMinted]:
+        """The latest mint of each interval: who owns what."""
+        live: list[IntervalMinted] = []
+        for mint in reversed(self._minted.get(computation, ())):
+            if not any(one.interval.overlaps(mint.interval) for one in live):
+                live.append(mint)
+        return sorted(live, key=lambda one: one.interval.low)
 
     def owns_all(self, computation: str, sequencer: int, interval: KeyInterval) -> bool:
         """Tell whether no newer sequencer overlaps this interval."""
@@ -227,17 +259,17 @@ class Ledger:
             self.work.hold_horizon(work)
         return work
 
-    def _settle(self, consumer: str, record_id: str) -> None:
+    def _settle(self, consumer: str, record_id: str, at_us: int) -> None:
         settled = self._settled.get(consumer)
         if settled is None:
-            settled = self._settled[consumer] = set()
-        settled.add(record_id)
+            settled = self._settled[consumer] = {}
+        settled.setdefault(record_id, at_us)
         work = self.owed.get(consumer, _NONE_OWED).pop(record_id, None)
         if work is not None:
             work.done = True
 
     def _on_output(self, event: Output) -> None:
-        self._settle("", event.production.record_id)
+        self._settle("", event.production.record_id, event.at_us)
 
     def _on_ack_sent(self, event: AckSent) -> None:
         if self._undecided:
@@ -245,12 +277,12 @@ class Ledger:
                 self._decide(event.computation, record_id)
         if event.computation in self.topology.at_least_once:
             for record_id in event.record_ids:
-                self._settle(event.computation, record_id)
+                self._settle(event.computation, record_id, event.at_us)
 
     def _on_dropped(self, event: DuplicateDropped) -> None:
         senders = self.topology.senders.get(event.computation, ())
         if event.by == "horizon" and not self.topology.loose.isdisjoint(senders):
-            self._settle(event.computation, event.record_id)
+            self._settle(event.computation, event.record_id, event.at_us)
 
     def _on_removed(self, event: ComputationRemoved) -> None:
         self._removed.add(event.computation)
@@ -282,8 +314,8 @@ class Ledger:
         if row is None:
             row = rows[delta.key] = Row()
         least = max(self.published.get(computation, MIN_TIME), self._least_cause(event, row))
-        for record_id, _ in delta.seen:
-            self._settle(computation, record_id)
+        if delta.seen:
+            self._take_ids(event)
         works = self._change_timers(row, event, least)
         if delta.hold is not None:
             works.append(self._change_hold(row, event, delta.hold, least))
@@ -295,6 +327,19 @@ class Ledger:
                 works.append(work)
         if works:
             self._decide_later(event, works)
+
+    def _take_ids(self, event: Applied) -> None:
+        computation, key, at_us = event.computation, event.delta.key, event.at_us
+        ids = self.ids.get(computation)
+        if ids is None:
+            ids = self.ids[computation] = {}
+        for record_id, origin in event.delta.seen:
+            self._settle(computation, record_id, at_us)
+            ids[record_id] = (key, origin, at_us)
+
+    def _on_collected(self, event: IdsCollected) -> None:
+        for record_id in self.ids_before(event.computation, event.interval, event.below):
+            del self.ids[event.computation][record_id]
 
     def _on_deleted(self, event: CheckpointsDeleted) -> None:
         rows = self._rows.get(event.computation, {})

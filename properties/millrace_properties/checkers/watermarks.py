@@ -12,6 +12,7 @@ from millrace.history import (
     Event,
     InjectorReported,
     InputWatermarkAdvanced,
+    IntervalMinted,
     Published,
     RoleClaimed,
     RunEnded,
@@ -19,6 +20,7 @@ from millrace.history import (
 from millrace_properties.checkers._ending import UNFAIR, Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
+from millrace_properties.checkers._topology import Topology
 from millrace_properties.checkers._work import Work
 from millrace_properties.verdict import Verdict
 
@@ -148,7 +150,11 @@ class Monotone:
     """S11: no watermark and no horizon goes back, for any observer, across restarts.
 
     An authority that has been replaced may still say what it had journaled before: everybody takes the greater value. So
-    each is held to what it said itself, and to all that had been said when it claimed its role.
+    each is held to what it said itself, and to all that had been said when it claimed its role. What any owner has acted upon
+    was journaled before; so whoever owns the same keys later begins with no less, as the scan brings it (7.2).
+
+    Args:
+        topology: what was deployed.
     """
 
     name = "S11"
@@ -156,8 +162,11 @@ class Monotone:
     section = "4.5"
     finding = False
 
-    def __init__(self) -> None:
+    def __init__(self, topology: Topology) -> None:
         self._found = Finding()
+        self._mints: dict[str, list[IntervalMinted]] = {}
+        self._acted: dict[int, InputWatermarkAdvanced] = {}
+        self._inherited: dict[int, InputWatermarkAdvanced] = {}
         self._said: dict[str, tuple[Progress, Event]] = {}
         self._floors: dict[str, dict[str, tuple[Progress, Event]]] = {}
         self._inputs: dict[tuple[str, str, int], InputWatermarkAdvanced] = {}
@@ -168,6 +177,19 @@ class Monotone:
             InputWatermarkAdvanced: self._on_input,
             InjectorReported: self._on_report,
         }
+        if not topology.changes:  # a sender that joins may be behind
+            self.handlers = {**self.handlers, IntervalMinted: self._on_minted}
+
+    def _on_minted(self, event: IntervalMinted) -> None:
+        mints = self._mints.setdefault(event.computation, [])
+        acted = [
+            self._acted[one.sequencer]
+            for one in mints
+            if one.sequencer in self._acted and one.interval.overlaps(event.interval)
+        ]
+        mints.append(event)
+        if acted:
+            self._inherited[event.sequencer] = max(acted, key=attrgetter("low_watermark"))
 
     def _on_claimed(self, event: RoleClaimed) -> None:
         if event.role.startswith("authority"):
@@ -207,8 +229,9 @@ class Monotone:
     def _on_input(self, event: InputWatermarkAdvanced) -> None:
         self._found.reached += 1
         observer = (event.process, event.computation, event.sequencer)
-        before = self._inputs.get(observer)
+        before = self._inputs.get(observer) or self._inherited.get(event.sequencer)
         self._inputs[observer] = event
+        self._acted[event.sequencer] = event
         if before is not None and event.low_watermark < before.low_watermark:
             now, old = Progress(event.low_watermark), Progress(before.low_watermark)
             self._compare(f"{event.process} took the input of {event.computation!r}", old, now, before, event)

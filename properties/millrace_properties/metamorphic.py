@@ -1,0 +1,286 @@
+"""Relations between runs: what may be changed in a run so that its outcome stays the same (MillWheel 3, 4, 6).
+
+Each relation changes the pipeline, its input, the cluster or the faults, and says what must not change: what went outside, and
+the states in the end. A relation is `Unknown` where it does not apply, and where user code has been seen to depend on the order
+of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import msgspec
+
+from millrace import Computation, Context, MillraceError, Pipeline, Productions, Record
+from millrace.history import History
+from millrace_properties.checkers import judge
+from millrace_properties.comparison import same_output
+from millrace_properties.feeds import permuted
+from millrace_properties.plans import draw_faults, ground_of
+from millrace_properties.reference import Outcome, outcome_of, run_reference
+from millrace_properties.replay import check_replay
+from millrace_properties.user_code import with_fresh_code
+from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from millrace_sim import ClusterOptions, FaultSchedule, Feed, simulate
+from millrace_sim import faults as f
+
+FAULTS = 6
+"""Drawn for each faulty run."""
+
+_SEEDS = (1, 2, 3)
+"""Of further runs without faults, which show whether the outcome depends on the order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """All that a run is made of.
+
+    Attributes:
+        pipeline: what runs.
+        feed: its input.
+        options: of the cluster.
+        faults: what goes wrong.
+        seed: of all draws.
+    """
+
+    pipeline: Pipeline
+    feed: Feed
+    options: ClusterOptions = field(default_factory=ClusterOptions)
+    faults: FaultSchedule = f.NO_FAULTS
+    seed: int = 0
+
+    def run(self) -> History:
+        """Simulate it, on copies of the user's objects: what one run left in them is not to show in another."""
+        return simulate(
+            with_fresh_code(self.pipeline),
+            self.feed,
+            options=self.options,
+            faults=self.faults,
+            seed=self.seed,
+        )
+
+    def with_engine(self, **changes: object) -> "Trial":
+        """The same with some of the engine's options changed."""
+        engine = replace(self.options.engine, **changes)  # type: ignore[arg-type]
+        return replace(self, options=msgspec.structs.replace(self.options, engine=engine))
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A change that must not show in the outcome.
+
+    Attributes:
+        name: what reports call it.
+        title: what holds, in a line.
+        change: makes the other trials; none: it does not apply.
+        finding: a difference says something of the user's code.
+    """
+
+    name: str
+    title: str
+    change: Callable[[Trial], list[Trial]]
+    finding: bool = False
+
+
+ARRIVAL = "arrival"
+REFERENCE = "reference"
+REPLAY = "replay"
+
+
+def check_relations(
+    pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0,
+    relations: Sequence[Relation] | None = None,
+) -> dict[str, Verdict]:  # fmt: skip
+    """Run a pipeline in all the ways that must come to the same.
+
+    Args:
+        pipeline: what to run.
+        feed: its input.
+        options: of the cluster.
+        seed: of all draws.
+        relations: default: all.
+
+    Returns:
+        Verdict by the relation's name; ``reference``: the plain sequential reference; ``replay``: each step, computed anew.
+
+    Raises:
+        MillraceError: the run stops even without faults.
+    """
+    trial = Trial(pipeline, feed, options or ClusterOptions(), seed=seed)
+    history = trial.run()
+    base = outcome_of(history)
+    chosen = RELATIONS if relations is None else relations
+    found: dict[str, Verdict] = {one.name: _check(one, trial, base) for one in chosen}
+    found[REFERENCE] = _compare(
+        "the sequential reference", base, run_reference(with_fresh_code(pipeline), feed)
+    )
+    found[REPLAY] = check_replay(history, pipeline)
+    if _depends_on_order(found.get(ARRIVAL), trial, base):
+        return {name: _excused(name, one) for name, one in found.items()}
+    return found
+
+
+def _depends_on_order(arrival: Verdict | None, trial: Trial, base: Outcome) -> bool:
+    if isinstance(arrival, Violated):
+        return True
+    return any(outcome_of(replace(trial, seed=trial.seed + more).run()) != base for more in _SEEDS)
+
+
+def _excused(name: str, verdict: Verdict) -> Verdict:
+    """What differs need not be the engine's fault."""
+    if isinstance(verdict, Violated) and name not in (ARRIVAL, REPLAY):
+        return Unknown(f"the outcome depends on the order of arrival; {verdict.message}")
+    return verdict
+
+
+def _check(relation: Relation, trial: Trial, base: Outcome) -> Verdict:
+    trials = relation.change(trial)
+    verdict: Verdict = Unknown("the relation does not apply to this pipeline")
+    reached = 0
+    for other in trials:
+        try:
+            history = other.run()
+        except MillraceError as error:
+            return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
+        if _reruns_disagree(history, other.pipeline):
+            return Unknown("weak user code made something else when it was run again (S5-weak)")
+        verdict = _compare(relation.title, base, _without_identities(outcome_of(history)))
+        if not isinstance(verdict, Holds):
+            return verdict
+        reached += verdict.reached
+    return Holds(reached) if trials else verdict
+
+
+def _reruns_disagree(history: History, pipeline: Pipeline) -> bool:
+    return isinstance(judge(history, [pipeline]).get("S5-weak"), Violated)
+
+
+def _compare(title: str, base: Outcome, other: Outcome) -> Verdict:
+    outputs = same_output(base.outputs, other.outputs)
+    reached = outputs.common + len(base.states)
+    if not outputs.same:
+        which = {"first": "only in the plain run", "second": "only in the other"}
+        shown = "; ".join(f"{which[side]}: {_shown(one)}" for side, one in outputs.examples(3))
+        return Violated(f"{title}: {outputs.differing} outputs differ ({shown})", ())
+    differing = sorted(
+        name
+        for name in base.states.keys() | other.states.keys()
+        if base.states.get(name) != other.states.get(name)
+    )
+    if differing:
+        (computation, key), count = differing[0], len(differing)
+        text = f"{title}: {count} states differ, first that of key {key!r} at {computation!r}"
+        return Violated(
+            f"{text}: {base.states.get(differing[0])!r} and {other.states.get(differing[0])!r}", ()
+        )
+    return Holds(reached) if reached else Unknown("nothing came out, and no state was left")
+
+
+def _shown(one: object) -> str:
+    return f"{one!r:.160}"
+
+
+# The changes
+
+
+def _with_faults(trial: Trial) -> list[Trial]:
+    """What makes records late is left out: that changes what they mean (4.5)."""
+    ground = ground_of(trial.pipeline, trial.feed, trial.options)
+    schedules = [
+        draw_faults(ground, FAULTS, trial.seed + more, without=(f.LateRecords, f.SkewClock))
+        for more in _SEEDS
+    ]
+    return [replace(trial, faults=schedule) for schedule in schedules]
+
+
+def _permuted(trial: Trial) -> list[Trial]:
+    return [replace(trial, feed=permuted(trial.feed, Random(f"{trial.seed}/{more}"))) for more in _SEEDS]
+
+
+def _split(trial: Trial) -> list[Trial]:
+    """All in one interval, and in five."""
+    return [
+        replace(trial, pipeline=_everywhere(trial.pipeline, split_at=at)) for at in ((), ("c", "h", "m", "t"))
+    ]
+
+
+def _single_commits(trial: Trial) -> list[Trial]:
+    return [trial.with_engine(commit_batch=1), trial.with_engine(commit_linger_us=20_000)]
+
+
+def _duplicated(trial: Trial) -> list[Trial]:
+    if any(not spec.exactly_once for spec in trial.pipeline.computations.values()):
+        return []
+    ground = ground_of(trial.pipeline, trial.feed, trial.options)
+    twice = f.Noise(at_us=0, for_us=ground.horizon_us, duplicate=1.0, delay_us=300_000, kinds=("Deliver",))
+    return [replace(trial, faults=FaultSchedule((twice,)))]
+
+
+def _uncached(trial: Trial) -> list[Trial]:
+    return [trial.with_engine(cache_bytes=0), trial.with_engine(cache_bytes=600)]
+
+
+def _weak(trial: Trial) -> list[Trial]:
+    weak = replace(trial, pipeline=_everywhere(trial.pipeline, productions=Productions.WEAK))
+    return [weak, *_with_faults(weak)]
+
+
+def _everywhere(pipeline: Pipeline, **changes: object) -> Pipeline:
+    for name in pipeline.computations:
+        pipeline = pipeline.with_computation(name, **changes)
+    return pipeline
+
+
+class Identity(Computation):
+    """Passes records on as they are.
+
+    Args:
+        output: the stream to pass them on to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Pass it on."""
+        context.produce(self._output, record.value)
+
+
+_IDENTITY = "identity of "
+
+
+def _deeper(trial: Trial) -> list[Trial]:
+    """An identity between each stream and all its consumers."""
+    pipeline = trial.pipeline.copy()
+    inputs = {name: dict(spec.inputs) for name, spec in trial.pipeline.computations.items()}
+    for stream in trial.pipeline.streams:
+        if stream in trial.pipeline.output_streams:
+            continue
+        passed = _IDENTITY + stream
+        pipeline.stream(passed, trial.pipeline.codec(stream))
+        for name, _ in trial.pipeline.consumers(stream):
+            renamed = inputs[name]
+            renamed[passed] = renamed.pop(stream)
+        pipeline.add(Identity(passed), name=passed, inputs=[stream], outputs=[passed])
+    for name, renamed in inputs.items():
+        pipeline = pipeline.with_computation(name, inputs=renamed)
+    return [replace(trial, pipeline=pipeline)]
+
+
+def _without_identities(outcome: Outcome) -> Outcome:
+    """They keep nothing but an empty state; their rows are not the user's."""
+    states = {name: state for name, state in outcome.states.items() if not name[0].startswith(_IDENTITY)}
+    return Outcome(outcome.outputs, states)
+
+
+RELATIONS = (
+    Relation(ARRIVAL, "permuted arrival comes to the same", _permuted, finding=True),
+    Relation("faults", "a faulty run comes to the same as one without faults", _with_faults),
+    Relation("splits", "other key intervals come to the same", _split),
+    Relation("commits", "single and lingering commits come to the same as coalesced ones", _single_commits),
+    Relation("duplicates", "input that arrives twice comes to the same", _duplicated),
+    Relation("cache", "no cache, or a small one, comes to the same", _uncached),
+    Relation("depth", "an identity between all stages comes to the same", _deeper),
+    Relation("weak", "weak productions of idempotent code come to the same as strong ones", _weak),
+)
+"""All of them; what they come to is compared with a plain run."""

@@ -1,0 +1,184 @@
+"""Runs that must come to the same do; what breaks a relation is told; what does not apply is Unknown."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from millrace import MAX_TIME, MILLISECOND, Computation, Context, Pipeline, Productions, Record
+from millrace._commits import Commits
+from millrace._effects import SourceRecord
+from millrace._mediator import Mediator
+from millrace_properties.feeds import permuted, smallest, with_records
+from millrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
+from millrace_properties.replay import check_replay
+from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from millrace_properties.workloads import WORKLOADS, Workload
+from millrace_scenarios import zeitgeist
+from millrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
+from tests.sim.rig import letters, mail, with_engine
+
+SKEWED = ClusterOptions(clock_skew=Constant(1_000))
+NAMES = {one.name for one in RELATIONS} | {REFERENCE, REPLAY}
+
+
+def kinds(verdicts: dict[str, Verdict]) -> dict[str, type[Verdict]]:
+    return {name: type(one) for name, one in verdicts.items()}
+
+
+def broken(verdicts: dict[str, Verdict]) -> set[str]:
+    return {name for name, one in verdicts.items() if isinstance(one, Violated)}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_no_relation_is_broken_on_a_workload(workload: Workload) -> None:
+    found = check_relations(workload.pipeline, workload.feed(1), options=workload.options)
+    assert found.keys() == NAMES
+    assert broken(found) == set(), found
+
+
+def test_every_relation_holds_for_code_that_keeps_to_its_context() -> None:
+    for pipeline, feed in ((mail(), letters(mail(), 20)), (zeitgeist.pipeline, zeitgeist.feed(1))):
+        assert kinds(check_relations(pipeline, feed)) == dict.fromkeys(NAMES, Holds)
+
+
+def test_without_records_nothing_is_known() -> None:
+    feed = with_records(letters(mail(), 5), [])
+    assert set(kinds(check_relations(mail(), feed)).values()) == {Unknown}
+
+
+def test_duplicated_input_says_nothing_without_exactly_once() -> None:
+    pipeline = mail(exactly_once=False)
+    assert kinds(check_relations(pipeline, letters(pipeline, 10)))["duplicates"] is Unknown
+
+
+# What breaks them
+
+
+class Newest(Computation):
+    """Depends on the order of arrival."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = record.value
+
+
+class Adder(Computation):
+    """Adds up in its state."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["sum"] = context.state.get("sum", 0) + record.value
+
+
+class SumOnSelf(Computation):
+    """Shares what it counts between keys, and between one run of a step and the next."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        self.total += record.value
+        context.state = self.total
+
+
+def planted(computation: Computation) -> tuple[Pipeline, Feed]:
+    """Numbers of two keys, all before one watermark."""
+    pipeline = Pipeline("planted")
+    pipeline.injector("in")
+    pipeline.add(computation, name="planted", inputs=["in"])
+    builder = FeedBuilder(pipeline)
+    for number in range(12):
+        builder.record(
+            at_us=(300 + number * 10) * MILLISECOND, value=number + 1, timestamp=number, key="ab"[number % 2]
+        )
+    return pipeline, builder.build()
+
+
+def test_dependence_on_the_order_of_arrival_is_a_finding_and_excuses_the_rest() -> None:
+    found = check_relations(*planted(Newest()))
+    assert broken(found) == {ARRIVAL}
+    assert next(one for one in RELATIONS if one.name == ARRIVAL).finding
+
+
+def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:
+    found = check_relations(*planted(SumOnSelf()))
+    assert REPLAY in broken(found)
+
+
+def test_code_that_looks_at_the_wall_clock_can_not_be_replayed() -> None:
+    class Watcher(Computation):
+        def process_record(self, context: Context, record: Record) -> None:
+            context.state = context.wall_time
+
+    assert isinstance(check_relations(*planted(Watcher()), options=SKEWED)[REPLAY], Unknown)
+
+
+def test_an_engine_whose_cache_differs_from_the_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that left the cache come back without their state: the relation tells by the outcome, the replay by the step."""
+    read = Mediator._read
+
+    def stateless(self: Mediator, request: Any) -> Any:
+        reply: Any = read(self, request)
+        if getattr(reply, "row", None) is None:
+            return reply
+        return msgspec.structs.replace(reply, row=msgspec.structs.replace(reply.row, state=b""))
+
+    monkeypatch.setattr(Mediator, "_read", stateless)
+    pipeline, feed = planted(Adder())
+    assert "cache" in broken(check_relations(pipeline, feed))
+    history = simulate(pipeline, feed, options=with_engine(cache_bytes=0))
+    assert isinstance(check_replay(history, pipeline), Violated)
+
+
+def test_an_engine_that_does_not_remember_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Commits.__init__
+
+    def forgetful(self: Any, interval: Any, shared: Any) -> None:
+        interval._exactly_once = False
+        init(self, interval, shared)
+        self._exactly_once = False
+
+    monkeypatch.setattr(Commits, "__init__", forgetful)
+    pipeline = mail()
+    assert broken(check_relations(pipeline, letters(pipeline, 20))) & {"duplicates", "faults"}
+
+
+def test_a_pipeline_that_is_weak_already_is_held_to_the_same() -> None:
+    pipeline = mail(productions=Productions.WEAK)
+    assert broken(check_relations(pipeline, letters(pipeline, 20))) == set()
+
+
+# Feeds
+
+
+def test_a_permuted_feed_has_the_same_records_and_makes_none_late() -> None:
+    feed = letters(mail(processes=2), 40)
+    other = permuted(feed, Random(1))
+    assert other != feed
+    assert sorted(map(_content, other.entries)) == sorted(map(_content, feed.entries))
+    low = dict.fromkeys({entry.address for entry in feed.entries}, -MAX_TIME)
+    for entry in other.entries:
+        if isinstance(entry.event, SourceRecord):
+            assert entry.event.timestamp >= low[entry.address]
+        else:
+            low[entry.address] = entry.event.low_watermark
+
+
+def _content(entry: Any) -> tuple[Any, ...]:
+    event = entry.event
+    return (
+        (entry.address, event.value, event.timestamp)
+        if isinstance(event, SourceRecord)
+        else (entry.address, b"", event.low_watermark)
+    )
+
+
+def test_the_smallest_feed_has_what_it_takes_and_no_more() -> None:
+    feed = letters(mail(), 30)
+
+    def fails(one: Feed) -> bool:
+        values = [entry.event.value for entry in one.entries if isinstance(entry.event, SourceRecord)]
+        return any(b":3" in value for value in values) and any(b":17" in value for value in values)
+
+    assert fails(feed)
+    assert smallest(feed, fails).records == 2
