@@ -239,7 +239,8 @@ def _letters(
             for door, process in doors:
                 low_us = max(at_us - lag_us, 0)
                 builder.watermark(at_us=at_us + 1, low_watermark=low_us, injector=door, process=process)
-        builder.watermark(at_us=at_us + quiet_us + 2, low_watermark=at_us)
+        builder.watermark(at_us=at_us + quiet_us // 4 + 2, low_watermark=at_us)
+        builder.watermark(at_us=at_us + quiet_us + 2, low_watermark=at_us + 1)
         return builder.build()
 
     return feed
@@ -300,6 +301,12 @@ def late_start() -> Workload:
     return dataclasses.replace(one, feed=feed, options=msgspec.structs.replace(SHORT, workers=4))
 
 
+def long_quiet() -> Workload:
+    """Echoes, and then nothing for so long that all that is to be forgotten is."""
+    one = two_stages("long quiet", Echo)
+    return dataclasses.replace(one, feed=_letters(one.pipeline, "long quiet", quiet_us=10 * SECOND))
+
+
 def same(record: Record) -> str:
     """The record's own key."""
     return record.key
@@ -344,6 +351,7 @@ def _all() -> list[Workload]:
     bursts = two_stages("bursts", Echo, records=12)
     return [
         tallies(), tallies(weak), echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
+        long_quiet(),
         two_stages("weak echoes", Echo, weak),
         two_stages("late windows", Windows, late=True),
         two_stages("two processes", Windows, processes=2),

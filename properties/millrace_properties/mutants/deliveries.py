@@ -130,6 +130,17 @@ class CollectsTooEarly(OwnedInterval):
             self.horizon = horizon
 
 
+class NeverCollects(OwnedInterval):
+    """Keeps the ids of all records for ever."""
+
+    probe: ClassVar[Probe]
+
+    def collect_ids(self, now: int) -> None:
+        """Collect nothing."""
+        del now
+        self.probe.note()
+
+
 class DropsSilently(OwnedInterval):
     """Drops a duplicate, and does not ACK it."""
 
@@ -296,8 +307,12 @@ MUTANTS = (
         "a new owner does not scan the ids of seen records", Parts(recovery=RecoveryWithoutIds), "echoes",
     ),
     Mutant(
-        "ids collected too early", ("S2",), "6.1.1",
+        "ids collected too early", ("S13", "S2"), "6.1.1",
         "ids are collected while their senders may still retry", Parts(interval=CollectsTooEarly), "eager collection",
+    ),
+    Mutant(
+        "ids never collected", ("L3",), "6.1.1",
+        "ids of records that nobody sends any more stay in the row", Parts(interval=NeverCollects), "long quiet",
     ),
     Mutant(
         "a remnant is taken", ("S2",), "6.1.1",
@@ -325,7 +340,7 @@ MUTANTS = (
         "the records of a write that was refused are ACKed", Parts(interval=RefusedIsAcked), "echoes",
     ),
     Mutant(
-        "keys are not serial", ("S4", "reference"), "4.1",
+        "keys are not serial", ("S14", "reference"), "4.1",
         "user code runs for a key while the write of its last step is under way", Parts(commits=KeysNotSerial), "bursts",
     ),
     Mutant(

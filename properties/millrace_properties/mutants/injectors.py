@@ -144,7 +144,7 @@ MUTANTS = (
         "a record that is behind the watermark takes it back", Parts(intake=LateLowers), "late windows",
     ),
     Mutant(
-        "a missing injector process is ignored", ("S10",), "5.2",
+        "a missing injector process is ignored", ("S12", "S10"), "5.2",
         "the processes of an injector that have not reported do not count", Parts(authority=MissingProcessIgnored),
         "two processes",
     ),

@@ -310,7 +310,7 @@ MUTANTS = (
         "a worker that has lost its memory goes on under its former sequencers", Parts(worker=InheritsFormerSelf), "windows",
     ),
     Mutant(
-        "a dead worker is not replaced", ("L2", "L4"), "7.1",
+        "a dead worker is not replaced", ("L5", "L2", "L4"), "7.1",
         "intervals of a worker that is silent are given to nobody", Parts(master=NeverReplaces), "windows",
     ),
 )  # fmt: skip

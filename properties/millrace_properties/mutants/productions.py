@@ -105,6 +105,17 @@ class DeletedWhenSent(OwnedInterval):
             self.commits.delete(now, holder.slot.key, production)
 
 
+class NeverDeletes(Commits):
+    """Leaves a checkpoint in its row when it has been ACKed."""
+
+    probe: ClassVar[Probe]
+
+    def delete(self, now: int, key: str, production: Production) -> None:
+        """Forget it in memory only."""
+        del now, key, production
+        self.probe.note()
+
+
 class DeletedByOwnDelivery(OwnedInterval):
     """Deletes all checkpoints of a key when one of them is ACKed."""
 
@@ -204,6 +215,10 @@ MUTANTS = (
     Mutant(
         "checkpoints deleted when sent", ("S3",), "6.1.2",
         "a checkpoint is deleted when it is sent, and not when it is ACKed", Parts(interval=DeletedWhenSent), "echoes",
+    ),
+    Mutant(
+        "checkpoints never deleted", ("L3",), "6.1.2",
+        "checkpoints that were ACKed stay in the row", Parts(commits=NeverDeletes), "echoes",
     ),
     Mutant(
         "checkpoints deleted by another's ACK", ("S3",), "6.1.2",

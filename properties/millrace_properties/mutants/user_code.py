@@ -94,7 +94,7 @@ MUTANTS = (
         "the time of a state is kept in memory, and not in the row", Parts(step=StepWithoutHold), "holding",
     ),
     Mutant(
-        "a production before its cause", ("reference",), "4.5",
+        "a production before its cause", ("S15", "S16"), "4.5",
         "what is made of a record has an earlier timestamp than the record", Parts(runner=StampsEarly), "windows",
     ),
 )  # fmt: skip

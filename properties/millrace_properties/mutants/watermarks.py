@@ -371,7 +371,7 @@ MUTANTS = (
         Parts(accounts=IgnoresWeak), "stragglers",
     ),
     Mutant(
-        "a missing interval is absent", ("S10",), "7.2",
+        "a missing interval is absent", ("S12", "S10"), "7.2",
         "an interval that nobody has reported is left out of the minimum", Parts(map=MissingIsAbsent), "windows",
     ),
     Mutant(
@@ -379,7 +379,7 @@ MUTANTS = (
         "an interval that nobody has reported is taken to have nothing to do", Parts(map=MissingIsInfinite), "windows",
     ),
     Mutant(
-        "the fastest interval counts", ("S10",), "7.2",
+        "the fastest interval counts", ("S10", "S12"), "7.2",
         "a computation is as far as the furthest of its intervals", Parts(map=FastestCounts), "windows",
     ),
     Mutant(
