@@ -140,9 +140,8 @@ class Windows(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         """Add a number to its window."""
-        end = (
-            record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
-        )  # at it a record may still come, that is of the next one
+        # A record at its end is of the next one: it may still come when the watermark is there.
+        end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
         context.state[str(end)] = context.state.get(str(end), 0) + record.value
         context.set_timer(str(end), end)
 
@@ -344,13 +343,78 @@ def refusing() -> Workload:
     return Workload("refusing", pipeline, _letters(pipeline, "refusing"), SHORT, settled=True)
 
 
+class Slips(Computation):
+    """Adds up by second of event time, with all that a step can do: holds, wall timers, cancelled timers, failures.
+
+    A negative number is refused. While something is new, the state holds the low watermark; a wall timer lets it go.
+    """
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number."""
+        if record.value < 0:
+            raise ValueError(record.value)
+        second = str(record.timestamp // SECOND)
+        context.state[second] = context.state.get(second, 0) + record.value
+        context.hold_watermark(record.timestamp)
+        context.set_timer(second, (record.timestamp // SECOND + 1) * SECOND - 1)
+        context.set_wall_timer("let go", context.wall_time + 300 * MILLISECOND, hold=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell a second's sum, or let the watermark go."""
+        context.hold_watermark(None)
+        if timer.tag != "let go":
+            context.cancel_timer("let go")
+            context.produce("slips", context.state.pop(timer.tag))
+
+
+class Sorter(Computation):
+    """Passes on what comes when the watermark that it follows has reached it."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Keep it until then."""
+        context.state.setdefault(str(record.timestamp), []).append(record.value)
+        context.set_timer(str(record.timestamp), record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Pass it on."""
+        for value in context.state.pop(timer.tag):
+            context.produce("sorted", value)
+
+
+def slips() -> Workload:
+    """`Slips` with dead letters, then a `Sorter` that follows a percentile watermark (7.2)."""
+    pipeline = Pipeline("slips")
+    pipeline.injector("numbers")
+    refused = DeadLetter("refused")
+    pipeline.add(
+        Slips(), name="adders", inputs=["numbers"], outputs=["slips"], on_failure=refused, split_at=["b"]
+    )
+    pipeline.add(
+        Sorter(), name="sorters", inputs={"slips": city}, outputs=["sorted"], watermark_percentile=80
+    )
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/slips"), FeedBuilder(pipeline), 300 * MILLISECOND
+        for number in range(2 * RECORDS):
+            at_us += 10 * MILLISECOND + random.randrange(300 * MILLISECOND)
+            timestamp = max(at_us - random.randrange(400 * MILLISECOND), 0)
+            value = -1 if number == RECORDS else number + 1
+            builder.record(
+                at_us=at_us, value=value, timestamp=timestamp, key=random.choice(["ab", "ac", "ba"])
+            )
+            builder.watermark(at_us=at_us + 1, low_watermark=at_us - 400 * MILLISECOND)
+        return builder.build()
+
+    return Workload("slips", pipeline, feed)
+
+
 def _all() -> list[Workload]:
     weak = Productions.WEAK
     echoes, windows = two_stages("echoes", Echo), two_stages("windows", Windows)
     weak_windows = two_stages("weak windows", Windows, weak)
     bursts = two_stages("bursts", Echo, records=12)
     return [
-        tallies(), tallies(weak), echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
+        tallies(), tallies(weak), slips(), echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
         long_quiet(),
         two_stages("weak echoes", Echo, weak),
         two_stages("late windows", Windows, late=True),

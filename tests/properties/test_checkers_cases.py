@@ -1,8 +1,29 @@
 """The hard cases that `reached` counts, and the checkers on runs of the simulated cluster."""
 
-from millrace.history import DuplicateDropped, ProcessStarted, RoleClaimed, WriteRefused
+from collections import Counter
+from random import Random
+
+import msgspec
+import pytest
+
+from millrace import Clock, KeyInterval
+from millrace._messages import Progress
+from millrace.history import (
+    Delivered,
+    DuplicateDropped,
+    Healed,
+    ProcessStarted,
+    Published,
+    Resent,
+    RoleClaimed,
+    ScanBegun,
+    WriteRefused,
+)
 from millrace_properties.checkers import CASES, judge, reached
+from millrace_properties.plans import PLAN_BYTES, decode_plan, ground_of
 from millrace_properties.verdict import Holds
+from millrace_properties.verification import violations
+from millrace_properties.workloads import WORKLOADS
 from millrace_scenarios import zeitgeist
 from millrace_sim import simulate
 from tests.properties.stories import Story, begin, healthy, timer
@@ -78,6 +99,98 @@ def test_shared_steps_cancellations_and_holds_are_reached() -> None:
         "a timer was cancelled": 1,
         "a state held the watermark": 1,
     }
+
+
+def test_what_becomes_of_records_is_reached() -> None:
+    """A late query is re-sent though it was ACKed, and comes once more when its id is gone; its injector reads it again."""
+    story = begin()
+    query = story.inject(0, 100, watermark=200, origin=5)
+    story.take("counter", 1, query)
+    story.add(Resent(story.tick(), "queries/0", query.record_id, "counter"))
+    story.collect("counter", 6, 1)
+    story.add(DuplicateDropped(story.tick(), "worker-0", "counter", "cats", query.record_id, "horizon"))
+    story.inject(0, 100, origin=5)
+    story.run("counter", 2, query)
+    assert cases(story) == {
+        "a record was late from the source": 1,
+        "a delivery was re-sent": 1,
+        "an ACK was lost": 1,
+        "an id was collected": 1,
+        "a duplicate arrived": 1,
+        "a duplicate came behind the horizon": 1,
+        "a duplicate came after its id was collected": 1,
+        "an injector read its source again": 1,
+        "user code ran again for a record": 1,
+    }
+
+
+def test_what_becomes_of_timers_is_reached() -> None:
+    story = begin()
+    overdue = msgspec.structs.replace(timer("w", 200, 1), overdue=True)
+    wall = timer("v", 10, 1, clock=Clock.WALL)
+    story.write("counter", 1, set_timers=(overdue, wall))
+    story.write("counter", 1, sequencer=3, fired=(wall,))
+    story.add(Published(story.tick(), "authority-0.0", (("counter", Progress(5, 0, ((80.0, 7),))),)))
+    assert cases(story) == {
+        "a timer was set": 2,
+        "a timer was set behind the watermark": 1,
+        "a timer fired": 1,
+        "a wall timer fired": 1,
+        "a timer fired at another owner than set it": 1,
+        "a percentile watermark was ahead": 1,
+    }
+
+
+def test_what_becomes_of_intervals_is_reached() -> None:
+    """A scan meets a late write, and is cut short by a split; an authority dies before the new owners have reported."""
+    story = Story()
+    story.mint("counter", 1)
+    story.mint("counter", 2, "worker-1")
+    story.add(ScanBegun(story.tick(), "worker-1", "counter", KeyInterval(), 2))
+    story.add(WriteRefused(story.tick(), "store", "counter", 1, 2, ("cats",)))
+    story.mint("counter", 3, "worker-1", KeyInterval("", "m"))
+    story.mint("counter", 4, "worker-2", KeyInterval("m"))
+    story.add(RoleClaimed(story.tick(), "store", "authority-0", 2, "authority-0.1"))
+    story.add(RoleClaimed(story.tick(), "store", "queries/0", 2, "queries/0"))
+    story.add(Delivered(story.tick(), "worker-0", "counter", "cats", "queries/0:0", "queries/0"))
+    story.mint("counter", 5)
+    story.add(Healed(story.tick(), "", ("worker-1",)))
+    assert cases(story) == {
+        "ownership changed": 3,
+        "a write was refused": 1,
+        "a scan overlapped a late write": 1,
+        "a scan was cut short": 1,
+        "an interval was split": 1,
+        "intervals were merged": 1,
+        "a standby took over": 1,
+        "an authority was replaced while an interval was missing": 1,
+        "a delivery reached a stale owner": 1,
+        "a process stayed bad": 1,
+    }
+
+
+ONLY_WHEN_BROKEN = "a zombie's write was applied"
+ONLY_WHEN_TOPOLOGIES_CHANGE = "a computation was removed"
+
+
+@pytest.mark.slow
+def test_random_plans_on_the_workloads_reach_every_case() -> None:
+    """What no sound run of one pipeline can reach is left out; what is never reached otherwise was never tested."""
+    found: Counter[str] = Counter()
+    for workload in WORKLOADS.values():
+        feed = workload.feed(0)
+        ground = ground_of(workload.pipeline, feed, workload.options)
+        for seed in range(1_000 // len(WORKLOADS)):
+            data = Random(f"{workload.name}/{seed}").randbytes(PLAN_BYTES)
+            plan = decode_plan(data, ground, workload.options)
+            lasting = ("worker-0",) if seed % 10 == 0 else ()
+            faults = msgspec.structs.replace(plan.faults, lasting=lasting)
+            history = simulate(workload.pipeline, feed, options=plan.options, faults=faults, seed=plan.seed)
+            found.update(reached(history))
+            verdicts = judge(history, [workload.pipeline], plan.options.engine)
+            assert not violations(verdicts), (workload.name, seed)
+    missing = {case for case in CASES if not found[case]}
+    assert missing <= {ONLY_WHEN_BROKEN, ONLY_WHEN_TOPOLOGIES_CHANGE}
 
 
 def test_a_run_of_the_cluster_without_faults_holds() -> None:
