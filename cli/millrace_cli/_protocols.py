@@ -1,12 +1,13 @@
-"""What ``--without`` can leave out of the protocol: the mutants, by what they lack."""
+"""What ``--without`` can leave out of the protocol: the mutants that lack something, by what they lack."""
 
 from millrace_cli._exit import UnknownWithoutError
 from millrace_properties.mutants import MUTANTS
 from millrace_sim import SOUND, Protocol
 
 _PREFIX = "without "
+_LACKING = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
 
-WITHOUT_HELP = f"Leave this out of the protocol, and see what it was for: {', '.join(n.removeprefix(_PREFIX) for n in MUTANTS)}."
+WITHOUT_HELP = f"Leave this out of the protocol, and see what it was for: {', '.join(_LACKING)}."
 
 
 def protocol_without(name: str | None) -> Protocol:
@@ -20,8 +21,6 @@ def protocol_without(name: str | None) -> Protocol:
     """
     if name is None:
         return SOUND
-    protocol = MUTANTS.get(_PREFIX + name)
-    if protocol is None:
-        known = tuple(one.removeprefix(_PREFIX) for one in MUTANTS if one.startswith(_PREFIX))
-        raise UnknownWithoutError(name, known)
-    return protocol
+    if name not in _LACKING:
+        raise UnknownWithoutError(name, _LACKING)
+    return MUTANTS[_PREFIX + name]

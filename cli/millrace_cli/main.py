@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import chaos, compare, replay, run, scenario, verify
+from millrace_cli import chaos, compare, mutants, replay, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -22,6 +22,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace run zeitgeist --on sim
 
   millrace chaos --faults 20
+
+  millrace mutants --seeds 100
 
 [bold]Exit codes[/]
 
@@ -57,6 +59,7 @@ def millrace(
 
 app.add_typer(scenario.app, name="scenario")
 app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
+app.command("mutants", epilog=mutants.MUTANTS_EXAMPLES)(mutants.mutants)
 app.command("compare", epilog=compare.COMPARE_EXAMPLES)(compare.compare)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
