@@ -79,7 +79,7 @@ def replay(
 def _run(recorded: Recorded) -> Replayed:
     file = recorded.file
     target = load_target(file.pipeline, recorded.file.feed)
-    feed = target.feed(file.feed_seed)
+    feed = file.input_of(target.feed(file.feed_seed))
     try:
         history, verdicts, _ = run_plan(target.pipeline, feed, file.plan, recorded.protocol)
     except (MillraceError, AssertionError) as error:
