@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import chaos, replay, run, scenario, verify
+from millrace_cli import chaos, mutants, replay, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -20,6 +20,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace run zeitgeist --on sim
 
   millrace chaos --faults 20
+
+  millrace mutants --seeds 100
 
 [bold]Exit codes[/]
 
@@ -55,6 +57,7 @@ def millrace(
 
 app.add_typer(scenario.app, name="scenario")
 app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
+app.command("mutants", epilog=mutants.MUTANTS_EXAMPLES)(mutants.mutants)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
 app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)

@@ -16,6 +16,7 @@ Choice: percentiles need the pending work of all that is upstream in one place, 
 """
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from millrace._effects import Effect, Event, Send, Start, Wake, WakeAt
 from millrace._election import Election
@@ -62,12 +63,19 @@ class _Known:
 
     __slots__ = ("frontiers", "map", "name", "processes", "published", "upstream", "wanted")
 
-    def __init__(self, name: str, processes: int, wanted: Sequence[float], upstream: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        processes: int,
+        wanted: Sequence[float],
+        upstream: Sequence[str],
+        progress: IntervalMap,
+    ) -> None:
         self.name = name
         self.processes = processes
         self.wanted = wanted
         self.upstream = upstream
-        self.map = IntervalMap()
+        self.map = progress
         self.frontiers = dict.fromkeys(range(processes), MIN_TIME)
         self.published = Progress()
 
@@ -95,7 +103,12 @@ class WatermarkAuthority:
 
     Raises:
         OptionsError: a percentile is wanted of an authority of several shards.
+
+    Attributes:
+        map_class: of what it knows of each name's intervals, or processes.
     """
+
+    map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
         "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role", "_shard",
@@ -118,7 +131,7 @@ class WatermarkAuthority:
         self._election = Election(self._role, address, options)
         self._known = {
             known.name: known
-            for known in _names(topologies, options)
+            for known in _names(topologies, options, self.map_class)
             if options.shard_of(known.name) == shard
         }
         self._listeners = dict.fromkeys(
@@ -357,7 +370,9 @@ def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[tu
             yield (f"{known.name}/{process_of_interval(interval)}" if known.processes else known.name), fence
 
 
-def _names(topologies: Sequence[Pipeline], options: EngineOptions) -> Iterator[_Known]:
+def _names(
+    topologies: Sequence[Pipeline], options: EngineOptions, map_class: type[IntervalMap]
+) -> Iterator[_Known]:
     """Iterate over what the authority serves, sorted by name."""
     processes: dict[str, int] = {}
     wanted: dict[str, set[float]] = {}
@@ -375,4 +390,5 @@ def _names(topologies: Sequence[Pipeline], options: EngineOptions) -> Iterator[_
             "authority_shards", options.authority_shards, "1, as a computation wants a percentile watermark"
         )
     for name in sorted(processes):
-        yield _Known(name, processes[name], sorted(wanted.get(name, ())), sorted(upstream.get(name, ())))
+        wants, feeders = sorted(wanted.get(name, ())), sorted(upstream.get(name, ()))
+        yield _Known(name, processes[name], wants, feeders, map_class())

@@ -11,7 +11,7 @@ Rules of this file:
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from millrace import _messages as m
 from millrace._cache import CachedRow
@@ -41,7 +41,10 @@ class Commits:
     Attributes:
         waits: nothing runs before something comes back to `pump` by itself.
         batch: see `EngineOptions.commit_batch`.
+        runner_class: of what runs its steps.
     """
+
+    runner_class: ClassVar[type[StepRunner]] = StepRunner
 
     __slots__ = (
         "_committable", "_delivered", "_delivered_since", "_exactly_once", "_interval", "_linger_until", "_most_writes", "_ready",
@@ -53,7 +56,7 @@ class Commits:
         self._interval = interval
         self._shared = shared
         self._strong, self._exactly_once = where.strong, where.exactly_once  # for as long as it is assigned
-        self._runner = StepRunner(interval, shared)
+        self._runner = self.runner_class(interval, shared)
         self._ready = interval.ready
         self._committable: deque[Step] = deque()
         self._stragglers: deque[tuple[int, Step]] = deque()

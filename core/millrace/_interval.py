@@ -11,6 +11,7 @@ Rules of this file:
 
 from collections import deque
 from collections.abc import Callable
+from typing import ClassVar
 
 from millrace import _messages as m
 from millrace._accounts import Accounts
@@ -91,7 +92,15 @@ class OwnedInterval:
         ready: keys with something to run, in order.
         commits: its steps and writes.
         pump: runs and writes what may be; see `Commits.pump`.
+
+    The classes of its parts are attributes, ``commits_class`` and so on: a subclass may be made of others.
     """
+
+    accounts_class: ClassVar[type[Accounts]] = Accounts
+    commits_class: ClassVar[type[Commits]] = Commits
+    filter_class: ClassVar[type[SeenFilter]] = SeenFilter
+    recovery_class: ClassVar[type[Recovery]] = Recovery
+    timers_class: ClassVar[type[TimerQueue]] = TimerQueue
 
     __slots__ = (
         "_collected_below", "_exactly_once", "_forgotten", "_pending", "_recovery", "_shared", "accounts", "begun", "commits",
@@ -112,16 +121,16 @@ class OwnedInterval:
         self.horizon = MIN_TIME
         self.records_run = self.cpu_us = 0
         self.begun = False
-        self.accounts = Accounts(timers_hold_horizon=not where.strong)
+        self.accounts = self.accounts_class(timers_hold_horizon=not where.strong)
         self.slots: dict[str, KeySlot] = {}
         self.in_progress: dict[str, Arrival] = {}
-        self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
+        self.seen_filter = self.filter_class(options.bloom_capacity, options.bloom_error)
         self._forgotten = SeenFilter(options.bloom_capacity, options.bloom_error)
-        self.timers = TimerQueue()
+        self.timers = self.timers_class()
         self.ready: deque[KeySlot] = deque()
-        self.commits = Commits(self, shared)
+        self.commits = self.commits_class(self, shared)
         self.pump: Callable[[int], None] = self.commits.pump
-        self._recovery = Recovery(self, shared)
+        self._recovery = self.recovery_class(self, shared)
         self._exactly_once = where.exactly_once  # for as long as it is assigned
         self._pending = 0
         self._collected_below = MIN_TIME

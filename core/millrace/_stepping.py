@@ -9,7 +9,7 @@ Rules of this file:
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from millrace._computation import Context
 from millrace._effects import Halt
@@ -59,7 +59,12 @@ class StepRunner:
     Args:
         interval: whose steps.
         shared: of the worker.
+
+    Attributes:
+        step_class: of the steps that it runs.
     """
+
+    step_class: ClassVar[type[Step]] = Step
 
     __slots__ = ("_failures", "_interval", "_next_number", "_resting", "_shared")
 
@@ -77,7 +82,7 @@ class StepRunner:
         """
         number = self._next_number
         self._next_number = number + 1
-        step = Step(slot, number)
+        step = self.step_class(slot, number)
         budget = self._shared.options.commit_batch
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)
@@ -128,8 +133,8 @@ class StepRunner:
 
     def _run_timers(self, now: int, step: Step, budget: int) -> bool:
         """Fire what is due; tell whether records may run in this step, too."""
-        slot, interval = step.slot, self._interval
-        due = due_timers(slot, interval.timer_watermark, now)
+        slot = step.slot
+        due = self._due_timers(now, slot)
         for index, timer in enumerate(due):
             if timer.tag in step.changes:
                 continue
@@ -141,6 +146,10 @@ class StepRunner:
                 return False
         slot.due = False
         return True
+
+    def _due_timers(self, now: int, slot: KeySlot) -> list[StoredTimer]:
+        """What is to fire, in order (4.6)."""
+        return due_timers(slot, self._interval.timer_watermark, now)
 
     def _sets_due_timer(self, now: int, step: Step) -> bool:
         limit = self._interval.timer_watermark

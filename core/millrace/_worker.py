@@ -8,7 +8,7 @@ Rules of this file:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from millrace import _messages as m
 from millrace._effects import Effect, Event, Send, Start, Wake, WakeAt
@@ -33,7 +33,12 @@ class Worker:
         topologies: the deployed pipeline versions; the table says which is in force.
         options: of the engine.
         history: where it writes what happens.
+
+    Attributes:
+        interval_class: what becomes of an assignment.
     """
+
+    interval_class: ClassVar[type[OwnedInterval]] = OwnedInterval
 
     def __init__(
         self, address: str, topologies: Sequence[Pipeline], options: EngineOptions, history: History
@@ -245,7 +250,7 @@ class Worker:
             if name not in specs:
                 specs[name] = deployed(name, self._topologies, table)
             if sequencer not in self._intervals:
-                self._intervals[sequencer] = OwnedInterval(self._shared, specs[name], assignment)
+                self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
             else:
                 self._intervals[sequencer].where = specs[name]
         self._index()

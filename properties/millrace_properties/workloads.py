@@ -4,11 +4,24 @@ A run takes a few milliseconds, so that a search can afford thousands. The engin
 use every part of the protocol.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from millrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Productions, Record, Timer
+import msgspec
+
+from millrace import (
+    MILLISECOND,
+    SECOND,
+    Computation,
+    Context,
+    DeadLetter,
+    Pipeline,
+    Productions,
+    Record,
+    Timer,
+)
 from millrace_sim import ClusterOptions, Feed, FeedBuilder
 
 RECORDS = 5
@@ -23,12 +36,20 @@ class Workload:
         pipeline: the pipeline.
         feed: makes the input from a seed.
         options: of the cluster.
+        settled: what it comes to depends neither on the order of arrival nor on the faults, as long as no record is late from
+            the source: then it is what the plain reference makes of the feed.
     """
 
     name: str
     pipeline: Pipeline
     feed: Callable[[int], Feed]
     options: ClusterOptions = field(default_factory=ClusterOptions)
+    settled: bool = False
+
+    def varied(self, name: str, *, grace_us: int | None = None, **engine: object) -> "Workload":
+        """The same under another name, with other options of the engine."""
+        options = engine_options(self.options, grace_us, **engine)
+        return dataclasses.replace(self, name=name, options=options)
 
 
 class Tally(Computation):
@@ -87,7 +108,254 @@ def tallies(productions: Productions = Productions.STRONG) -> Workload:
     return Workload("tallies" if productions is Productions.STRONG else "weak tallies", pipeline, feed)
 
 
-WORKLOADS: dict[str, Workload] = {
-    one.name: one for one in (tallies(), tallies(Productions.WEAK))
-}  # fmt: skip
+class Echo(Computation):
+    """Adds up, and passes each record on.
+
+    Args:
+        output: the stream that they go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def initial_state(self) -> int:
+        """Nothing yet."""
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number, and pass it on."""
+        context.state += record.value
+        context.produce(self._output, record.value)
+
+
+class Windows(Computation):
+    """Adds up by the half second of event time, and tells the sum of each at its end.
+
+    Args:
+        output: the stream that the sums go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number to its window."""
+        end = (
+            record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
+        )  # at it a record may still come, that is of the next one
+        context.state[str(end)] = context.state.get(str(end), 0) + record.value
+        context.set_timer(str(end), end)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell a sum."""
+        context.produce(self._output, context.state.pop(timer.tag, 0))
+
+
+class Holding(Computation):
+    """Keeps what comes for a while of wall time, and holds the watermark for it until then.
+
+    Args:
+        output: the stream that it then goes to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Keep it."""
+        kept = context.state.setdefault("kept", [])
+        kept.append([record.timestamp, record.value])
+        context.hold_watermark(min(timestamp for timestamp, _ in kept))
+        context.set_wall_timer("pass on", context.wall_time + 300 * MILLISECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Pass all of it on, and let go."""
+        del timer
+        for timestamp, value in context.state.pop("kept", []):
+            context.produce(self._output, value, timestamp=timestamp)
+        context.clear_state()
+
+
+class Refusing(Computation):
+    """Passes on what it can read, and fails on the rest."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Fail on every third number."""
+        if record.value % 3 == 0:
+            raise ValueError(record.value)
+        context.produce("read", record.value)
+
+
+class Counting(Computation):
+    """Counts what comes, whatever it is, and says so each time."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """One more."""
+        del record
+        context.state["count"] = context.state.get("count", 0) + 1
+        context.produce("counted", 1)
+
+
+WINDOW_US = 500 * MILLISECOND
+
+
+def _letters(
+    pipeline: Pipeline,
+    name: str,
+    *,
+    lag_us: int = 400 * MILLISECOND,
+    late: bool = False,
+    records: int = RECORDS,
+    quiet_us: int = 0,
+    begin_us: int = 300 * MILLISECOND,
+) -> Callable[[int], Feed]:
+    """Numbers for three keys in bursts and some disorder, spread over all processes of all injectors.
+
+    Args:
+        pipeline: whose input.
+        name: of the random stream.
+        lag_us: how far the source's watermark is behind; nothing is late from the source with 300 ms or more.
+        late: some records come behind the watermark, all the same.
+        records: how many.
+        quiet_us: how long nothing comes before the end.
+        begin_us: when the first comes, or a little later.
+    """
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/{name}"), FeedBuilder(pipeline), begin_us
+        doors = [
+            (spec.name, number) for spec in pipeline.injectors.values() for number in range(spec.processes)
+        ]
+        for number in range(records):
+            at_us += random.choice([0, 1, random.randrange(400)]) * MILLISECOND
+            injector, process = doors[number % len(doors)]
+            timestamp = at_us - random.randrange(300 * MILLISECOND)
+            if late and number % 3 == 2:
+                timestamp -= min(timestamp, SECOND)
+            builder.record(
+                at_us=at_us, value=number + 1, timestamp=timestamp, key=random.choice(["ab", "ac", "ba"]),
+                injector=injector, process=process,
+            )  # fmt: skip
+            for door, process in doors:
+                low_us = max(at_us - lag_us, 0)
+                builder.watermark(at_us=at_us + 1, low_watermark=low_us, injector=door, process=process)
+        builder.watermark(at_us=at_us + quiet_us + 2, low_watermark=at_us)
+        return builder.build()
+
+    return feed
+
+
+def engine_options(options: ClusterOptions, grace_us: int | None = None, **engine: object) -> ClusterOptions:
+    """Other options of the engine in a cluster; ``grace_us``: likewise of the cluster."""
+    changed = dataclasses.replace(options.engine, **engine)  # type: ignore[arg-type]
+    return msgspec.structs.replace(options, engine=changed, grace_us=grace_us or options.grace_us)
+
+
+SHORT = ClusterOptions(grace_us=15 * SECOND)
+"""What has not come after so long never will; runs that never end cost the most."""
+
+
+def two_stages(
+    name: str,
+    make: Callable[[str], Computation],
+    productions: Productions = Productions.STRONG,
+    *,
+    exactly_once: bool = True,
+    processes: int = 1,
+    late: bool = False,
+    records: int = RECORDS,
+) -> Workload:
+    """A computation by key, and the same again by the keys' first letters.
+
+    Args:
+        name: of the workload.
+        make: makes the computation, for its output stream.
+        productions: of both stages.
+        exactly_once: of both stages.
+        processes: of the injector.
+        late: some records are late from the source.
+        records: how many records.
+    """
+    pipeline = Pipeline(name)
+    pipeline.injector("letters", processes=processes)
+    for stage, inputs, output in (
+        ("senders", {"letters": same}, "sent"),
+        ("cities", {"sent": city}, "received"),
+    ):
+        pipeline.add(
+            make(output), name=stage, inputs=inputs, outputs=[output], productions=productions, exactly_once=exactly_once,
+            split_at=["b"] if stage == "senders" else (),
+        )  # fmt: skip
+    feed = _letters(pipeline, name, late=late, records=records, quiet_us=2 * SECOND if late else 0)
+    return Workload(name, pipeline, feed, SHORT, settled=exactly_once)
+
+
+def late_start() -> Workload:
+    """Echoes that begin when the cluster has run for a while.
+
+    A worker can be replaced that has seen nothing yet, by one that owns nothing else.
+    """
+    one = two_stages("late start", Echo)
+    feed = _letters(one.pipeline, "late start", begin_us=3 * SECOND)
+    return dataclasses.replace(one, feed=feed, options=msgspec.structs.replace(SHORT, workers=4))
+
+
+def same(record: Record) -> str:
+    """The record's own key."""
+    return record.key
+
+
+def forked() -> Workload:
+    """Two injectors; one stream that two computations read, and one computation that reads two streams."""
+    pipeline = Pipeline("forked")
+    pipeline.injector("letters")
+    pipeline.injector("cards")
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    pipeline.add(Windows("first"), name="first", inputs=["sent", "cards"], outputs=["first"])
+    pipeline.add(Windows("second"), name="second", inputs=["sent"], outputs=["second"])
+    return Workload("forked", pipeline, _letters(pipeline, "forked"), SHORT, settled=True)
+
+
+def holding() -> Workload:
+    """State with a hold and wall timers, and windows behind it."""
+    pipeline = Pipeline("holding")
+    pipeline.injector("letters")
+    pipeline.add(Holding("kept"), name="keepers", inputs=["letters"], outputs=["kept"])
+    pipeline.add(Windows("sums"), name="windows", inputs=["kept"], outputs=["sums"])
+    return Workload("holding", pipeline, _letters(pipeline, "holding"), SHORT, settled=True)
+
+
+def refusing() -> Workload:
+    """User code that fails, with a stream for dead letters."""
+    pipeline = Pipeline("refusing")
+    pipeline.injector("letters")
+    pipeline.add(
+        Refusing(), name="readers", inputs=["letters"], outputs=["read", "unread"], on_failure=DeadLetter("unread"),
+    )  # fmt: skip
+    pipeline.add(Echo("done"), name="echo", inputs=["read"], outputs=["done"])
+    pipeline.add(Counting(), name="clerks", inputs=["unread"], outputs=["counted"])
+    return Workload("refusing", pipeline, _letters(pipeline, "refusing"), SHORT, settled=True)
+
+
+def _all() -> list[Workload]:
+    weak = Productions.WEAK
+    echoes, windows = two_stages("echoes", Echo), two_stages("windows", Windows)
+    weak_windows = two_stages("weak windows", Windows, weak)
+    bursts = two_stages("bursts", Echo, records=12)
+    return [
+        tallies(), tallies(weak), echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
+        two_stages("weak echoes", Echo, weak),
+        two_stages("late windows", Windows, late=True),
+        two_stages("two processes", Windows, processes=2),
+        two_stages("at least once", Echo, weak, exactly_once=False),
+        weak_windows.varied("stragglers", straggler_delay_us=MILLISECOND, sweep_period_us=2 * MILLISECOND),
+        bursts.varied("crowded filter", bloom_capacity=1, bloom_error=0.9),
+        bursts.varied("short memory", bloom_capacity=1, cache_bytes=0, collect_period_us=100 * MILLISECOND),
+        echoes.varied("eager collection", collect_period_us=100 * MILLISECOND, id_slack_us=0),
+        windows.varied("no cache", cache_bytes=0),
+        windows.varied("one row a page", scan_page_rows=1),
+    ]  # fmt: skip
+
+
+WORKLOADS: dict[str, Workload] = {one.name: one for one in _all()}
 """By name."""

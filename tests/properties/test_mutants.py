@@ -1,19 +1,39 @@
 """A checker that no mutant fails is worth nothing: each broken protocol is told from the sound one, and by what."""
 
+import inspect
+import re
+from statistics import median
+
 import pytest
 
 from millrace import MILLISECOND, SECOND
 from millrace._messages import MoveInterval
 from millrace.history import Applied
 from millrace_properties.checkers import judge
-from millrace_properties.mutants import MUTANTS, protocol_named
+from millrace_properties.hunt import Hunted, hunt, judge_run, oracle_names, plan_of
+from millrace_properties.hunting import hunt_all
+from millrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
 from millrace_properties.verdict import Violated
 from millrace_properties.verification import verify
+from millrace_properties.workloads import WORKLOADS, Workload
 from millrace_sim import SOUND, FaultSchedule, Protocol, simulate
 from millrace_sim import faults as f
 from tests.sim.rig import HEAL_US, calm_owner, letters, mail
 
-EVERY_MUTANT = pytest.mark.parametrize("protocol", MUTANTS.values(), ids=MUTANTS)
+EVERY_MUTANT = pytest.mark.parametrize("mutant", CATALOGUE.values(), ids=CATALOGUE)
+SEEDS = 1_000
+
+
+@pytest.fixture(scope="module")
+def hunted() -> dict[str, Hunted]:
+    """One hunt for each mutant."""
+    return {}
+
+
+def hunt_once(hunted: dict[str, Hunted], mutant: Mutant) -> Hunted:
+    if mutant.name not in hunted:
+        hunted[mutant.name] = hunt(mutant, range(SEEDS))
+    return hunted[mutant.name]
 
 
 def test_protocols_are_found_by_name() -> None:
@@ -25,24 +45,127 @@ def test_protocols_are_found_by_name() -> None:
         protocol_named("without luck")
 
 
-@EVERY_MUTANT
-def test_a_mutant_is_wrong_in_one_thing_only(protocol: Protocol) -> None:
-    """It replaces one state machine by a subclass of the engine's."""
-    parts = ("mediator", "worker", "master", "authority", "injector")
-    changed = [part for part in parts if getattr(protocol, part) is not getattr(SOUND, part)]
-    assert len(changed) == 1
-    assert issubclass(getattr(protocol, changed[0]), getattr(SOUND, changed[0]))
+# The catalogue
+
+
+def test_the_catalogue_has_at_least_forty_mutants_each_of_its_own_name_and_parts() -> None:
+    assert len(CATALOGUE) >= 40
+    assert len({str(one.parts) + one.workload for one in CATALOGUE.values()}) == len(CATALOGUE)
+    assert len({one.wrong for one in CATALOGUE.values()}) == len(CATALOGUE)
 
 
 @EVERY_MUTANT
-def test_without_faults_nobody_can_tell_a_mutant_from_the_sound_protocol(protocol: Protocol) -> None:
+def test_a_mutant_names_a_section_an_invariant_and_a_workload_that_there_are(mutant: Mutant) -> None:
+    assert re.fullmatch(r"\d\.\d(\.\d)?(, \d\.\d(\.\d)?)*", mutant.section)
+    assert mutant.breaks
+    assert set(mutant.breaks) <= set(oracle_names())
+    assert mutant.workload in WORKLOADS
+
+
+@EVERY_MUTANT
+def test_a_mutant_is_made_of_subclasses_that_differ_in_a_few_methods(mutant: Mutant) -> None:
+    sound, changed = Parts(), 0
+    for part in Parts.__slots__:
+        own, engine = getattr(mutant.parts, part), getattr(sound, part)
+        assert issubclass(own, engine)
+        for one in own.__mro__[: own.__mro__.index(engine)]:
+            changed += sum(
+                inspect.isfunction(member) or isinstance(member, property) for member in vars(one).values()
+            )
+    assert 1 <= changed <= 7
+
+
+def test_the_engine_knows_of_no_mutant() -> None:
+    for name in ("mediator", "worker", "master", "authority", "injector"):
+        engine = getattr(SOUND, name)
+        assert engine.__module__.startswith("millrace._")
+        assert not hasattr(engine, "probe")
+
+
+def test_what_a_mutant_does_not_change_is_the_engine_s_own_class() -> None:
+    protocol = CATALOGUE["without sequencers"].protocol()
+    assert issubclass(protocol.mediator, SOUND.mediator)  # type: ignore[arg-type]
+    assert protocol.mediator is not SOUND.mediator
+    for name in ("worker", "master", "authority", "injector"):
+        assert getattr(protocol, name) is getattr(SOUND, name)
+
+
+# The hunt
+
+
+@EVERY_MUTANT
+def test_every_mutant_is_activated_and_killed_by_an_invariant_that_it_is_to_break(
+    mutant: Mutant, hunted: dict[str, Hunted]
+) -> None:
+    found = hunt_once(hunted, mutant)
+    assert found.activated
+    assert set(found.killed_by) & set(mutant.breaks), found.killed_by
+    assert found.faults is not None
+    assert found.faults <= 3
+
+
+def test_chance_kills_most_mutants_soon_and_their_plans_are_small(hunted: dict[str, Hunted]) -> None:
+    found = [hunt_once(hunted, mutant) for mutant in CATALOGUE.values()]
+    soon = [one for one in found if one.runs <= 100 and not one.directed]
+    assert len(soon) >= 35
+    assert median(one.faults or 0 for one in found) <= 1
+
+
+def test_a_hunt_is_the_same_in_every_process() -> None:
+    names = ["recovery without timers", "without sequencers"]
+    here = {name: hunt(CATALOGUE[name], range(50)) for name in names}
+    there = {one.name: one for one in hunt_all(names, 50, jobs=2)}
+    assert here == there
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_the_sound_protocol_survives_the_same_seeds_on_every_workload(workload: Workload) -> None:
+    for seed in range(30):
+        feed = workload.feed(seed)
+        assert judge_run(workload, feed, plan_of(workload, feed, seed)).broken == {}
+
+
+@pytest.mark.parametrize(
+    "mutant", [one for one in CATALOGUE.values() if one.directed is not None], ids=lambda one: one.name
+)
+def test_the_sound_protocol_survives_every_directed_scenario(mutant: Mutant) -> None:
+    directed, workload = mutant.directed, WORKLOADS[mutant.workload]
+    assert directed is not None
+    assert directed.why
+    assert (
+        judge_run(workload, workload.feed(directed.feed_seed), directed.plan(workload.options)).broken == {}
+    )
+
+
+def test_a_mutant_that_never_does_anything_wrong_is_neither_activated_nor_killed() -> None:
+    idle = Mutant("idle", ("S1",), "6.2", "nothing", Parts(), "echoes")
+    found = hunt(idle, range(5))
+    assert (found.activated, found.killed, found.runs, found.faults) == (False, False, 5, None)
+
+
+def test_the_probe_counts_one_run_only() -> None:
+    workload, counts = WORKLOADS["tallies"], []
+    feed = workload.feed(0)
+    for _ in range(2):
+        probe = Probe()
+        protocol = CATALOGUE["ack before commit"].protocol(probe)
+        judged = judge_run(workload, feed, plan_of(workload, feed, 0), protocol, probe)
+        counts.append(judged.activations)
+    assert counts[0] == counts[1] > 0
+
+
+# Without sequencers (6.2, Figure 12)
+
+
+def test_without_faults_nobody_can_tell_a_store_without_sequencers_from_the_sound_one() -> None:
     pipeline = mail()
-    runs = [simulate(pipeline, letters(pipeline), protocol=one) for one in (SOUND, protocol)]
+    protocols = (SOUND, MUTANTS["without sequencers"])
+    runs = [simulate(pipeline, letters(pipeline), protocol=one) for one in protocols]
     assert runs[0].digest() == runs[1].digest()
 
 
-@EVERY_MUTANT
-def test_every_mutant_is_killed(protocol: Protocol) -> None:
+def test_verify_kills_a_mutant_on_a_pipeline_of_the_user() -> None:
+    protocol: Protocol = MUTANTS["without sequencers"]
     found = verify(mail(), lambda _: letters(mail(), 20), examples=100, seed=6, protocol=protocol)
     assert found.failure is not None
     assert found.failure.violations or found.failure.error
