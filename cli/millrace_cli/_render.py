@@ -128,7 +128,7 @@ def print_counts(console: Console, counts: Mapping[str, int]) -> None:
 def print_plan(console: Console, plan: Plan) -> None:
     """Print a plan: its faults, when they end, and what is unusual about the cluster."""
     print_lines(console, plan.faults.describe(), indent=2)
-    if plan.faults.faults:
+    if plan.faults.count:
         print_lines(console, f"{format_time(plan.faults.heals_at_us)} everything heals", indent=2)
     unusual = unusual_options(plan.options)
     print_text(console, "; ".join([f"seed {plan.seed}", *unusual]), indent=2)

@@ -12,7 +12,7 @@ from typing import get_args
 
 from millrace import MILLISECOND, SECOND, Pipeline
 from millrace._messages import MergeIntervals, MoveInterval, Reply, SplitInterval
-from millrace_properties.outcome import Outcome, outcome_of
+from millrace_properties.outcome import Outcome, try_plan
 from millrace_properties.plans import Ground, Plan, ground_of
 from millrace_properties.verification import Verification
 from millrace_sim import (
@@ -142,13 +142,18 @@ def enumerate_faults(
         protocol: the state machines to host; default: the engine's own.
         first: so many of each kind of step are tried, and the last one.
         pairs: try so many pairs of faults instead; 0: single faults.
-        seed: of the draw of pairs.
+        seed: of the draw of pairs, and of the order in which things are tried.
         jobs: processes that share the runs. The result does not depend on it.
         on_run: told after each run, for progress.
     """
     base = options or ClusterOptions()
     singles = single_faults(pipeline, feed, base, first)
-    chosen = pairs_of(singles, pairs, seed) if pairs else [(one,) for one in singles]
+    chosen: list[tuple[StepFault, ...]] = (
+        pairs_of(singles, pairs, seed) if pairs else [(one,) for one in singles]
+    )
+    Random(f"{seed}/order").shuffle(
+        chosen
+    )  # neighbours find the same: a broken protocol shows sooner this way
     heal_at_us = ground_of(pipeline, feed, base).horizon_us + SECOND
     plans = [Plan(FaultSchedule((), heal_at_us, at_steps=one), base, 0) for one in chosen]
     found = Verification()
@@ -168,7 +173,7 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     """The outcome of each plan, in their order."""
     if jobs == 1:
-        yield from (outcome_of(pipeline, feed, plan, protocol) for plan in plans)
+        yield from (try_plan(pipeline, feed, plan, protocol) for plan in plans)
         return
     # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
     context = multiprocessing.get_context("fork")
@@ -186,4 +191,4 @@ def _begin_job(pipeline: Pipeline, feed: Feed, plans: Sequence[Plan], protocol: 
 
 def _job(number: int) -> Outcome:
     pipeline, feed, plans, protocol = _shared
-    return outcome_of(pipeline, feed, plans[number], protocol)
+    return try_plan(pipeline, feed, plans[number], protocol)

@@ -84,7 +84,7 @@ def run_plan(
     return history, judge(history, [pipeline]), reached(history)
 
 
-def outcome_of(pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
+def try_plan(pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
     """Run a plan, judge it, and take note of what struck; an error is an outcome, too."""
     try:
         history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)

@@ -20,12 +20,12 @@ from millrace_sim import faults as f
 from millrace_sim.steps import MESSAGES, role_of
 
 FAULT_SLOTS = 10
-_SLOT_BYTES = 5
-_HEADER_BYTES = 8
+SLOT_BYTES = 5
+HEADER_BYTES = 8
 _DENSITY = 112
 """Slot bytes from here on mean no fault either: drawn at random, four or five of ten slots act."""
 
-PLAN_BYTES = _HEADER_BYTES + FAULT_SLOTS * _SLOT_BYTES
+PLAN_BYTES = HEADER_BYTES + FAULT_SLOTS * SLOT_BYTES
 """The length of every plan."""
 
 
@@ -110,7 +110,7 @@ class _Slot(NamedTuple):
 
 def _slots(data: bytes, ground: Ground) -> Iterator[_Slot]:
     """The slots that act."""
-    slots = (data[begin : begin + _SLOT_BYTES] for begin in range(_HEADER_BYTES, PLAN_BYTES, _SLOT_BYTES))
+    slots = (data[begin : begin + SLOT_BYTES] for begin in range(HEADER_BYTES, PLAN_BYTES, SLOT_BYTES))
     first: bytes | None = None
     for kind, when, where, how, how_long in slots:
         if not 0 < kind < _DENSITY:

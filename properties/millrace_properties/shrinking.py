@@ -7,7 +7,7 @@ slips to another bug on its way.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -73,7 +73,8 @@ class _Shrinker:
 
     def drop_faults(self) -> None:
         """Leave out faults: all that can be, larger parts first."""
-        _minimise(self._faults(), lambda some: self._try(self._with_faults(some)))
+        schedule = self.best.plan.faults
+        _minimise(list(schedule.planned), lambda some: self._try(schedule.with_planned(some)))
         schedule = self.best.plan.faults
         if schedule.lasting:
             self._try(msgspec.structs.replace(schedule, lasting=()))
@@ -96,24 +97,14 @@ class _Shrinker:
 
     def simpler_faults(self) -> None:
         """Round times and counts, and let a fault begin at an earlier step of its kind."""
-        for place in range(len(self._faults())):
+        for place in range(self.best.plan.faults.count):
             for simpler in _simpler:
-                for candidate in simpler(self._faults()[place]):
-                    faults = self._faults()
+                schedule = self.best.plan.faults
+                faults = list(schedule.planned)
+                for candidate in simpler(faults[place]):
                     faults[place] = candidate
-                    if self._try(self._with_faults(faults)):
+                    if self._try(schedule.with_planned(faults)):
                         break
-
-    def _faults(self) -> list[Any]:
-        schedule = self.best.plan.faults
-        return [*schedule.faults, *schedule.at_steps]
-
-    def _with_faults(self, faults: Sequence[Any]) -> f.FaultSchedule:
-        return msgspec.structs.replace(
-            self.best.plan.faults,
-            faults=tuple(one for one in faults if not isinstance(one, StepFault)),
-            at_steps=tuple(one for one in faults if isinstance(one, StepFault)),
-        )
 
     def _try(
         self, faults: f.FaultSchedule | None = None, kept: tuple[int, ...] | None = None, **changes: Any

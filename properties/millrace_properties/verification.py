@@ -16,15 +16,25 @@ from hypothesis import strategies as st
 
 from millrace import Pipeline
 from millrace_properties.coverage import Spot
-from millrace_properties.outcome import Failure, Outcome, is_finding, outcome_of, run_plan, violations
+from millrace_properties.outcome import Failure, Outcome, is_finding, run_plan, try_plan, violations
 from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from millrace_properties.shrinking import shrink
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
 __all__ = [
-    "REPLAY_FORMAT", "Failure", "Outcome", "ReplayFile", "Search", "Verification", "is_finding", "outcome_of", "run_plan",
-    "to_replay", "verify", "violations",
+    "REPLAY_FORMAT",
+    "Failure",
+    "Outcome",
+    "ReplayFile",
+    "Search",
+    "Verification",
+    "is_finding",
+    "run_plan",
+    "to_replay",
+    "try_plan",
+    "verify",
+    "violations",
 ]  # fmt: skip
 
 FeedOf = Callable[[int], Feed]
@@ -173,7 +183,7 @@ class Search:
     def run(self, data: bytes) -> Outcome:
         """Run the plan that these bytes are."""
         plan = decode_plan(data, self._ground, self._base)
-        outcome = outcome_of(self._pipeline, self._feed, plan, self._protocol)
+        outcome = try_plan(self._pipeline, self._feed, plan, self._protocol)
         found = self._found
         if found.failure is None:  # Hypothesis runs a failure again
             found.take(outcome)
@@ -190,7 +200,7 @@ class Search:
         return found
 
     def _again(self, plan: Plan, feed: Feed) -> Outcome:
-        outcome = outcome_of(self._pipeline, feed, plan, self._protocol)
+        outcome = try_plan(self._pipeline, feed, plan, self._protocol)
         self._tell()
         return outcome
 

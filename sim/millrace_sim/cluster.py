@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from millrace import MAX_TIME, MillraceError, Pipeline
-from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, Start, Wake, WakeAt
+from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, SourceRecord, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace._versions import check_versions
@@ -220,6 +220,13 @@ class Cluster:
         self.nodes[address].slow_factor = factor
         if factor != 1:
             self.struck("slow", address, f"{factor} times")
+
+    def inject(self, address: str, record: SourceRecord) -> bool:
+        """Give a source a record by hand, now; tells whether the source had not ended yet."""
+        added = self.sources[address].add(self.kernel.now, record)
+        if added:
+            self._pump_source(address)
+        return added
 
     def operate(self, verb: Verb) -> None:
         """Ask the masters for a change, as an operator does."""

@@ -5,6 +5,8 @@ Names of processes are addresses: ``worker-0``, ``master-0``, ``authority-0.0``,
 A fault can be tied to a protocol step instead (`StepFault`): it begins when a process sends or receives a certain message.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from millrace import MAX_TIME, SECOND, HistoryFormatError, format_time
@@ -305,9 +307,23 @@ class FaultSchedule(msgspec.Struct, frozen=True):
         return max(ends, default=0)
 
     @property
+    def planned(self) -> "tuple[AnyFault | StepFault, ...]":
+        """All faults, at times and at steps."""
+        return self.faults + self.at_steps
+
+    @property
     def count(self) -> int:
         """How many faults there are, of both kinds."""
         return len(self.faults) + len(self.at_steps)
+
+    def with_planned(self, planned: "Iterable[AnyFault | StepFault]") -> "FaultSchedule":
+        """The same schedule with these faults instead."""
+        planned = tuple(planned)
+        return msgspec.structs.replace(
+            self,
+            faults=tuple(one for one in planned if not isinstance(one, StepFault)),
+            at_steps=tuple(one for one in planned if isinstance(one, StepFault)),
+        )
 
     def describe(self) -> str:
         """Write it for people, one fault a line: those at a time in its order, then those at a step."""
