@@ -15,6 +15,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
+from millrace_properties.coverage import Spot
 from millrace_properties.mutants import CATALOGUE, Mutant
 from millrace_properties.outcome import Failure, Outcome, try_plan
 from millrace_properties.plans import (
@@ -34,6 +35,7 @@ from millrace_sim import Feed
 
 MOST_RUNS = 80
 SEEDS = (0, 1)
+REACH_RUNS = 250
 MUTANTS = tuple(CATALOGUE)[::11]
 """Every eleventh of the catalogue."""
 
@@ -165,8 +167,45 @@ def compare(seeds: tuple[int, ...] = SEEDS, mutants: tuple[str, ...] = MUTANTS) 
     return found
 
 
+def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
+    """At how many (role, step, fault) each way of drawing plans strikes in so many runs of the sound protocol."""
+    workload = WORKLOADS["tallies"]
+    feed = workload.feed(0)
+    ground = ground_of(workload.pipeline, feed, workload.options)
+
+    def run(data: bytes) -> Outcome:
+        return try_plan(workload.pipeline, feed, decode_plan(data, ground, workload.options))
+
+    found = {}
+    for steer in (False, True):
+        steering, seen = Steering(seed), set[Spot]()
+        for _ in range(runs):
+            data = steering.propose()
+            outcome = run(data)
+            seen.update(outcome.covered)
+            if steer:
+                steering.learn(data, outcome)
+        found["steered bytes" if steer else "bytes"] = len(seen)
+    spots: set[Spot] = set()
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=runs, deadline=None, database=None, phases=(Phase.generate, Phase.target),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(BYTES)
+    def targeted(data: bytes) -> None:
+        outcome = run(data)
+        spots.update(outcome.covered)
+        target(len(outcome.covered))
+
+    targeted()
+    return {**found, "bytes, Hypothesis with target()": len(spots)}
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
+    print(f"(role, step, fault) reached in {REACH_RUNS} runs of the sound protocol, seed 0: {reach()}")
     found = compare()
     print(f"{len(next(iter(found.values())))} searches of at most {MOST_RUNS} runs each, seeds {SEEDS}")
     print(f"{'engine':<34}{'found':>6}{'runs':>7}{'CPU s':>7}{'shrink runs':>13}{'CPU s':>7}{'faults':>8}")
