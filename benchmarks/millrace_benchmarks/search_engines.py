@@ -15,6 +15,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
+from millrace_benchmarks.steering import Steering
 from millrace_properties.coverage import Spot
 from millrace_properties.mutants import CATALOGUE, Mutant
 from millrace_properties.outcome import Failure, Outcome, try_plan
@@ -29,7 +30,6 @@ from millrace_properties.plans import (
     ground_of,
 )
 from millrace_properties.shrinking import shrink
-from millrace_properties.steering import Steering
 from millrace_properties.workloads import WORKLOADS
 from millrace_sim import Feed
 
