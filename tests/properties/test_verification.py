@@ -51,7 +51,9 @@ def test_zeitgeist_holds_under_forty_schedules(sound: Verification) -> None:
 
 def test_forty_schedules_strike_with_every_kind_of_fault(sound: Verification) -> None:
     kinds = {kind.split("_")[0] if kind.startswith("noise") else kind for kind in sound.struck}
-    assert kinds == set(f.KINDS.values())
+    fates = {"drop_message", "duplicate_message", "delay_message"}  # of the messages of steps
+    assert kinds >= set(f.KINDS.values())
+    assert kinds <= set(f.KINDS.values()) | fates
 
 
 def test_forty_schedules_reach_the_hard_cases(sound: Verification) -> None:
