@@ -9,7 +9,7 @@ import msgspec
 
 from millrace_properties.describing import titles
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_properties.verification import Failure
+from millrace_properties.outcome import Failure
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from millrace import HistoryFormatError
 from millrace_cli._exit import UnwritableFileError
 from millrace_cli._targets import Target
 from millrace_properties.mutants import protocol_named
-from millrace_properties.verification import Failure, ReplayFile, to_replay
+from millrace_properties.outcome import Failure
+from millrace_properties.verification import REPLAY_FORMAT, ReplayFile, to_replay
 from millrace_sim import Protocol
 
-_FORMAT = 1
+_OLDEST = 1
 _DIGITS = 8
 
 
@@ -73,8 +74,10 @@ def load_failure(path: Path) -> Recorded:
     try:
         data = path.read_bytes()
         version = msgspec.json.decode(data, type=_Format).format
-        if version != _FORMAT:
-            reason = f"it has format {version}, and this version of Millrace reads format {_FORMAT}"
+        if not _OLDEST <= version <= REPLAY_FORMAT:
+            reason = (
+                f"it has format {version}, and this version of Millrace reads formats up to {REPLAY_FORMAT}"
+            )
             raise HistoryFormatError("replay file", str(path), reason)
         file = msgspec.json.decode(data, type=ReplayFile)
         return Recorded(file, protocol_named(file.protocol))

@@ -1,21 +1,25 @@
 """What ``millrace verify`` has to say of a search, for people and as JSON."""
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from millrace_cli._documents import failure_document, invariants_document
 from millrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
 from millrace_cli._render import (
     counted,
+    plain_table,
     print_counts,
     print_error,
     print_heading,
     print_lines,
     print_plan,
+    print_table,
     print_text,
     print_verdicts,
     print_violations,
@@ -100,6 +104,9 @@ class Report:
         cases = {case: found.reached[case] for case in CASES}
         _print_counts(console, "Faults that struck", struck, _kinds_that_never_struck(found))
         _print_counts(console, "Interesting cases", cases, [case for case in CASES if not cases[case]])
+        if found.covered:
+            print_heading(console, "Coverage: at how many protocol steps each fault struck, by role")
+            print_table(console, _coverage_table(found), indent=2)
 
     def _print_failure(self, console: Console) -> None:
         print_violations(console, self.verification.verdicts)
@@ -136,6 +143,7 @@ class Report:
             "invariants": invariants_document(found.verdicts),
             "faults_struck": dict(sorted(found.struck.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},
+            "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
             "failure": self._failure_document(),
         }
 
@@ -156,6 +164,16 @@ def _print_counts(console: Console, heading: str, counts: dict[str, int], missin
     print_counts(console, {name: count for name, count in counts.items() if count})
     if missing:
         print_text(console, f"never: {', '.join(missing)}", indent=2)
+
+
+def _coverage_table(found: Verification) -> Table:
+    """Faults by role; a cell has the number of different steps."""
+    roles = sorted({spot.role for spot in found.covered}, reverse=True)
+    steps = Counter((spot.fault, spot.role) for spot in found.covered)
+    table = plain_table("fault", *roles)
+    for fault in sorted({spot.fault for spot in found.covered}):
+        table.add_row(fault, *[str(steps[fault, role] or "") for role in roles])
+    return table
 
 
 def _kinds_that_never_struck(found: Verification) -> list[str]:

@@ -138,7 +138,7 @@ def _save(pictures: Pictures, replayed: Replayed) -> list[Path]:
 def _run(recorded: Recorded) -> Replayed:
     file = recorded.file
     target = load_target(file.pipeline, recorded.file.feed)
-    feed = target.feed(file.feed_seed)
+    feed = file.input_of(target.feed(file.feed_seed))
     try:
         history, verdicts, _ = run_plan(target.pipeline, feed, file.plan, recorded.protocol)
     except (MillraceError, AssertionError) as error:

@@ -1,5 +1,6 @@
 """``millrace verify``: search for a fault schedule that breaks a pipeline, and make it small."""
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +14,20 @@ from millrace_cli._protocols import WITHOUT_HELP, protocol_without
 from millrace_cli._replay_file import check_writable, save_failure
 from millrace_cli._report import Report
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
+from millrace_properties.enumeration import enumerate_faults, single_faults
 from millrace_properties.verification import Verification
 from millrace_properties.verification import verify as search
-from millrace_sim import Protocol
+from millrace_sim import ClusterOptions, Protocol
 
 VERIFY_EXAMPLES = """[bold]Examples[/]
 
   millrace verify millrace_scenarios.zeitgeist:pipeline
 
   millrace verify my_job:pipeline --examples 10000 --seed 7
+
+  millrace verify my_job:pipeline --search enumerate --jobs 2
+
+  millrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
 
   millrace verify my_job:pipeline --json > report.json
 
@@ -30,13 +36,35 @@ VERIFY_EXAMPLES = """[bold]Examples[/]
   0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up"""
 
 
+class SearchKind(enum.Enum):
+    """How to search."""
+
+    RANDOM = "random"
+    ENUMERATE = "enumerate"
+    PAIRS = "pairs"
+
+
 def verify(
     pipeline: Annotated[
         str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
     ],
+    how: Annotated[
+        SearchKind,
+        typer.Option(
+            "--search",
+            help="random fault schedules; every single fault at every protocol step (enumerate); or pairs of those.",
+        ),
+    ] = SearchKind.RANDOM,
     examples: Annotated[
-        int, typer.Option(min=1, help="Runs in which at least one fault really struck.")
+        int,
+        typer.Option(
+            min=1,
+            help="Random: runs in which at least one fault really struck. Pairs: how many. Enumerate: all there are.",
+        ),
     ] = 200,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes that share the runs of enumerate and pairs.")
+    ] = 1,
     seed: Annotated[
         int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
     ] = 0,
@@ -59,7 +87,7 @@ def verify(
         check_writable(save)
         protocol = protocol_without(without)
         with stdout_reserved(as_json):
-            report = _search(load_target(pipeline, feed), protocol, examples, seed)
+            report = _search(load_target(pipeline, feed), protocol, how, examples, seed, jobs)
         _save(report, save)
         if as_json:
             print_document(report.document())
@@ -68,21 +96,28 @@ def verify(
         raise typer.Exit(report.code)
 
 
-def _search(target: Target, protocol: Protocol, examples: int, seed: int) -> Report:
+def _search(
+    target: Target, protocol: Protocol, how: SearchKind, examples: int, seed: int, jobs: int
+) -> Report:
     """Search, until it is done or somebody presses Ctrl-C."""
     feed = target.feed(seed)
     interrupted = False
     verification: Verification | None = None
+    if how is SearchKind.ENUMERATE:
+        examples = len(single_faults(target.pipeline, feed, ClusterOptions()))
     with SearchProgress(examples) as progress:
         try:
-            verification = search(
-                target.pipeline,
-                lambda _: feed,
-                examples=examples,
-                seed=seed,
-                protocol=protocol,
-                on_run=progress.on_run,
-            )
+            if how is SearchKind.RANDOM:
+                verification = search(
+                    target.pipeline, lambda _: feed, examples=examples, seed=seed, protocol=protocol,
+                    on_run=progress.on_run,
+                )  # fmt: skip
+            else:
+                pairs = examples if how is SearchKind.PAIRS else 0
+                verification = enumerate_faults(
+                    target.pipeline, feed, feed_seed=seed, protocol=protocol, pairs=pairs, seed=seed, jobs=jobs,
+                    on_run=progress.on_run,
+                )  # fmt: skip
         except KeyboardInterrupt:
             interrupted = True
     return Report(

@@ -320,6 +320,26 @@ class FaultStruck(Value, frozen=True, gc=False):
     detail: str
 
 
+class StepReached(Value, frozen=True, gc=False):
+    """A protocol step has come that a fault was tied to, and the fault begins.
+
+    Attributes:
+        at_us: true time.
+        process: whose step it is.
+        step: what it does, such as ``sends Write``.
+        nth: which of those, from 1.
+        moment: ``before`` or ``after`` the step.
+        fault: the fault's verb.
+    """
+
+    at_us: int
+    process: str
+    step: str
+    nth: int
+    moment: str
+    fault: str
+
+
 class Healed(Value, frozen=True, gc=False):
     """From here on there are no more faults; liveness is due (L1-L5). ``lasting``: processes that stay bad."""
 
@@ -340,7 +360,7 @@ Event = (
     Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
     | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | ScanBegun | ScanEnded
     | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced | IdsCollected | RoleClaimed | Output
-    | ProcessStarted | FaultStruck | Healed | RunEnded
+    | ProcessStarted | FaultStruck | StepReached | Healed | RunEnded
 )  # fmt: skip
 
 

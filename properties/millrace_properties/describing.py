@@ -10,7 +10,7 @@ from millrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from millrace._rows import Version
 from millrace_properties.plans import Plan
 from millrace_properties.rules import rules
-from millrace_properties.verification import Failure
+from millrace_properties.outcome import Failure
 from millrace_sim import ClusterOptions
 
 _LONGEST_VALUE = 60
@@ -41,7 +41,7 @@ def describe_failure(failure: Failure, name: str) -> str:
 def plan_lines(plan: Plan) -> list[str]:
     """Write a plan: its faults, when they end, and what is unusual about the cluster, a line each."""
     lines = plan.faults.describe().splitlines()
-    if plan.faults.faults:
+    if plan.faults.count:
         lines.append(f"{format_time(plan.faults.heals_at_us)} everything heals")
     return [*lines, "; ".join([f"seed {plan.seed}", *unusual_options(plan.options)])]
 

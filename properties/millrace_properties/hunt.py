@@ -23,7 +23,7 @@ from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from millrace_properties.reference import outcome_of, run_reference
 from millrace_properties.verification import run_plan, violations
 from millrace_properties.workloads import WORKLOADS, Workload
-from millrace_sim import SOUND, FaultSchedule, Feed, Protocol
+from millrace_sim import SOUND, Feed, Protocol
 
 REFERENCE = "reference"
 ERROR = "error"
@@ -82,7 +82,7 @@ class Hunted:
     @property
     def faults(self) -> int | None:
         """How many faults the small plan has."""
-        return None if self.plan is None else len(self.plan.faults.faults)
+        return None if self.plan is None else self.plan.faults.count
 
 
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
@@ -243,7 +243,7 @@ def _shrink(case: _Case, plan: Plan, found: Judgement) -> tuple[Plan, Judgement]
 
 
 def _fewer_faults(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
-    faults = plan.faults.faults
+    faults = plan.faults.planned
     for kept in _subsets(len(faults)):
         small = _with_faults(plan, kept)
         if still(small):
@@ -263,6 +263,7 @@ def _subsets(count: int) -> Iterator[Sequence[int]]:
 
 
 def _with_faults(plan: Plan, kept: Sequence[int]) -> Plan:
-    faults = tuple(plan.faults.faults[number] for number in kept)
-    heal_at_us = plan.faults.heal_at_us if faults else 0
-    return msgspec.structs.replace(plan, faults=FaultSchedule(faults, heal_at_us, plan.faults.lasting))
+    schedule = plan.faults.with_planned(plan.faults.planned[number] for number in kept)
+    if not kept:
+        schedule = msgspec.structs.replace(schedule, heal_at_us=0)
+    return msgspec.structs.replace(plan, faults=schedule)

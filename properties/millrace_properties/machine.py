@@ -4,15 +4,25 @@ Bulk search for broken protocols goes through `millrace_properties.verification`
 for stories that Hypothesis finds and shrinks step by step. Safety is judged after every step, liveness in the end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from millrace import MILLISECOND, SECOND, Pipeline
-from millrace._messages import MergeIntervals, MoveInterval, SplitInterval
+from millrace._effects import SourceRecord
+from millrace._messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from millrace_properties.checkers import Judge
 from millrace_properties.plans import Ground, ground_of
 from millrace_properties.verdict import Violated
@@ -36,7 +46,7 @@ _pauses = st.sampled_from([5, 50, 400, 1_500]).map(lambda ms: ms * MILLISECOND)
 
 
 def fault_machine(
-    pipeline: Pipeline,
+    pipeline: Pipeline | Sequence[Pipeline],
     feed_of: Callable[[int], Feed],
     options: ClusterOptions | None = None,
     protocol: Protocol = SOUND,
@@ -44,27 +54,30 @@ def fault_machine(
     """Make the machine for a pipeline; run it with ``run_state_machine_as_test``, or as ``machine.TestCase``.
 
     Args:
-        pipeline: what runs in the cluster.
+        pipeline: what runs in the cluster, or its deployed versions, of which the first is in force from the start.
         feed_of: makes an input from a seed.
         options: of the cluster.
         protocol: the state machines to host.
     """
     base = options or ClusterOptions()
+    versions = (pipeline,) if isinstance(pipeline, Pipeline) else tuple(pipeline)
 
     class FaultMachine(_FaultMachine):
         """The machine for one pipeline."""
 
-        def build(self, seed: int) -> tuple[Cluster, Ground, Judge]:
+        def build(self, seed: int) -> None:
             """Start the cluster of a run."""
-            feed = feed_of(seed)
-            cluster = start(pipeline, feed, options=base, seed=seed, protocol=protocol)
-            return cluster, ground_of(pipeline, feed, base), Judge([pipeline])
+            self.feed = feed_of(seed)
+            self.cluster = start(versions, self.feed, options=base, seed=seed, protocol=protocol)
+            self.ground = ground_of(versions[0], self.feed, base)
+            self.judge = Judge(versions, base.engine)
+            self.versions = len(versions)
 
     return FaultMachine
 
 
 class _FaultMachine(RuleBasedStateMachine):
-    """At most a dozen coarse rules; names by number, so that they shrink to the first."""
+    """A few coarse rules; names by number, so that they shrink to the first."""
 
     down = Bundle("down")
     paused = Bundle("paused")
@@ -73,16 +86,18 @@ class _FaultMachine(RuleBasedStateMachine):
     cluster: Cluster
     ground: Ground
     judge: Judge
+    feed: Feed
+    versions: int
     judged: int
 
-    def build(self, seed: int) -> tuple[Cluster, Ground, Judge]:
+    def build(self, seed: int) -> None:
         """Start the cluster of a run; given by `fault_machine`."""
         raise NotImplementedError
 
     @initialize(seed=st.integers(0, 3))
     def begin(self, seed: int) -> None:
         """A fresh cluster, and the time it takes to assign all keys."""
-        self.cluster, self.ground, self.judge = self.build(seed)
+        self.build(seed)
         self.judged = 0
         self.cluster.advance(SECOND)
 
@@ -90,6 +105,16 @@ class _FaultMachine(RuleBasedStateMachine):
     def advance(self, dt: int) -> None:
         """Let time pass."""
         self.cluster.advance(dt)
+
+    @rule(which=_places, age=_pauses)
+    def inject(self, which: int, age: int) -> None:
+        """Give a source one of the feed's records again, by hand, so much older than now; nothing once it has ended."""
+        records = [
+            (one.address, one.event) for one in self.feed.entries if isinstance(one.event, SourceRecord)
+        ]
+        address, record = records[which % len(records)]
+        timestamp = max(self.cluster.kernel.now - age, 0)
+        self.cluster.inject(address, msgspec.structs.replace(record, timestamp=timestamp))
 
     @rule(target=down, place=_places)
     def crash(self, place: int) -> str:
@@ -166,6 +191,12 @@ class _FaultMachine(RuleBasedStateMachine):
         """Move, split or merge an interval."""
         computations, keys = self.ground.computations, self.ground.keys
         self.cluster.operate(verb(computations[place % len(computations)], keys[key % len(keys)]))
+
+    @precondition(lambda self: self.versions > 1)
+    @rule(version=_places)
+    def change_topology(self, version: int) -> None:
+        """Add or remove computations: put another deployed version in force."""
+        self.cluster.operate(ChangeTopology(version % self.versions))
 
     @invariant()
     def nothing_is_violated(self) -> None:

@@ -79,6 +79,8 @@ def phrase(event: h.Event) -> str:  # noqa: C901, PLR0912  a table of phrases
             return "start" if event.incarnation == 1 else f"start again (incarnation {event.incarnation})"
         case h.FaultStruck():
             return f"{event.kind} {event.detail}".strip()
+        case h.StepReached():
+            return f"{event.fault} {event.moment} it {event.step}"
         case h.Healed():
             return "faults end"
         case h.RunEnded():

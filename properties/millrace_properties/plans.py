@@ -2,28 +2,30 @@
 
 Zeros mean the healthy default, so that a shrinker that makes bytes smaller removes faults. A plan is cheap to draw (one byte
 string), and small to keep. Swarm testing: a header byte pair picks which kinds of fault this plan may use at all, zero meaning
-all of them.
+all of them. Two bits correlate its faults: all at about one time, or all at one place; a few plans leave what they stopped first
+as it is for good (`FaultSchedule.lasting`). Some faults are tied to protocol steps instead of times.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from millrace import MILLISECOND, SECOND, Eviction, Pipeline
 from millrace._messages import MergeIntervals, MoveInterval, SplitInterval
-from millrace_sim import ClusterOptions, Feed, Uniform
+from millrace_sim import ClusterOptions, Does, Feed, Moment, Step, Uniform
 from millrace_sim import faults as f
+from millrace_sim.steps import MESSAGES, role_of
 
 FAULT_SLOTS = 10
-_SLOT_BYTES = 5
-_HEADER_BYTES = 8
+SLOT_BYTES = 5
+HEADER_BYTES = 8
 _DENSITY = 112
 """Slot bytes from here on mean no fault either: drawn at random, four or five of ten slots act."""
 
-PLAN_BYTES = _HEADER_BYTES + FAULT_SLOTS * _SLOT_BYTES
+PLAN_BYTES = HEADER_BYTES + FAULT_SLOTS * SLOT_BYTES
 """The length of every plan."""
 
 
@@ -88,15 +90,55 @@ def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:
     assert len(data) == PLAN_BYTES, f"a plan has {PLAN_BYTES} bytes, not {len(data)}"
     swarm = data[0] | data[1] << 8
     kinds = [make for bit, make in enumerate(MAKERS) if not swarm or swarm >> (bit % 16) & 1] or list(MAKERS)
-    faults = []
-    for begin in range(_HEADER_BYTES, PLAN_BYTES, _SLOT_BYTES):
-        kind, when, where, how, how_long = data[begin : begin + _SLOT_BYTES]
-        if 0 < kind < _DENSITY:
-            at_us = when * ground.horizon_us // 256
-            faults.append(kinds[(kind - 1) % len(kinds)](_Bytes(ground, at_us, where, how, how_long)))
-    heal_at_us = ground.horizon_us + data[2] % 4 * SECOND
+    faults = [kinds[(one.kind - 1) % len(kinds)](one.bytes) for one in _slots(data, ground)]
+    timed = tuple(one for one in faults if not isinstance(one, f.StepFault))
+    tied = tuple(one for one in faults if isinstance(one, f.StepFault))
+    heal_at_us = ground.horizon_us + data[2] % 4 * SECOND if faults else 0
+    lasting = _lasting(timed, ground) if data[2] >> 4 == _LASTING else ()
     seed = data[6] | data[7] << 8
-    return Plan(f.FaultSchedule(tuple(faults), heal_at_us if faults else 0), _knobs(data, base), seed)
+    return Plan(f.FaultSchedule(timed, heal_at_us, lasting, tied), _knobs(data, base), seed)
+
+
+_SAME_TIME, _SAME_PLACE, _LASTING = 4, 8, 1
+"""In the third byte of the header: all faults within an eighth of the run, all at one place, and one that is never healed."""
+
+
+class _Slot(NamedTuple):
+    kind: int
+    bytes: "_Bytes"
+
+
+def _slots(data: bytes, ground: Ground) -> Iterator[_Slot]:
+    """The slots that act."""
+    slots = (data[begin : begin + SLOT_BYTES] for begin in range(HEADER_BYTES, PLAN_BYTES, SLOT_BYTES))
+    first: bytes | None = None
+    for kind, when, where, how, how_long in slots:
+        if not 0 < kind < _DENSITY:
+            continue
+        first = first or bytes([when, where])
+        if data[2] & _SAME_TIME:
+            when = min(first[0] + when // 8, 255)  # noqa: PLW2901
+        if data[2] & _SAME_PLACE:
+            where = first[1]  # noqa: PLW2901
+        at_us = when * ground.horizon_us // 256
+        yield _Slot(kind, _Bytes(ground, at_us, when, where, how, how_long))
+
+
+def _lasting(faults: Sequence[f.AnyFault], ground: Ground) -> tuple[str, ...]:
+    """The first process that is stopped, if the others can do without it: a permanently bad minority (TigerBeetle)."""
+    for fault in faults:
+        if isinstance(fault, f.Crash | f.Pause) and fault.process in _spare(ground):
+            return (fault.process,)
+    return ()
+
+
+def _spare(ground: Ground) -> tuple[str, ...]:
+    """Processes one of which is not missed: an injector's source has no other reader."""
+    leaders = [one.rpartition(".")[0] or role_of(one) for one in ground.leaders]
+    workers = ground.workers if len(ground.workers) > 1 else ()
+    return workers + tuple(
+        one for one, group in zip(ground.leaders, leaders, strict=True) if leaders.count(group) > 1
+    )
 
 
 def draw_faults(
@@ -115,8 +157,8 @@ def draw_faults(
     while len(faults) < count:
         at_us = random.randrange(ground.horizon_us)
         where, how, how_long = random.randbytes(3)
-        fault = random.choice(MAKERS)(_Bytes(ground, at_us, where, how, how_long))
-        if not isinstance(fault, without):
+        fault = random.choice(MAKERS)(_Bytes(ground, at_us, 0, where, how, how_long))
+        if not isinstance(fault, f.StepFault) and not isinstance(fault, without):
             faults.append(fault)
     return f.FaultSchedule(tuple(faults), ground.horizon_us + SECOND if faults else 0)
 
@@ -160,9 +202,10 @@ def _knobs(data: bytes, base: ClusterOptions) -> ClusterOptions:
 class _Bytes:
     """One slot's bytes, with the places that they can mean."""
 
-    def __init__(self, ground: Ground, at_us: int, where: int, how: int, how_long: int) -> None:
+    def __init__(self, ground: Ground, at_us: int, when: int, where: int, how: int, how_long: int) -> None:
         self.ground = ground
         self.at_us = at_us
+        self.when = when
         self.where = where
         self.how = how
         self.for_us = 20 * MILLISECOND + how_long * how_long * 60  # 20 ms to 3.9 s, mostly short
@@ -268,7 +311,7 @@ def _stall(b: _Bytes) -> f.AnyFault:
     return f.StallSource(at_us=b.at_us, process=b.pick(b.ground.injectors), for_us=b.for_us)
 
 
-def _operate(b: _Bytes) -> f.AnyFault:
+def _operate(b: _Bytes) -> f.Operate:
     computation, key = b.pick(b.ground.computations), b.ground.keys[b.how // 3 % len(b.ground.keys)]
     makers: tuple[Callable[[], f.Operate], ...] = (
         lambda: f.Operate(at_us=b.at_us, verb=MoveInterval(computation, key)),
@@ -278,8 +321,74 @@ def _operate(b: _Bytes) -> f.AnyFault:
     return makers[b.how % 3]()
 
 
-MAKERS: tuple[Callable[[_Bytes], f.AnyFault], ...] = (
+STEPS: dict[str, tuple[tuple[Does, str], ...]] = {
+    "worker": (
+        (Does.SENDS, "Write"), (Does.RECEIVES, "Written"), (Does.RECEIVES, "Deliver"), (Does.SENDS, "Ack"),
+        (Does.SENDS, "Deliver"), (Does.RECEIVES, "Ack"), (Does.RECEIVES, "Table"), (Does.SENDS, "Scan"),
+        (Does.RECEIVES, "Scanned"), (Does.SENDS, "Report"), (Does.RECEIVES, "Watermarks"), (Does.SENDS, "CollectIds"),
+        (Does.RECEIVES, "Refused"), (Does.SENDS, "Heartbeat"),
+    ),
+    "master": (
+        (Does.SENDS, "Mint"), (Does.RECEIVES, "Minted"), (Does.SENDS, "Table"), (Does.RECEIVES, "Heartbeat"),
+        (Does.SENDS, "Claim"), (Does.RECEIVES, "Claimed"), (Does.SENDS, "Renew"),
+    ),
+    "authority": (
+        (Does.SENDS, "JournalWatermarks"), (Does.RECEIVES, "Journaled"), (Does.RECEIVES, "Report"),
+        (Does.SENDS, "Watermarks"), (Does.RECEIVES, "InjectorReport"), (Does.RECEIVES, "Claimed"),
+    ),
+    "injector": (
+        (Does.SENDS, "Deliver"), (Does.RECEIVES, "Ack"), (Does.SENDS, "JournalPosition"), (Does.RECEIVES, "Journaled"),
+        (Does.SENDS, "InjectorReport"), (Does.RECEIVES, "SourceRecord"), (Does.RECEIVES, "Watermarks"),
+    ),
+}  # fmt: skip
+"""The protocol steps that random plans tie faults to, by role; those of every role come up in most runs."""
+
+
+def _step(b: _Bytes, *, of_message: bool = False) -> Step:
+    """Which step: its kind is the time's byte, its number the upper bits of what is to happen."""
+    process = b.pick(b.ground.workers * 2 + b.ground.processes)
+    steps = [one for one in STEPS[role_of(process)] if one[1] in MESSAGES or not of_message]
+    does, message = steps[b.when % len(steps)]
+    return Step(process, does, message, 1 + (b.how >> 3) % 12)
+
+
+def _crash_at_step(b: _Bytes) -> f.StepFault:
+    step, moment = _step(b), Moment.AFTER if b.how & 1 else Moment.BEFORE
+    crash = f.Crash(at_us=0, process=step.process, restart_after_us=None if b.how & 6 == 6 else b.for_us)
+    return f.StepFault(step, crash, moment)
+
+
+def _pause_at_step(b: _Bytes) -> f.StepFault:
+    step = _step(b)
+    return f.StepFault(step, f.Pause(at_us=0, process=step.process, for_us=1_200 * MILLISECOND + b.for_us))
+
+
+def _message_at_step(b: _Bytes) -> f.StepFault:
+    fates = (
+        f.DropMessage(at_us=0),
+        f.DuplicateMessage(at_us=0, by_us=b.for_us),
+        f.DelayMessage(at_us=0, by_us=b.for_us),
+    )
+    return f.StepFault(_step(b, of_message=True), fates[b.how % 3])
+
+
+def _partition_at_step(b: _Bytes) -> f.StepFault:
+    step = _step(b)
+    masters = tuple(one for one in b.ground.leaders if role_of(one) == "master" and one != step.process)
+    other = ((), masters, ("store",), masters)[b.how >> 1 & 3]
+    cut = f.Partition(
+        at_us=0, side=(step.process,), other=other, for_us=SECOND + b.for_us, one_way=bool(b.how & 1)
+    )
+    return f.StepFault(step, cut)
+
+
+def _operate_at_step(b: _Bytes) -> f.StepFault:
+    return f.StepFault(_step(b), _operate(b))
+
+
+MAKERS: tuple[Callable[[_Bytes], f.AnyFault | f.StepFault], ...] = (
     _operate, _pause, _crash, _partition, _noise, _delay_commit, _hold, _drop, _zombie, _crash_worker, _lose_commit,
     _lose_reply, _duplicate_commit, _store_unavailable, _store_errors, _slow, _skew, _late, _stall,
+    _crash_at_step, _pause_at_step, _message_at_step, _partition_at_step, _operate_at_step,
 )  # fmt: skip
 """What a slot can become. Every kind of fault is among them."""

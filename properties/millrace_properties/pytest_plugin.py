@@ -21,7 +21,8 @@ import pytest
 
 if TYPE_CHECKING:
     from millrace import Pipeline
-    from millrace_properties.verification import Failure, FeedOf, Verification
+    from millrace_properties.outcome import Failure
+    from millrace_properties.verification import FeedOf, Verification
     from millrace_sim import ClusterOptions, Protocol
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}

@@ -1,7 +1,7 @@
 """`verify`: search for a fault schedule that breaks an invariant, shrink it, and keep it as a file.
 
-Hypothesis draws plans (`millrace_properties.plans`) and shrinks the one that fails. A run in which no fault struck does not count
-towards the examples.
+Hypothesis draws plans (`millrace_properties.plans`); `millrace_properties.shrinking` makes the one that fails smaller. A run in
+which no fault struck does not count towards the examples.
 """
 
 import warnings
@@ -15,33 +15,30 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from millrace import Pipeline
-from millrace.history import FaultStruck, History
-from millrace_properties.checkers import judge, reached
+from millrace_properties.coverage import Spot
+from millrace_properties.outcome import Failure, Outcome, is_finding, run_plan, try_plan, violations
 from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from millrace_properties.shrinking import shrink
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_sim import SOUND, ClusterOptions, Feed, Protocol, simulate
+from millrace_sim import SOUND, ClusterOptions, Feed, Protocol
+
+__all__ = [
+    "REPLAY_FORMAT",
+    "Failure",
+    "Outcome",
+    "ReplayFile",
+    "Search",
+    "Verification",
+    "is_finding",
+    "run_plan",
+    "to_replay",
+    "try_plan",
+    "verify",
+    "violations",
+]  # fmt: skip
 
 FeedOf = Callable[[int], Feed]
 """Makes the input from a seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A plan that breaks something, as small as it could be made.
-
-    Attributes:
-        plan: the faults, options and seed.
-        feed_seed: of the input.
-        violations: invariant to what it broke.
-        digest: of its History.
-        error: what the run stopped with instead, if it did.
-    """
-
-    plan: Plan
-    feed_seed: int
-    violations: dict[str, Violated]
-    digest: str
-    error: str = ""
 
 
 @dataclass(slots=True)
@@ -54,6 +51,7 @@ class Verification:
         events: History events judged.
         struck: fault to how often it really struck.
         reached: interesting case to how often it came up (the `sometimes` twins).
+        covered: protocol step, fault and role to how often that fault struck there.
         verdicts: invariant to its verdict over all runs.
         failure: the shrunk counterexample, if there is one.
     """
@@ -63,6 +61,7 @@ class Verification:
     events: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
+    covered: Counter[Spot] = field(default_factory=Counter)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     failure: Failure | None = None
     _held: Counter[str] = field(default_factory=Counter)
@@ -80,21 +79,23 @@ class Verification:
         ]
         return None if unknown or not self.verdicts else True
 
-    def take(self, history: History, verdicts: dict[str, Verdict], cases: dict[str, int]) -> int:
-        """Add a run; returns how many faults struck in it."""
-        strikes = [
-            event.kind for event in history if isinstance(event, FaultStruck) and event.kind not in _ENDS
-        ]
-        if strikes:
+    def take(self, outcome: Outcome) -> None:
+        """Add a run."""
+        if outcome.strikes:
             self.runs += 1
         else:
             self.idle += 1
-        self.events += len(history)
-        self.struck.update(strikes)
-        self.reached.update(cases)
-        for name, verdict in verdicts.items():
+        self.events += outcome.events
+        self.struck.update(outcome.strikes)
+        self.reached.update(outcome.cases)
+        self.covered.update(outcome.covered)
+        for name, verdict in outcome.verdicts.items():
             self._note(name, verdict)
-        return len(strikes)
+
+    def fail(self, failure: Failure) -> None:
+        """A counterexample is found, or found again smaller."""
+        self.failure = failure
+        self.verdicts.update(failure.violations)
 
     def _note(self, name: str, verdict: Verdict) -> None:
         before = self.verdicts.get(name)
@@ -106,36 +107,8 @@ class Verification:
             self.verdicts[name] = verdict
 
 
-_ENDS = frozenset({"restart", "revive"})
-"""Strikes that end a fault, rather than being one."""
-
-
 class _Broken(Exception):  # noqa: N818  it carries a finding to Hypothesis, it is not an error
     """A run broke an invariant."""
-
-
-def run_plan(
-    pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND
-) -> tuple[History, dict[str, Verdict], dict[str, int]]:
-    """Run one plan and judge it: (history, verdict by invariant, interesting cases).
-
-    Raises:
-        MillraceError: user code or input stopped the run.
-    """
-    history = simulate(
-        pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
-    )
-    return history, judge(history, [pipeline]), reached(history)
-
-
-def is_finding(name: str) -> bool:
-    """Tell whether a verdict is about user code, and not about the protocol."""
-    return name.endswith("-weak")
-
-
-def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
-    """Those that are broken. Findings about user code under weak productions are not the protocol's, and left out."""
-    return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not is_finding(name)}
 
 
 def verify(
@@ -148,28 +121,30 @@ def verify(
     protocol: Protocol = SOUND,
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
-    """Run a pipeline under this many fault schedules, and judge each.
+    """Search for a fault schedule that breaks an invariant; stop at the first one found, and make it as small as possible.
 
     Args:
-        pipeline: what to verify.
-        feed_of: makes an input from a seed.
-        examples: runs in which at least one fault really struck.
-        seed: of the search; the same seed makes the same search.
-        options: of the cluster, where a plan does not vary them.
+        pipeline: the pipeline.
+        feed_of: makes the input from a seed.
+        examples: how many runs in which at least one fault strikes.
+        seed: of the search and of the input.
+        options: of the cluster; each plan draws some of them anew.
         protocol: the state machines to host; default: the engine's own.
         on_run: told after each run, for progress.
     """
-    base = options or ClusterOptions()
-    search = _Search(pipeline, feed_of(seed), seed, base, protocol, on_run)
+    search = Search(pipeline, feed_of(seed), seed, options or ClusterOptions(), protocol, on_run)
 
     @hypothesis.seed(seed)
     @settings(
         max_examples=examples, deadline=None, database=None, print_blob=False, report_multiple_bugs=False,
-        phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES))
     def every_schedule(data: bytes) -> None:
-        assume(search.run(data))
+        outcome = search.run(data)
+        if outcome.failed:
+            raise _Broken
+        assume(outcome.strikes)
 
     try:
         with warnings.catch_warnings():
@@ -180,12 +155,21 @@ def verify(
     return search.result()
 
 
-class _Search:
-    """The runs of one search, and the last one that failed."""
+class Search:
+    """The runs of one search, and the first one that failed.
+
+    Args:
+        pipeline: the pipeline.
+        feed: its input.
+        feed_seed: that the input was made from.
+        base: options that plans vary.
+        protocol: the state machines to host.
+        on_run: told after each run.
+    """
 
     def __init__(
-        self, pipeline: Pipeline, feed: Feed, feed_seed: int, base: ClusterOptions, protocol: Protocol,
-        on_run: Callable[[Verification], None] | None,
+        self, pipeline: Pipeline, feed: Feed, feed_seed: int, base: ClusterOptions, protocol: Protocol = SOUND,
+        on_run: Callable[[Verification], None] | None = None,
     ) -> None:  # fmt: skip
         self._pipeline = pipeline
         self._feed = feed
@@ -194,35 +178,39 @@ class _Search:
         self._protocol = protocol
         self._on_run = on_run
         self._ground = ground_of(pipeline, feed, base)
-        self._verification = Verification()
+        self._found = Verification()
 
-    def run(self, data: bytes) -> int:
-        """Run a plan; returns how many faults struck. A broken invariant is remembered, and raised to Hypothesis."""
+    def run(self, data: bytes) -> Outcome:
+        """Run the plan that these bytes are."""
         plan = decode_plan(data, self._ground, self._base)
-        found = self._verification
-        try:
-            history, verdicts, cases = run_plan(self._pipeline, self._feed, plan, self._protocol)
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            found.failure = Failure(plan, self._feed_seed, {}, "", text)
-            raise _Broken(text) from error
-        broken = violations(verdicts)
-        strikes = 1
-        if found.failure is None:  # what is run to shrink a failure is not counted
-            strikes = found.take(history, verdicts, cases)
-        if broken:
-            found.failure = Failure(plan, self._feed_seed, broken, history.digest())
-        if self._on_run is not None:
-            self._on_run(found)
-        if broken:
-            raise _Broken(", ".join(broken))
-        return strikes
+        outcome = try_plan(self._pipeline, self._feed, plan, self._protocol)
+        found = self._found
+        if found.failure is None:  # Hypothesis runs a failure again
+            found.take(outcome)
+            if outcome.failed:
+                found.fail(outcome.failure(plan, self._feed_seed))
+            self._tell()
+        return outcome
 
     def result(self) -> Verification:
-        """What was found."""
-        if self._verification.failure is not None:
-            self._verification.verdicts.update(self._verification.failure.violations)
-        return self._verification
+        """What was found, as small as it can be made."""
+        found = self._found
+        if found.failure is not None:
+            found.fail(shrink(found.failure, self._feed, self._base, self._again))
+        return found
+
+    def _again(self, plan: Plan, feed: Feed) -> Outcome:
+        outcome = try_plan(self._pipeline, feed, plan, self._protocol)
+        self._tell()
+        return outcome
+
+    def _tell(self) -> None:
+        if self._on_run is not None:
+            self._on_run(self._found)
+
+
+REPLAY_FORMAT = 2
+"""Of the files that this version writes."""
 
 
 class ReplayFile(msgspec.Struct, frozen=True):
@@ -236,7 +224,8 @@ class ReplayFile(msgspec.Struct, frozen=True):
         digest: of its History; ``""`` if it stopped with an error.
         violations: invariant to message, or ``error`` to what it stopped with.
         feed: name of the function, in the pipeline's module, that makes the input from ``feed_seed``.
-        format: of this file.
+        format: of this file; 1 had no ``kept``, and is read as well.
+        kept: which of the input's records the run needs, by their order from 0; ``None``: all.
     """
 
     pipeline: str
@@ -246,11 +235,18 @@ class ReplayFile(msgspec.Struct, frozen=True):
     digest: str
     violations: dict[str, str]
     feed: str = "feed"
-    format: int = 1
+    format: int = REPLAY_FORMAT
+    kept: tuple[int, ...] | None = None
+
+    def input_of(self, feed: Feed) -> Feed:
+        """What the run needs of the whole input."""
+        return feed if self.kept is None else feed.only(self.kept)
 
 
 def to_replay(failure: Failure, pipeline: str, protocol: str = "sound", feed: str = "feed") -> bytes:
     """Write a failure for a file; the arguments are those of `ReplayFile`."""
     broken = {name: one.message for name, one in failure.violations.items()} or {"error": failure.error}
-    content = ReplayFile(pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed)
+    content = ReplayFile(
+        pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed, kept=failure.kept
+    )
     return msgspec.json.format(msgspec.json.encode(content), indent=2)

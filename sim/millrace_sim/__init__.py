@@ -2,11 +2,12 @@
 
 from millrace_sim.cluster import Cluster
 from millrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
-from millrace_sim.faults import NO_FAULTS, FaultSchedule
+from millrace_sim.faults import NO_FAULTS, FaultSchedule, StepFault
 from millrace_sim.feed import Feed, FeedBuilder, FeedEntry
 from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
 from millrace_sim.simulate import simulate, start
+from millrace_sim.steps import Does, Moment, Step
 
 __all__ = [
     "NO_FAULTS",
@@ -15,13 +16,17 @@ __all__ = [
     "ClusterOptions",
     "Constant",
     "Distribution",
+    "Does",
     "Exponential",
     "FaultSchedule",
     "Feed",
     "FeedBuilder",
     "FeedEntry",
     "LogNormal",
+    "Moment",
     "Protocol",
+    "Step",
+    "StepFault",
     "Uniform",
     "simulate",
     "start",

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from millrace import MAX_TIME, MillraceError, Pipeline
-from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, Start, Wake, WakeAt
+from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, SourceRecord, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace._versions import check_versions
@@ -24,6 +24,7 @@ from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
 from millrace_sim.sources import Outside, Source
 from millrace_sim.store import StoreHost
+from millrace_sim.watch import Watch
 
 
 class Flight(msgspec.Struct, gc=False):
@@ -65,6 +66,7 @@ class Cluster:
     Attributes:
         history: what has happened so far.
         kernel: simulated time.
+        watch: counts protocol steps, and begins the faults that are tied to them; ``None``: nobody asks.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Cluster:
         check_versions(pipelines)
         self.history = History()
         self.kernel = Kernel()
+        self.watch: Watch | None = None
         self._put = self.kernel.put
         self._options = options
         self._check_invariants = options.check_invariants
@@ -203,7 +206,7 @@ class Cluster:
         for send in waiting:
             send()
         for event in inbox:
-            self._give(node, event)
+            self.give(node, event)
         self._pump_source(address)
         return True
 
@@ -218,11 +221,18 @@ class Cluster:
         if factor != 1:
             self.struck("slow", address, f"{factor} times")
 
+    def inject(self, address: str, record: SourceRecord) -> bool:
+        """Give a source a record by hand, now; tells whether the source had not ended yet."""
+        added = self.sources[address].add(self.kernel.now, record)
+        if added:
+            self._pump_source(address)
+        return added
+
     def operate(self, verb: Verb) -> None:
         """Ask the masters for a change, as an operator does."""
         self.struck("operate", "", type(verb).__name__)
         for address in self._options.engine.master_addresses():
-            self._give(self.nodes[address], verb)
+            self.give(self.nodes[address], verb)
 
     def release(self, handle: int) -> None:
         """End a network fault; what it held is sent on its way."""
@@ -233,6 +243,8 @@ class Cluster:
     def heal(self, lasting: Sequence[str] = ()) -> None:
         """End every fault that is in the nodes or in the store, except on these addresses; liveness is due from here on."""
         self.store.heal()
+        if self.watch is not None:
+            self.watch.forget()
         for address, node in self.nodes.items():
             if address in lasting:
                 continue
@@ -291,7 +303,7 @@ class Cluster:
         if node.incarnation == incarnation:  # it may have been killed and started again in the same instant
             if node.state is NodeState.STARTING:
                 node.state = NodeState.UP
-            self._give(node, Start(incarnation))
+            self.give(node, Start(incarnation))
 
     def _is_zombie(self, node: Node) -> bool:
         sequencers = {interval.sequencer for interval in getattr(node.process, "intervals", ())}
@@ -305,7 +317,7 @@ class Cluster:
         self.kernel.now = flight.at_us
         if flight.source.halted_at_us >= 0 and self._never_sent(flight):
             return
-        self._give(flight.target, flight.message)
+        self.give(flight.target, flight.message)
 
     def _never_sent(self, flight: Flight) -> bool:
         """The source was stopped before its CPU came to send it."""
@@ -324,11 +336,14 @@ class Cluster:
         flight.at_us = flight.sent_us = self.kernel.now
         self._land(flight)
 
-    def _give(self, node: Node, event: Event) -> None:
+    def give(self, node: Node, event: Event) -> None:
         """Let a process handle an event, and carry out its effects."""
         if node.state is not _UP:
             if node.state is NodeState.PAUSED:
                 node.inbox.append(event)
+            return
+        watch = self.watch
+        if watch is not None and not watch.receives(node, event):
             return
         now = self.history.at_us = self.kernel.now
         effects = node.process.handle(now + node.clock_us, event)
@@ -343,11 +358,14 @@ class Cluster:
         if begin_us < now:  # noqa: PLR1730  a call of max() for each event
             begin_us = now
         sent_us = node.busy_until_us = begin_us + cost * node.slow_factor
+        if watch is not None:
+            watch.carry_out(node, effects, sent_us)
+            return
         for effect in effects:
             if type(effect) is Send:
-                self._transmit(node, effect, sent_us)
+                self.transmit(node, effect, sent_us)
             else:
-                self._carry_out(node, effect)
+                self.carry_out(node, effect)
 
     def _charge(self, node: Node, uncharged: Any) -> int:
         """What user code has cost the machine's CPU since it was last charged, microseconds; the process is told."""
@@ -357,7 +375,8 @@ class Cluster:
         node.process.charge(cost_us * node.slow_factor)
         return cost_us
 
-    def _carry_out(self, node: Node, effect: Effect) -> None:
+    def carry_out(self, node: Node, effect: Effect) -> None:
+        """Do what a process has asked of its host."""
         match effect:
             case WakeAt():
                 self._wake_at(node, effect.at_us)
@@ -370,13 +389,13 @@ class Cluster:
             case _:
                 raise AssertionError(f"nobody carries out {effect}")
 
-    def _transmit(self, node: Node, send: Send, sent_us: int) -> None:
+    def transmit(self, node: Node, send: Send, sent_us: int) -> None:
         """Put a process's message on the wire: most of them go to another one, and nothing happens to them."""
         target, message, network = send.to, send.message, self.network
         if network.rules:
             fate = network.fate(node.address, target, message)
             if fate is not NORMAL:
-                self._suffer(fate, node.address, target, message, node, sent_us - self.kernel.now, 0)
+                self.suffer(fate, node.address, target, message, node, sent_us - self.kernel.now, 0)
                 return
         receiver = self.nodes.get(target)
         if receiver is None or type(message) in _NOTICED:
@@ -385,7 +404,7 @@ class Cluster:
         at_us = sent_us + self._link()
         self._put(at_us, Flight(self._landing, at_us, receiver, message, node, node.incarnation, sent_us))
 
-    def _suffer(
+    def suffer(
         self,
         fate: Fate,
         source: str,
@@ -407,7 +426,7 @@ class Cluster:
     def _send_on(self, source: str, target: str, message: Message, node: Node | None, left: int) -> None:
         """Put a message on the wire that has no CPU to wait for. ``left``: the incarnation that sent it, if it was held."""
         fate = self.network.fate(source, target, message)
-        self._suffer(fate, source, target, message, node, 0, left)
+        self.suffer(fate, source, target, message, node, 0, left)
 
     def _wire(
         self,
@@ -503,7 +522,7 @@ class Cluster:
 
     def _answered(self, arrival: tuple[Node, Any]) -> None:
         """A reply reaches the address that asked; one that has restarted meanwhile knows by the number that it is not its own."""
-        self._give(*arrival)
+        self.give(*arrival)
 
     # Time and sources
 
@@ -520,7 +539,7 @@ class Cluster:
         elif self.kernel.now + node.clock_us < at_us:  # its clock was set back meanwhile
             self._wake_at(node, at_us)
         else:
-            self._give(node, _WAKE)
+            self.give(node, _WAKE)
 
     def _pump_source(self, address: str) -> None:
         """Give an injector what its source has for it, and come back when there is more."""
@@ -529,14 +548,14 @@ class Cluster:
         if source is None or node.state is not NodeState.UP:
             return
         for event in source.take(self.kernel.now):
-            self._give(node, event)
+            self.give(node, event)
         next_us = source.next_at()
         if next_us is not None:
             self.kernel.call_at(next_us, self._source_ready, (address, source.readings))
 
     def _replay(self, address: str) -> None:
         self._pump_source(address)
-        self._give(self.nodes[address], Replayed())
+        self.give(self.nodes[address], Replayed())
 
     def _source_ready(self, wanted: tuple[str, int]) -> None:
         address, readings = wanted

@@ -4,7 +4,7 @@ A feed is what a replayable source (a log with offsets) holds: after a crash an 
 the same events.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -46,6 +46,21 @@ class Feed(msgspec.Struct, frozen=True):
     def end_us(self) -> int:
         """When the last of it arrives, microseconds."""
         return self.entries[-1].at_us if self.entries else 0
+
+    def only(self, kept: Collection[int]) -> "Feed":
+        """The same input with only some of its records; what the source says of watermarks stays.
+
+        Args:
+            kept: the records by their order in the feed, from 0.
+        """
+        number, arrivals = 0, []
+        for entry in self.entries:
+            if isinstance(entry.event, SourceRecord):
+                number += 1
+                if number - 1 not in kept:
+                    continue
+            arrivals.append((entry.at_us, entry.address, entry.event))
+        return Feed(tuple(_number(arrivals)))
 
 
 class FeedBuilder:

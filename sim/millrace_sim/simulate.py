@@ -12,6 +12,8 @@ from millrace_sim.cluster import Cluster
 from millrace_sim.feed import Feed
 from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
+from millrace_sim.steps import EVENTS, MESSAGES, Does
+from millrace_sim.watch import Watch
 
 
 def simulate(
@@ -66,12 +68,16 @@ def start(
     director = _Director(cluster, faults)
     for fault in faults.faults:
         cluster.kernel.call_at(fault.at_us, director.begin, fault)
+    if faults.at_steps:
+        cluster.watch = Watch(cluster, faults.at_steps, director.begin_at_step)
     return cluster
 
 
 def _check(cluster: Cluster, schedule: f.FaultSchedule) -> None:
     nodes, sources, wires = [*cluster.nodes], [*cluster.sources], [*cluster.nodes, STORE, OUTSIDE_ADDRESS]
-    for fault in schedule.faults:
+    for one in schedule.at_steps:
+        _check_step(one, nodes)
+    for fault in (*schedule.faults, *(one.fault for one in schedule.at_steps)):
         known = nodes
         if isinstance(fault, f.LateRecords | f.StallSource):
             known = sources
@@ -79,6 +85,17 @@ def _check(cluster: Cluster, schedule: f.FaultSchedule) -> None:
             known = wires
         _check_known(f"{fault.kind} of", fault.addresses, known)
     _check_known("lasting", schedule.lasting, nodes)
+
+
+def _check_step(one: f.StepFault, nodes: Sequence[str]) -> None:
+    step = one.step
+    _check_known("step of", [step.process], nodes)
+    known = (
+        MESSAGES if step.does is Does.SENDS or isinstance(one.fault, f.MessageFault) else MESSAGES + EVENTS
+    )
+    _check_known(f"{one.fault.kind} where it {step.does.value}", [step.message], known)
+    if step.nth < 1:
+        raise OptionsError("nth", step.nth, "at least 1")
 
 
 def _check_known(option: str, addresses: Sequence[str], known: Sequence[str]) -> None:
@@ -112,6 +129,17 @@ class _Director:
                 self._cluster.operate(fault.verb)
             case _:
                 self._disturb_process(fault)
+
+    def begin_at_step(self, one: f.StepFault) -> None:
+        """Its step has come. What a master is asked for waits until whoever takes the step has taken it."""
+        if one.fault.at_us or isinstance(one.fault, f.Operate):
+            self._later(one.fault.at_us, lambda _: self._begin_in_time(one.fault))
+        else:
+            self.begin(one.fault)
+
+    def _begin_in_time(self, fault: f.Fault) -> None:
+        if self._cluster.kernel.now < self._heals_at_us:
+            self.begin(fault)
 
     def _disturb_process(self, fault: f.Crash | f.Pause | f.Slow | f.SkewClock) -> None:
         cluster, process = self._cluster, fault.process

@@ -62,6 +62,15 @@ class Source:
         """When the last of it appears."""
         return self._entries[-1].at_us if self._entries else 0
 
+    def add(self, now: int, record: SourceRecord) -> bool:
+        """Somebody puts a record into the log by hand; tells whether the source had not ended yet."""
+        appeared = self._appeared(now)
+        if appeared == len(self._entries):
+            return False
+        address = self._entries[0].address
+        self._replace(appeared, [FeedEntry(now, address, record), *self._entries[appeared:]])
+        return True
+
     def make_late(self, now: int, count: int, by_us: int) -> int:
         """Let the next records come later, past watermarks that are then wrong; tell how many did."""
         appeared = self._appeared(now)

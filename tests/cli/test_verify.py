@@ -64,6 +64,25 @@ def test_the_same_seed_makes_the_same_search(folder: Path, run: Run) -> None:
     assert first != other
 
 
+def test_every_single_fault_is_tried_and_the_report_says_where_they_struck(folder: Path, run: Run) -> None:
+    result = run(
+        "verify", "views:pipeline", "--search", "enumerate", "--jobs", "2", "--without", "sequencers"
+    )
+    assert result.exit_code == 1
+    _, schedule = result.stdout.split("\nThe smallest fault schedule found that does this\n")
+    faults, _ = schedule.split(" everything heals\n")
+    assert len(faults.splitlines()) == 2, "one fault, and when all heals"
+    assert "\nCoverage: at how many protocol steps each fault struck, by role\n" in result.stdout
+    (saved,) = folder.glob("millrace-failure-????????.json")
+    assert "byte for byte" in run("replay", saved.name).stdout
+
+
+def test_pairs_of_faults_are_drawn(folder: Path, run: Run) -> None:
+    document = searched(run, "views:pipeline", "--search", "pairs", "--examples", "20")
+    assert document["runs"] + document["idle_runs"] == 20
+    assert {"role", "step", "fault", "times"} == set(document["coverage"][0])
+
+
 def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
     long = searched(run, "views:pipeline", "--examples", "3")
     short = searched(run, "views:pipeline", "--examples", "3", "--feed", "short_feed")
@@ -74,7 +93,7 @@ def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
 def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_replays(
     folder: Path, run: Run
 ) -> None:
-    result = run("verify", "views:pipeline", "--without", "sequencers")
+    result = run("verify", "views:pipeline", "--without", "sequencers", "--seed", "2")
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED: ")
     assert ": VIOLATED\n" in result.stdout

@@ -8,13 +8,23 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from millrace import MILLISECOND, SECOND
 from millrace._messages import MergeIntervals, MoveInterval, SplitInterval
-from millrace.history import FaultStruck, Healed, IntervalMinted, RunEnded, WriteRefused
+from millrace.history import (
+    Applied,
+    ComputationRemoved,
+    FaultStruck,
+    Healed,
+    Injected,
+    IntervalMinted,
+    RunEnded,
+    WriteRefused,
+)
 from millrace_properties.machine import fault_machine
 from millrace_properties.mutants import MUTANTS
 from millrace_scenarios import zeitgeist
 from millrace_sim import SOUND, Feed, Protocol
 from millrace_sim.faults import DelayCommit, DuplicateCommit, LoseCommit, LoseReply
 from tests.sim.rig import CHECKED, letters, mail, owner
+from tests.sim.test_topology_changes import AUDITED, PLAIN
 
 BUDGET = settings(
     max_examples=10, stateful_step_count=12, derandomize=True, database=None, deadline=None,
@@ -132,6 +142,50 @@ def test_operators_verbs() -> None:
     minted = [event.at_us for event in machine.cluster.history if isinstance(event, IntervalMinted)]
     assert len({at_us for at_us in minted if at_us >= SECOND}) == 3
     end(machine)
+
+
+def test_a_record_that_is_injected_by_hand_is_processed_like_any_other() -> None:
+    machine = begun()
+    machine.advance(50 * MILLISECOND)
+    machine.inject(0, 5 * MILLISECOND)
+    at_us = machine.cluster.kernel.now
+    end(machine)
+    injected = [event for event in machine.cluster.history if isinstance(event, Injected)]
+    by_hand = [one for one in injected if at_us - 5 * MILLISECOND in {p.timestamp for p in one.productions}]
+    assert len(injected) == small_feed(0).records + 1
+    (record,) = by_hand[0].productions
+    applied = [event for event in machine.cluster.history if isinstance(event, Applied)]
+    assert any(record.record_id in {record_id for record_id, _ in one.delta.seen} for one in applied)
+
+
+def test_nothing_can_be_injected_into_a_source_that_has_ended() -> None:
+    machine = begun()
+    machine.advance(10 * SECOND)
+    machine.inject(0, 5 * MILLISECOND)
+    end(machine)
+    injected = [event for event in machine.cluster.history if isinstance(event, Injected)]
+    assert len(injected) == small_feed(0).records
+
+
+def two_versions() -> type[RuleBasedStateMachine]:
+    """`mail`, and the same with a second consumer of what is sorted."""
+    return fault_machine((PLAIN, AUDITED), small_feed, CHECKED)
+
+
+def test_computations_are_added_and_removed() -> None:
+    machine: Any = two_versions()()
+    machine.begin(0)
+    machine.change_topology(1)
+    machine.advance(1_500 * MILLISECOND)
+    machine.nothing_is_violated()
+    machine.change_topology(0)
+    machine.advance(1_500 * MILLISECOND)
+    assert any(isinstance(event, ComputationRemoved) for event in machine.cluster.history)
+    end(machine)
+
+
+def test_the_sound_protocol_passes_ten_short_examples_while_its_topology_changes() -> None:
+    run_state_machine_as_test(two_versions(), settings=BUDGET)
 
 
 def test_each_step_is_judged_once() -> None:

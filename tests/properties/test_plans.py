@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from millrace import SECOND, Eviction
 from millrace._messages import ChangeTopology
-from millrace_properties.plans import FAULT_SLOTS, MAKERS, PLAN_BYTES, Plan, decode_plan, ground_of
+from millrace_properties.plans import FAULT_SLOTS, MAKERS, PLAN_BYTES, STEPS, Plan, decode_plan, ground_of
 from millrace_scenarios import zeitgeist
 from millrace_sim import ClusterOptions, Uniform, start
 from millrace_sim import faults as f
+from millrace_sim.steps import role_of
 
 PIPELINE = zeitgeist.pipeline
 FEED = zeitgeist.feed(0)
@@ -60,7 +61,7 @@ def test_a_plan_has_a_fixed_length() -> None:
 @example(ZEROS)
 def test_every_string_of_bytes_is_a_plan_that_can_run(data: bytes) -> None:
     plan = decode(data)
-    assert len(plan.faults.faults) <= FAULT_SLOTS
+    assert plan.faults.count <= FAULT_SLOTS
     start(
         PIPELINE, FEED, options=plan.options, faults=plan.faults, seed=plan.seed
     )  # refuses what names no process
@@ -80,9 +81,42 @@ def test_a_plan_is_a_function_of_its_bytes(data: bytes) -> None:
 
 
 def test_every_kind_of_fault_is_made() -> None:
-    made = [decode(slot(number)).faults.faults for number in range(1, len(MAKERS) + 1)]
-    assert all(len(faults) == 1 for faults in made)
-    assert {type(faults[0]) for faults in made} == set(f.KINDS)
+    made = [decode(slot(number)).faults for number in range(1, len(MAKERS) + 1)]
+    assert all(schedule.count == 1 for schedule in made)
+    assert {type(one) for schedule in made for one in schedule.faults} == set(f.KINDS)
+
+
+def test_faults_are_tied_to_steps_too() -> None:
+    """Every role's steps, crashes and pauses and partitions and verbs there, and each fate of a message."""
+    draw = random.Random(0)
+    tied = [one for _ in range(2_000) for one in decode(draw.randbytes(PLAN_BYTES)).faults.at_steps]
+    assert {type(one.fault) for one in tied} == {
+        f.Crash, f.Pause, f.Partition, f.Operate, f.DropMessage, f.DuplicateMessage, f.DelayMessage,
+    }  # fmt: skip
+    steps = {(role_of(one.step.process), one.step.does, one.step.message) for one in tied}
+    assert steps == {(role, *step) for role in STEPS for step in STEPS[role]}
+    assert {one.step.nth for one in tied} == set(range(1, 13))
+
+
+def test_faults_can_be_correlated_in_time_or_in_place() -> None:
+    draw = random.Random(0)
+    for _ in range(50):
+        data = bytearray(draw.randbytes(PLAN_BYTES))
+        data[0], data[1], data[2] = 0b100, 0, 12  # crashes, and what comes late, only
+        faults = decode(bytes(data)).faults.faults
+        times = [one.at_us for one in faults]
+        assert not times or max(times) - min(times) <= GROUND.horizon_us // 8
+        assert len({one.process for one in faults if isinstance(one, f.Crash)}) <= 1
+
+
+def test_a_plan_may_leave_a_minority_for_good() -> None:
+    """The first process that is stopped, unless nobody can take its place."""
+    crash = slot(3, where=4)
+    lasting = crash[:2] + b"\x10" + crash[3:]
+    assert decode(crash).faults.lasting == ()
+    assert decode(lasting).faults.lasting == (GROUND.processes[4],)
+    injector = slot(3, where=GROUND.processes.index("searches/0"))
+    assert decode(injector[:2] + b"\x10" + injector[3:]).faults.lasting == ()
 
 
 def test_every_place_is_struck() -> None:
@@ -90,7 +124,8 @@ def test_every_place_is_struck() -> None:
     struck: dict[type[f.Fault], set[str]] = {}
     for number in range(1, len(MAKERS) + 1):
         for where in range(32):
-            (fault,) = decode(slot(number, where=where)).faults.faults
+            schedule = decode(slot(number, where=where)).faults
+            (fault,) = schedule.faults or (schedule.at_steps[0].fault,)
             struck.setdefault(type(fault), set()).update(fault.addresses)
     places: dict[tuple[type[f.Fault], ...], tuple[str, ...]] = {
         (f.Crash, f.Pause, f.Slow, f.SkewClock): GROUND.processes,
@@ -116,7 +151,7 @@ def test_all_computations_are_operated_on() -> None:
 
 def test_a_random_plan_has_four_or_five_faults() -> None:
     draw = random.Random(0)
-    counts = Counter(len(decode(draw.randbytes(PLAN_BYTES)).faults.faults) for _ in range(400))
+    counts = Counter(decode(draw.randbytes(PLAN_BYTES)).faults.count for _ in range(400))
     assert 4 <= sum(number * times for number, times in counts.items()) / 400 <= 5
     assert counts[0] < 10
 

@@ -102,7 +102,14 @@ def test_the_history_of_these_runs_has_most_of_the_vocabulary(tmp_path: Path) ->
         type(one) for one in zeitgeist_run(zeitgeist.weak_pipeline)
     }
     absent = {kind.__name__ for kind in Event.__args__ if kind not in kinds}
-    assert absent <= {"UserCodeFailed", "DeadLettered", "ComputationRemoved", "Checkpointed", "WriteRefused"}
+    assert absent <= {
+        "UserCodeFailed",
+        "DeadLettered",
+        "ComputationRemoved",
+        "Checkpointed",
+        "WriteRefused",
+        "StepReached",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""Watching a cluster's protocol steps: counting them, and letting faults begin with them.
+
+A cluster that nobody watches does nothing for it; one comparison for each event that a process handles.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from millrace._effects import Effect, Event, Send
+from millrace._messages import Message
+from millrace.history import StepReached
+from millrace_sim.faults import DelayMessage, DropMessage, DuplicateMessage, MessageFault, StepFault
+from millrace_sim.network import NORMAL, Fate
+from millrace_sim.node import Node, NodeState
+from millrace_sim.steps import Does, Moment, Step, computation_of
+
+if TYPE_CHECKING:  # the cluster has a watch, and a watch its cluster
+    from millrace_sim.cluster import Cluster
+
+Place = tuple[str, Does, str, str]
+"""Process, what it does, message, computation (``""``: all)."""
+
+_MESSAGES = frozenset(get_args(Message))
+
+
+class Watch:
+    """Counts the steps of a cluster, and begins the faults that are tied to some.
+
+    Args:
+        cluster: to be watched.
+        planned: the faults.
+        begin: lets a fault begin.
+
+    Attributes:
+        counts: how often each step has come, by process, what it does, message and computation.
+    """
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        planned: Iterable[StepFault] = (),
+        begin: Callable[[StepFault], None] = lambda _: None,
+    ) -> None:
+        self.counts: Counter[Place] = Counter()
+        self._cluster = cluster
+        self._begin = begin
+        self._planned: dict[tuple[Place, int], list[StepFault]] = {}
+        for one in planned:
+            self._planned.setdefault((place_of(one.step), one.step.nth), []).append(one)
+
+    def forget(self) -> None:
+        """Nothing begins any more; counting goes on."""
+        self._planned.clear()
+
+    def receives(self, node: Node, event: Event) -> bool:
+        """A process is about to handle an event; tells whether it does so, now."""
+        planned = self._comes(node.address, Does.RECEIVES, event)
+        fate = self._strike(planned, Moment.BEFORE, node)
+        cluster = self._cluster
+        if fate is not NORMAL and type(event) in _MESSAGES:
+            if fate.copies:
+                cluster.kernel.call_later(fate.delay_us, self._receives_again, (node, event))
+            if fate.copies != 2:
+                return False
+        if node.state is not NodeState.UP:
+            cluster.give(node, event)  # what a paused process gets, it keeps
+            return False
+        after = [one for one in planned if one.moment is Moment.AFTER]
+        if after:  # the rest of this instant is the process's: it handles the event first
+            cluster.kernel.call_later(0, self._has_received, (node, node.incarnation, after))
+        return True
+
+    def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
+        """Carry out what a process has asked for one by one, as far as it lives to do."""
+        cluster, incarnation = self._cluster, node.incarnation
+        for number, effect in enumerate(effects):
+            if type(effect) is not Send:
+                cluster.carry_out(node, effect)
+                continue
+            planned = self._comes(node.address, Does.SENDS, effect.message)
+            rest = effects[number + 1 :]
+            fate = self._strike(planned, Moment.BEFORE, node)
+            if self._stopped(node, incarnation, sent_us):
+                self._keep(node, effect, rest)
+                return
+            if fate is NORMAL:
+                cluster.transmit(node, effect, sent_us)
+            else:
+                delay_us = sent_us - cluster.kernel.now
+                cluster.suffer(fate, node.address, effect.to, effect.message, node, delay_us, 0)
+            self._strike(planned, Moment.AFTER, node)
+            if planned and self._stopped(node, incarnation, sent_us):
+                self._keep(node, None, rest)
+                return
+
+    def _comes(self, address: str, does: Does, event: Event) -> list[StepFault]:
+        """A step has come: count it, and look up what is tied to it."""
+        name, computation, counts = type(event).__name__, computation_of(event), self.counts
+        found: list[StepFault] = []
+        for place in {(address, does, name, ""): None, (address, does, name, computation): None}:
+            counts[place] += 1
+            if self._planned:
+                found += self._planned.pop((place, counts[place]), ())
+        return found
+
+    def _strike(self, planned: list[StepFault], moment: Moment, node: Node) -> Fate:
+        """Let what is tied to this moment begin; returns what becomes of the message."""
+        fate, cluster = NORMAL, self._cluster
+        for one in planned:
+            if one.moment is not moment:
+                continue
+            step, kind = one.step, one.fault.kind
+            now = cluster.history.at_us = cluster.kernel.now
+            cluster.history.record(StepReached(now, node.address, step.verb, step.nth, moment.value, kind))
+            if isinstance(one.fault, MessageFault):
+                cluster.struck(kind, node.address, str(step))
+                fate = _fate(one.fault)
+            else:
+                self._begin(one)
+        return fate
+
+    def _receives_again(self, arrival: tuple[Node, Event]) -> None:
+        self._cluster.give(*arrival)
+
+    def _has_received(self, receipt: tuple[Node, int, list[StepFault]]) -> None:
+        node, incarnation, planned = receipt
+        sent_us = node.busy_until_us
+        self._strike(planned, Moment.AFTER, node)
+        self._stopped(node, incarnation, sent_us)
+
+    @staticmethod
+    def _stopped(node: Node, incarnation: int, sent_us: int) -> bool:
+        """A process has just been stopped, if it has been: what it had sent by then has left it."""
+        if node.incarnation == incarnation and node.state is NodeState.UP:
+            return False
+        node.halted_at_us = sent_us + 1
+        return True
+
+    def _keep(self, node: Node, effect: Send | None, rest: Sequence[Effect]) -> None:
+        """A process that is paused goes on where it was when it is revived; one that has crashed does not."""
+        if node.state is not NodeState.PAUSED:
+            return
+        cluster = self._cluster
+
+        def go_on() -> None:
+            if effect is not None:
+                cluster.transmit(node, effect, cluster.kernel.now)
+            self.carry_out(node, rest, cluster.kernel.now)
+
+        node.waiting.append(go_on)
+
+
+def place_of(step: Step) -> Place:
+    """A step without how often it has come."""
+    return step.process, step.does, step.message, step.computation
+
+
+def _fate(fault: MessageFault) -> Fate:
+    match fault:
+        case DropMessage():
+            return Fate(copies=0)
+        case DuplicateMessage():
+            return Fate(2, fault.by_us)
+        case DelayMessage():
+            return Fate(1, fault.by_us)
