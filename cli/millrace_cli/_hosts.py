@@ -99,7 +99,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     cluster.run_to_the_end()
     history = cluster.history
     progress.advance(0.9, "judging the run")
-    verdicts = judge(history, [pipeline])
+    verdicts = judge(history, [pipeline], cluster_options.engine)
     struck = Counter(one.kind for one in history if isinstance(one, FaultStruck))
     seconds = history.events[-1].at_us / SECOND
     notes = (f"{seconds:.1f} simulated seconds, {len(history):,} events judged",)

@@ -31,7 +31,11 @@ def broken(verdicts: dict[str, Verdict]) -> set[str]:
     return {name for name, one in verdicts.items() if isinstance(one, Violated)}
 
 
-@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+BY_THE_CLOCK = {"slips"}
+"""When their wall timers fire, and so what is late, depends on how long a record is on its way: no relation is promised."""
+
+
+@pytest.mark.parametrize("workload", [one for name, one in WORKLOADS.items() if name not in BY_THE_CLOCK], ids=str)
 def test_no_relation_is_broken_on_a_workload(workload: Workload) -> None:
     found = check_relations(workload.pipeline, workload.feed(1), options=workload.options)
     assert found.keys() == NAMES
