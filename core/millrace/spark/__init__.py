@@ -38,6 +38,7 @@ from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._data_source import injected
 from millrace.spark._deploy import Deployment, Layout, deploy
 from millrace.spark._export import history_of
+from millrace.spark._failures import error_of
 from millrace.spark._io_errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -102,6 +103,7 @@ __all__ = [
     "check_session",
     "committed_files",
     "deploy",
+    "error_of",
     "history_of",
     "injected",
     "prepare_session",
