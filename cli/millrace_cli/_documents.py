@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millrace_cli._invariants import titles
+from millrace_properties.describing import titles
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.verification import Failure
 

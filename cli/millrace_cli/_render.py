@@ -3,8 +3,6 @@
 Rule of this file: what comes from a run or from a user is printed as it is, never read as markup.
 """
 
-import dataclasses
-import enum
 import textwrap
 from collections.abc import Mapping
 
@@ -14,16 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from millrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
-from millrace._rows import Version
-from millrace_cli._invariants import titles
+from millrace import format_time
+from millrace_properties.describing import plan_lines, short, titles
 from millrace_properties.plans import Plan
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.verification import is_finding
-from millrace_sim import ClusterOptions
 
 _INDENT = 2
-_LONGEST_VALUE = 60
 
 
 def print_text(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
@@ -127,27 +122,9 @@ def print_counts(console: Console, counts: Mapping[str, int]) -> None:
 
 def print_plan(console: Console, plan: Plan) -> None:
     """Print a plan: its faults, when they end, and what is unusual about the cluster."""
-    print_lines(console, plan.faults.describe(), indent=2)
-    if plan.faults.faults:
-        print_lines(console, f"{format_time(plan.faults.heals_at_us)} everything heals", indent=2)
-    unusual = unusual_options(plan.options)
-    print_text(console, "; ".join([f"seed {plan.seed}", *unusual]), indent=2)
-
-
-def unusual_options(options: ClusterOptions) -> list[str]:
-    """The options that are not at their defaults, as ``name=value``."""
-    usual = ClusterOptions()
-    names = [name for name in options.__struct_fields__ if name != "engine"]
-    found = [
-        f"{name}={_short(getattr(options, name))}"
-        for name in names
-        if getattr(options, name) != getattr(usual, name)
-    ]
-    for field in dataclasses.fields(options.engine):
-        value = getattr(options.engine, field.name)
-        if value != getattr(usual.engine, field.name):
-            found.append(f"{field.name}={_short(value)}")
-    return found
+    *lines, options = plan_lines(plan)
+    print_lines(console, "\n".join(lines), indent=2)
+    print_text(console, options, indent=2)
 
 
 def describe_event(event: msgspec.Struct) -> str:
@@ -159,32 +136,9 @@ def describe_event(event: msgspec.Struct) -> str:
     """
     fields = [name for name in event.__struct_fields__ if name not in ("at_us", "process")]
     words = [
-        f"{name}={_short(getattr(event, name))}"
+        f"{name}={short(getattr(event, name))}"
         for name in fields
         if getattr(event, name) not in (None, (), "")
     ]
     place = getattr(event, "process", "") or "the run"
     return " ".join([format_time(getattr(event, "at_us", 0)), f"{place}:", type(event).__name__, *words])
-
-
-def _short(value: object) -> str:
-    """A value for people: empty fields are left out, times at their ends are named, bytes are cut."""
-    match value:
-        case Version() | KeyInterval():
-            return str(value)
-        case enum.Enum():
-            return repr(value.value)
-        case msgspec.Struct():
-            pairs = [(name, getattr(value, name)) for name in value.__struct_fields__]
-            inner = ", ".join(
-                f"{name}={_short(one)}" for name, one in pairs if one not in (None, (), "", b"")
-            )
-            return f"{type(value).__name__}({inner})"
-        case tuple():
-            return f"[{', '.join(_short(one) for one in value)}]"
-        case bytes() if len(value) > _LONGEST_VALUE:
-            return f"{value[:_LONGEST_VALUE]!r}..."
-        case int() if value in (MAX_TIME, MIN_TIME):
-            return format_time(value)
-        case _:
-            return repr(value)
