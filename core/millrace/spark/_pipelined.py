@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from millrace._pipeline import Pipeline
 from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._errors import SparkHostError
-from millrace.spark._job import Settings, Shape, check_shape, read_shape, write_shape
+from millrace.spark._job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
 from millrace.spark._sinking import Sinks
@@ -50,7 +50,8 @@ class PipelinedHost:
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
-        write_shape(settings.directory, layout)
+        check_switches(settings.directory, pipeline)
+        write_shape(settings.directory, layout, pipeline)
         writer = OutputWriter(pipeline, settings.sinks)
         name = f"{settings.directory}: {_QUERY}"
         return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
@@ -68,6 +69,7 @@ class PipelinedHost:
 
         Raises:
             SparkHostError: Spark can not do that.
+            PipelineError: the two versions do not fit together.
         """
         if from_now:
             raise SparkHostError(
@@ -78,6 +80,7 @@ class PipelinedHost:
         _check_levels(
             _layout(self.pipeline, self._settings.intervals), _layout(pipeline, self._settings.intervals)
         )
+        check_switches(self._settings.directory, pipeline)
         self._inputs.update(inputs)
         self._running.stop()
         self._running = self._start(pipeline)
