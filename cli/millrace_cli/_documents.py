@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from millrace_properties.describing import titles
-from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.outcome import Failure
+from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import msgspec
 
 from millrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from millrace._rows import Version
+from millrace_properties.outcome import Failure
 from millrace_properties.plans import Plan
 from millrace_properties.rules import rules
-from millrace_properties.outcome import Failure
 from millrace_sim import ClusterOptions
 
 _LONGEST_VALUE = 60

@@ -5,8 +5,8 @@ from random import Random
 
 import msgspec
 
-from millrace import MAX_TIME
-from millrace._effects import SourceRecord
+from millrace import MAX_TIME, MIN_TIME
+from millrace._effects import SourceRecord, SourceWatermark
 from millrace_sim import Feed
 from millrace_sim.feed import FeedEntry
 
@@ -23,6 +23,18 @@ def permuted(feed: Feed, random: Random) -> Feed:
             _shuffle(entries, span, random)
             span.clear()
     return _numbered(entries)
+
+
+def has_late_records(feed: Feed) -> bool:
+    """Tell whether a source brings a record behind its own low watermark (4.5)."""
+    promised: dict[str, int] = {}
+    for entry in feed.entries:
+        match entry.event:
+            case SourceWatermark(low_watermark=low_watermark):
+                promised[entry.address] = max(promised.get(entry.address, MIN_TIME), low_watermark)
+            case SourceRecord(timestamp=timestamp) if timestamp < promised.get(entry.address, MIN_TIME):
+                return True
+    return False
 
 
 def with_records(feed: Feed, kept: Sequence[int]) -> Feed:

@@ -2,7 +2,8 @@
 
 Each relation changes the pipeline, its input, the cluster or the faults, and says what must not change: what went outside, and
 the states in the end. A relation is `Unknown` where it does not apply, and where user code has been seen to depend on the order
-of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code.
+of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code. So it
+is where the source brings late records: whether they are late at a computation depends on how far its low watermark has come.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from millrace import Computation, Context, MillraceError, Pipeline, Productions,
 from millrace.history import History
 from millrace_properties.checkers import judge
 from millrace_properties.comparison import same_output
-from millrace_properties.feeds import permuted
+from millrace_properties.feeds import has_late_records, permuted
 from millrace_properties.plans import draw_faults, ground_of
 from millrace_properties.reference import Outcome, outcome_of, run_reference
 from millrace_properties.replay import check_replay
@@ -115,21 +116,25 @@ def check_relations(
         "the sequential reference", base, run_reference(with_fresh_code(pipeline), feed)
     )
     found[REPLAY] = check_replay(history, pipeline)
-    if _depends_on_order(found.get(ARRIVAL), trial, base):
-        return {name: _excused(name, one) for name, one in found.items()}
-    return found
+    why = _excuse(found.get(ARRIVAL), trial, base)
+    return {name: _excused(name, one, why) for name, one in found.items()} if why else found
 
 
-def _depends_on_order(arrival: Verdict | None, trial: Trial, base: Outcome) -> bool:
-    if isinstance(arrival, Violated):
-        return True
-    return any(outcome_of(replace(trial, seed=trial.seed + more).run()) != base for more in _SEEDS)
+def _excuse(arrival: Verdict | None, trial: Trial, base: Outcome) -> str:
+    """Why runs may differ without anybody's fault; ``""``: they may not."""
+    if has_late_records(trial.feed):
+        return "the source brings late records, and whether they are late depends on how far the low watermark has come"
+    if isinstance(arrival, Violated) or any(
+        outcome_of(replace(trial, seed=trial.seed + more).run()) != base for more in _SEEDS
+    ):
+        return "the outcome depends on the order of arrival"
+    return ""
 
 
-def _excused(name: str, verdict: Verdict) -> Verdict:
+def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
     """What differs need not be the engine's fault."""
     if isinstance(verdict, Violated) and name not in (ARRIVAL, REPLAY):
-        return Unknown(f"the outcome depends on the order of arrival; {verdict.message}")
+        return Unknown(f"{why}; {verdict.message}")
     return verdict
 
 

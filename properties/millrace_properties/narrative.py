@@ -17,7 +17,24 @@ from millrace_properties.verdict import Verdict, Violated
 LONGEST = 20
 """Sentences between the headline and the rule: more is not read."""
 
-_TOLD_FIRST = ("S6", "S7", "S2", "S1", "S3", "S9", "S8", "S5", "S4", "S10", "S11")
+_TOLD_FIRST = (
+    "S6",
+    "S7",
+    "S2",
+    "S1",
+    "S3",
+    "S9",
+    "S8",
+    "S5",
+    "S4",
+    "S14",
+    "S15",
+    "S10",
+    "S11",
+    "S12",
+    "S13",
+    "S16",
+)
 """Of several violations, the one that says most of the cause; what the others say follows from it."""
 
 

@@ -3,6 +3,7 @@
 from millrace import MIN_TIME, SECOND, EngineOptions, format_time
 from millrace.history import (
     CheckpointsDeleted,
+    Event,
     Executed,
     IdsCollected,
     Injected,
@@ -65,12 +66,15 @@ class CollectedAreDone:
         for sender in ledger.topology.upstream.get(name, ())[1:]:
             if ledger.work.oldest_origin(sender) < event.below:
                 work = ledger.work.before_origin(sender, event.below)[0]
-                self._broken(event, f"{work}, with origin {format_time(work.origin)}, was unfinished")
+                self._broken(
+                    event, f"{work}, with origin {format_time(work.origin)}, was unfinished", work.source
+                )
 
-    def _broken(self, event: IdsCollected, what: str) -> None:
+    def _broken(self, event: IdsCollected, what: str, *others: Event) -> None:
         self._found.violated(
             f"ids of {event.computation!r} with an origin before {format_time(event.below)} were collected at"
             f" {format_time(event.at_us)}, and {what} (MillWheel 6.1.1)",
+            *others,
             event,
         )
 
