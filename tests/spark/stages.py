@@ -11,6 +11,7 @@ from millrace._effects import SourceRecord, SourceWatermark
 from millrace._injection import productions_of
 from millrace._pipeline import OUTSIDE
 from millrace.spark._attach import Sources
+from millrace.spark._board import Board
 from millrace.spark._interval_task import run_interval
 from millrace.spark._log import Entry, Log, PartWriter, entry_of
 from millrace.spark._log_source import LogReader, Offset, Reading
@@ -40,6 +41,7 @@ class Stages:
         history: bool = False,
     ) -> None:  # fmt: skip
         self.pipeline, self.directory, self.now_us = pipeline, directory, 0
+        self.board = Board()
         self._sources: dict[str, int] = {}
         self._injected: Counter[str] = Counter()
         self._stages: dict[str, _Stage] = {}
@@ -101,9 +103,13 @@ class Stages:
             return False
         stores = deepcopy(stage.stores) if crashed else stage.stores
         writer = PartWriter(Log(self.directory, name), stage.number, 0)
-        for parcel in self._work(stage, stores, self._read(stage, end, tick=tick)).parcels.values():
+        post = self._work(stage, stores, self._read(stage, end, tick=tick))
+        for parcel in post.parcels.values():
             writer.take(parcel)
+        for _, tally in post.tallies:
+            writer.tell(tally)
         if not crashed:
+            self.board.take(tally for _, tally in post.tallies)
             self._append(name, stage.number, [writer], stage.plan.groups[name])
             stage.offset, stage.number = end, stage.number + 1
         else:

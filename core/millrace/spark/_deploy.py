@@ -16,6 +16,7 @@ from millrace._codecs import Codec
 from millrace._computation import Computation
 from millrace._errors import MillraceError, OptionsError
 from millrace._pipeline import FailurePolicy, KeyExtractor, Pipeline
+from millrace._progress import ComputationProgress
 from millrace._time import HOUR
 from millrace.spark._attach import Input, check_inputs, frame_of, is_streaming
 from millrace.spark._errors import SparkHostError
@@ -42,6 +43,8 @@ class _Host(Protocol):
     pipeline: Pipeline
 
     def queries(self) -> list[Running]: ...
+
+    def progress(self) -> tuple[ComputationProgress, ...]: ...
 
     def settle(self) -> None: ...
 
@@ -71,6 +74,13 @@ class Deployment:
         """What has ended queries, if anything has: the errors of user code, of the engine and of sinks, as they were raised."""
         found = [running.error() for running in self._host.queries()]
         return tuple(error for error in found if error is not None)
+
+    def progress(self) -> tuple[ComputationProgress, ...]:
+        """How far each computation has come: as of its last micro-batch, and also after `stop`.
+
+        What it counts belongs to the job's state: it goes on where the job goes on, and counts each record once.
+        """
+        return self._host.progress()
 
     def __enter__(self) -> Self:
         return self

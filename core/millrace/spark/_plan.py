@@ -41,6 +41,7 @@ class Plan:
         history: each operator also gives out the events of the History.
         with_ids: injectors whose records have ids of their own.
         staged: it is one computation with a query of its own; its senders tell their low watermarks in their logs.
+        progress: each interval tells a `Tally` of each micro-batch that it works in.
     """
 
     pipeline: Pipeline
@@ -52,6 +53,7 @@ class Plan:
     history: bool = False
     with_ids: frozenset[str] = frozenset()
     staged: bool = False
+    progress: bool = False
 
     def group(self, consumer: str, key: str) -> str:
         """The group that a record of this consumer and key goes to."""
@@ -95,6 +97,7 @@ def plan_of(
     clock: bool = True,
     history: bool = False,
     staged: bool = False,
+    progress: bool = False,
 ) -> Plan:
     """Lay a pipeline out.
 
@@ -106,6 +109,7 @@ def plan_of(
         clock: see `Plan`.
         history: see `Plan`.
         staged: see `Plan`.
+        progress: see `Plan`.
 
     Raises:
         SparkHostError: the pipeline asks for what Spark can not do.
@@ -141,4 +145,5 @@ def plan_of(
         history=history,
         with_ids=with_ids,
         staged=staged,
+        progress=progress,
     )

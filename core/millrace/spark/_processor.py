@@ -76,7 +76,7 @@ class LevelProcessor(StatefulProcessor):
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
         with noted():
             post = run_interval(self._plan, group, batch, parcels, self._store)
-        if post.parcels:
+        if post.parcels or post.tallies:
             yield frame_of(post)
 
 

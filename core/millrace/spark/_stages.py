@@ -40,7 +40,8 @@ from millrace.spark._injecting import (
 )
 from millrace.spark._log import Log, PartWriter, Piece
 from millrace.spark._log_source import COLUMNS, Reading, read_logs
-from millrace.spark._parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel
+from millrace.spark._observed import observed
+from millrace.spark._parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel, decode_tally, is_tally
 from millrace.spark._plan import Plan, plan_of
 
 PIECE_SCHEMA = "piece binary"
@@ -129,7 +130,7 @@ def computation_plan(
     senders = frozenset(pipeline.senders(name))
     return plan_of(
         cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
-        timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True,
+        timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
     )  # fmt: skip
 
 
@@ -257,16 +258,19 @@ class Keying:
             post.to(group).tick = True
 
 
-def logged(produced: DataFrame, log: Log) -> DataFrame:
+def logged(produced: DataFrame, plan: Plan, log: Log) -> DataFrame:
     """From what an operator sends to what its tasks have written to its log."""
-    return produced.mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
+    return observed(produced, plan.pipeline).mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
 
 
 def _log_produced(log: Log, batches: Batches) -> Batches:
     writer = PartWriter(log, *place())
     for batch in batches:
         for data in batch.column("parcel").to_pylist():
-            writer.take(decode_parcel(data))
+            if is_tally(data):
+                writer.tell(decode_tally(data))
+            else:
+                writer.take(decode_parcel(data))
     yield _told(writer)
 
 
