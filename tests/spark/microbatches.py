@@ -17,6 +17,7 @@ from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Packed, Parcel, Post, Tally
 from millrace.spark._plan import Plan, computation_of, plan_of
 from millrace.spark._processor import run_bounded
+from millrace.spark._sample import Sample
 from millrace_properties.reference import Emitted
 from millrace_sim import Feed
 from millrace_sim.feed import FeedEntry
@@ -142,7 +143,12 @@ def _only(group: str, parcel: Parcel) -> Post:
 
 
 def query(
-    pipeline: Pipeline, *, intervals: int = 4, ids: bool = True, clock: bool = True, history: bool = False
+    pipeline: Pipeline,
+    *,
+    intervals: int = 4,
+    ids: bool = True,
+    clock: bool = True,
+    history: bool | Sample = False,
 ) -> Query:
     """A query that has not begun."""
     with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
@@ -153,7 +159,12 @@ def query(
 
 
 def run_in_batches(
-    pipeline: Pipeline, feed: Feed, sizes: Sequence[int], *, intervals: int = 4, history: bool = False
+    pipeline: Pipeline,
+    feed: Feed,
+    sizes: Sequence[int],
+    *,
+    intervals: int = 4,
+    history: bool | Sample = False,
 ) -> Query:
     """Feed it in batches of these sizes, over and over, then to the end; between two there is one without data."""
     running = query(pipeline, intervals=intervals, history=history)

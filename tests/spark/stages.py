@@ -18,6 +18,7 @@ from millrace.spark._log_source import LogReader, Offset, Reading
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Parcel, Post
 from millrace.spark._plan import Plan
+from millrace.spark._sample import Sample
 from millrace.spark._stages import Keying, computation_plan
 from millrace_properties.reference import Emitted
 from millrace_sim.feed import FeedEntry
@@ -38,7 +39,7 @@ class Stages:
 
     def __init__(
         self, pipeline: Pipeline, directory: Path, *, intervals: int = 3, ids: bool = True, max_records: int = 1_000_000,
-        history: bool = False,
+        history: bool | Sample = False,
     ) -> None:  # fmt: skip
         self.pipeline, self.directory, self.now_us = pipeline, directory, 0
         self.board = Board()

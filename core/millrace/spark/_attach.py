@@ -23,6 +23,7 @@ from millrace.spark._observed import observed
 from millrace.spark._parcels import PARCEL_SCHEMA
 from millrace.spark._plan import Plan, plan_of
 from millrace.spark._processor import LevelProcessor, bounded
+from millrace.spark._sample import Sample
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
 
@@ -118,7 +119,7 @@ def attach(
     *,
     intervals: int = 16,
     clock_us: int | None = None,
-    history: bool = False,
+    history: bool | Sample = False,
     tallies: bool = False,
 ) -> Outputs:
     """Put a pipeline between DataFrames.
@@ -129,7 +130,7 @@ def attach(
         intervals: key intervals of each computation: how far it can be spread over cores. Each costs about a millisecond in each
             micro-batch that touches it.
         clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. Streaming only.
-        history: also give out the History of what happened, for the checkers.
+        history: also give out the History of what happened, for the checkers; a `Sample`: of some of the keys.
         tallies: also give out what a job's progress is put together from, for those who run it.
 
     Raises:

@@ -23,6 +23,7 @@ from millrace.spark._errors import SparkHostError
 from millrace.spark._job import Settings
 from millrace.spark._pipelined import PipelinedHost
 from millrace.spark._running import Running
+from millrace.spark._sample import FULL, Sample
 from millrace.spark._sinking import Sink, Sinks, TypedSink
 from millrace.spark._staged import StagedHost
 
@@ -206,6 +207,7 @@ def deploy(
     intervals: int = 16,
     clock_us: int | None = None,
     history: Sink | None = None,
+    sample: Sample = FULL,
     trigger_us: int | None = None,
     max_records: int = 1_000_000,
     retention_us: int | None = 24 * HOUR,
@@ -223,6 +225,7 @@ def deploy(
         intervals: key intervals of each computation: how far it can be spread over cores. Can not change later.
         clock_us: wall timers are looked at this often, microseconds; ``None``: there are none.
         history: where the events of the History go; ``None``: it is not written.
+        sample: of which keys the History is; what checkers may say of it is in docs/spark.md.
         trigger_us: time from one micro-batch of a query to the next, microseconds; ``None``: one after the other.
         max_records: that a computation takes from its senders' logs in one micro-batch. Staged only.
         retention_us: a log keeps for at least this long what all consumers have taken, microseconds of wall time, for
@@ -253,6 +256,7 @@ def deploy(
         trigger_us=trigger_us,
         max_records=max_records,
         retention_us=retention_us,
+        sample=sample,
     )
     host = PipelinedHost if layout is Layout.PIPELINED else StagedHost
     return Deployment(layout, host(settings, pipeline, inputs))

@@ -14,6 +14,7 @@ from millrace.history import History
 from millrace.spark._attach import attach
 from millrace.spark._export import history_of
 from millrace.spark._landing import Landing, landed
+from millrace.spark._sample import Sample
 
 Output = tuple[str, str, bytes, int]
 """Stream, key, value as its codec writes it, and timestamp in microseconds."""
@@ -43,7 +44,7 @@ def run_recorded(
     *,
     batch_events: int = 8_000,
     intervals: int = 8,
-    history: bool = False,
+    history: bool | Sample = False,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> RecordedRun:
     """Run a pipeline over a recorded input, as a stream in micro-batches.
@@ -55,7 +56,7 @@ def run_recorded(
             `MAX_TIME`.
         batch_events: so many go into one micro-batch.
         intervals: key intervals of each computation.
-        history: keep the History.
+        history: keep the History; a `Sample`: of some of the keys.
         on_batch: is told (events done, events in all) after each micro-batch of input.
 
     Raises:

@@ -43,6 +43,7 @@ from millrace.spark._log_source import COLUMNS, Reading, read_logs
 from millrace.spark._observed import observed
 from millrace.spark._parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel, decode_tally, is_tally
 from millrace.spark._plan import Plan, plan_of
+from millrace.spark._sample import Sample
 
 PIECE_SCHEMA = "piece binary"
 _PIECES = pa.schema([("piece", pa.binary())])
@@ -115,7 +116,7 @@ def _with_codecs(cut: Pipeline, pipeline: Pipeline) -> Pipeline:
     return cut
 
 
-def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool) -> Plan:
+def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> Plan:
     """Lay an injector's stage out."""
     return plan_of(
         cut_injector(pipeline, name), intervals=1, with_ids=sources.with_ids, timed_by_source=sources.timed,
@@ -124,7 +125,7 @@ def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: b
 
 
 def computation_plan(
-    pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool
+    pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool | Sample
 ) -> Plan:
     """Lay a computation's stage out."""
     senders = frozenset(pipeline.senders(name))
