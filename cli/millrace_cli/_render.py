@@ -6,15 +6,17 @@ Rule of this file: what comes from a run or from a user is printed as it is, nev
 import dataclasses
 import enum
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 import msgspec
+from rich import filesize
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from millrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
+from millrace import HOUR, MAX_TIME, MIN_TIME, SECOND, ComputationProgress, KeyInterval, format_time
 from millrace._rows import Version
 from millrace_cli._invariants import titles
 from millrace_properties.plans import Plan
@@ -24,6 +26,7 @@ from millrace_sim import ClusterOptions
 
 _INDENT = 2
 _LONGEST_VALUE = 60
+_YEAR_US = 365 * 24 * HOUR
 
 
 def print_text(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
@@ -188,3 +191,43 @@ def _short(value: object) -> str:
             return format_time(value)
         case _:
             return repr(value)
+
+
+_COLUMNS = ("records", "late", "out", "low watermark", "lag", "timers", "keys", "state")
+
+
+def progress_table(computations: Iterable[ComputationProgress]) -> Table:
+    """How far computations are, one a line."""
+    table = plain_table("computation", *_COLUMNS)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in computations:
+        table.add_row(one.name, *_progress_cells(one))
+    return table
+
+
+def progress_line(one: ComputationProgress) -> str:
+    """How far a computation is, as a line of a log.
+
+    >>> progress_line(ComputationProgress("counter", 1_234, 3, 55, 1_500_000, 2_000_000, timers=17))
+    'counter: records 1,234, late 3, out 55, low watermark 1.500000s, lag 2.0s, timers 17'
+    """
+    cells = zip(_COLUMNS, _progress_cells(one), strict=True)
+    return f"{one.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell)
+
+
+def _progress_cells(one: ComputationProgress) -> list[str]:
+    lag = "" if one.lag_us is None else f"{one.lag_us / SECOND:,.1f}s"
+    counts = [f"{number:,}" for number in (one.records, one.late_records, one.outputs)]
+    size = "" if one.state_bytes is None else filesize.decimal(one.state_bytes)
+    rest = ["" if number is None else f"{number:,}" for number in (one.timers, one.keys)]
+    return [*counts, _time(one.low_watermark), lag, *rest, size]
+
+
+def _time(time_us: int) -> str:
+    """An event time: a date if it can be one of our days."""
+    if not MIN_TIME < time_us < MAX_TIME:
+        return "unknown" if time_us == MIN_TIME else "the end"
+    if time_us < _YEAR_US:
+        return format_time(time_us)
+    return f"{datetime.fromtimestamp(time_us / SECOND, UTC):%Y-%m-%d %H:%M:%S}"

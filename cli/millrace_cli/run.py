@@ -32,7 +32,8 @@ RUN_EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
 
-  0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use"""
+  0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use,
+  130 interrupted, 143 terminated: on spark, after the micro-batch that was under way, and with its output"""
 
 
 def run(
@@ -167,12 +168,14 @@ def _compare(ran: Ran, compare: str | None, faults: int) -> None:
 
     Faults are for the simulated cluster, whichever of the two it is.
     """
-    if compare is None:
+    if compare is None or ran.stopped_by is not None:  # half a run is no run to compare
         return
     if compare in HOSTS:
         host = HostName(compare)
         options = HostOptions(ran.options.seed, faults if host is HostName.SIM else 0)
         ran.other = _run(ran.job, host, options, beside=(ran.host,))
+        if ran.other.run.stopped_by is not None:
+            return
         outputs = ran.other.run.outputs
         if ran.other.input.feed.records != ran.input.feed.records:
             ran.compared_until_us = min(ran.input.until_us, ran.other.input.until_us)

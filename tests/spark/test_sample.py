@@ -67,7 +67,7 @@ def of_rows(events: Iterable[Event]) -> list[tuple[str, str, str, object]]:
     held=st.booleans(),
 )
 def test_a_sample_of_a_sound_run_raises_no_alarm(
-    fraction: float, size: int, intervals: int, held: bool
+    fraction: float, size: int, intervals: int, *, held: bool
 ) -> None:
     pipeline = held_pipeline() if held else mail(processes=2)
     feed, sample = letters(pipeline), Sample(fraction)
