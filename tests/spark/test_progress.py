@@ -1,5 +1,6 @@
 """What a job tells of its progress is what is in its state, however its micro-batches fall; without Spark, and on it."""
 
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from millrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from millrace.spark import _chunks
 from millrace.spark._board import Board
+from millrace.spark._clock import from_spark
+from millrace.spark._export import history_of
 from millrace.spark._parcels import Tally, encode_tally
+from millrace_properties.progress import ProgressCounter
 from millrace_properties.reference import run_reference
 from millrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail
@@ -143,3 +147,14 @@ def test_a_board_takes_the_later_word_and_keeps_it(tmp_path: Path) -> None:
     # What Spark knows itself may be newer than what the intervals were told.
     assert {one.low_watermark for one in Board().progress(pipeline)} == {MIN_TIME}
     assert {one.low_watermark for one in Board().progress(pipeline, 5 * SECOND)} == {5 * SECOND}
+
+
+def test_counting_by_the_history_agrees() -> None:
+    pipeline = mail()
+    running = run_in_batches(pipeline, letters(pipeline), [7], history=True)
+    board, counter = Board(), ProgressCounter(pipeline)
+    board.take(running.tallies)
+    counter.take(history_of(pipeline, running.events))
+    low = from_spark(running.watermark_ms)
+    told = [replace(one, keys=None, state_bytes=None) for one in board.progress(pipeline, low)]
+    assert told == list(counter.progress())
