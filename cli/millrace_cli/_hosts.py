@@ -56,10 +56,12 @@ class HostOptions:
     Attributes:
         seed: of all that the host draws.
         faults: how many faults are to strike, at most; only the simulated cluster can make them.
+        judge: on Spark, judge the History of this part of the keys, up to 1; ``None``: do not. The cluster is always judged.
     """
 
     seed: int = 0
     faults: int = 0
+    judge: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +156,18 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
         progress.advance(run.events / max(len(events), 1), computations=run.progress)
 
     with host.session() as session, stop_requested() as stop:  # within: PySpark has a handler of its own
-        run = host.run_recorded(session, pipeline, events, on_batch=on_batch, should_stop=stop)
+        sample = host.Sample(options.judge) if options.judge is not None else False
+        run = host.run_recorded(
+            session, pipeline, events, history=sample, on_batch=on_batch, should_stop=stop
+        )
         notes = [f"Spark {session.version}: {run.batches} micro-batches in {run.seconds:.1f} s"]
     stopped_by = stop.signal if run.events < len(events) else None
     if stopped_by is not None:
         done = f"{run.events:,} of {len(events):,} records and watermarks"
         notes.append(f"Stopped by {stopped_by.name} after {done}: what those have led to is in the output")
+    verdicts = judge(run.history, [pipeline]) if run.history is not None else {}
     outputs = Counter(Emitted(*output) for output in run.outputs)
-    return HostRun(outputs, tuple(notes), progress=run.progress, stopped_by=stopped_by)
+    return HostRun(outputs, tuple(notes), verdicts, progress=run.progress, stopped_by=stopped_by)
 
 
 def _refuse_faults(host: str, options: HostOptions) -> None:

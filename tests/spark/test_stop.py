@@ -50,7 +50,7 @@ def test_a_signal_ends_a_run_after_its_micro_batch(
     tmp_path: Path, number: signal.Signals, result: str
 ) -> None:
     (tmp_path / "crowd.py").write_text(CROWD)
-    arguments = ["run", "crowd:pipeline", "--on", "spark", "--output", "out", "--json"]
+    arguments = ["run", "crowd:pipeline", "--on", "spark", "--judge", "0.05", "--output", "out", "--json"]
     with subprocess.Popen(
         [sys.executable, "-m", "millrace_cli", *arguments],
         cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -67,5 +67,7 @@ def test_a_signal_ends_a_run_after_its_micro_batch(
     assert document["result"] == result
     assert 0 < echo["records"] < document["records"]
     assert echo["records"] == echo["outputs"] == document["outputs"]["echoes"] == len(lines)
+    assert document["invariants"]["S2"]["verdict"] == "holds"
+    assert "violated" not in {one["verdict"] for one in document["invariants"].values()}
     assert f"Stopped by {number.name} after {echo['records']:,} of" in document["notes"][-1]
     assert "Traceback" not in stderr
