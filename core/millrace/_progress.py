@@ -14,7 +14,7 @@ class ComputationProgress:
 
     Attributes:
         name: of the computation.
-        records: that it has got, ever.
+        records: that it has got, ever; where hosts count what comes, and not what is applied, with those that came twice.
         late_records: of these, how many were behind its low watermark when they came.
         outputs: records that it has produced, ever; one that several computations consume counts once.
         low_watermark: event time in microseconds; `MIN_TIME`: nothing is known yet; `MAX_TIME`: the input has ended.
