@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from millrace import MAX_TIME, MIN_TIME, ComputationProgress
-from millrace_cli._invariants import titles
+from millrace_properties.describing import titles
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.verification import Failure
 

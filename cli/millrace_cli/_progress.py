@@ -18,7 +18,7 @@ from rich.progress import (
 
 from millrace import ComputationProgress
 from millrace_cli._consoles import error_console
-from millrace_cli._render import progress_line, progress_table
+from millrace_cli._progress_table import progress_line, progress_table
 from millrace_properties.verification import Verification
 
 _LINE_PERIOD_S = 10.0

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import chaos, replay, run, scenario, verify
+from millrace_cli import chaos, compare, replay, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -14,6 +14,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace scenario run zombie-timer --without sequencers
 
   millrace verify millrace_scenarios.zeitgeist:pipeline --examples 2000
+
+  millrace compare millrace_scenarios.wall_clock:pipeline
 
   millrace replay millrace-failure-1f3a90c2.json
 
@@ -55,6 +57,7 @@ def millrace(
 
 app.add_typer(scenario.app, name="scenario")
 app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
+app.command("compare", epilog=compare.COMPARE_EXAMPLES)(compare.compare)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
 app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)

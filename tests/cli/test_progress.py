@@ -13,7 +13,7 @@ from millrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from millrace_cli import _progress
 from millrace_cli._documents import progress_document
 from millrace_cli._progress import RunProgress
-from millrace_cli._render import progress_line
+from millrace_cli._progress_table import progress_line
 from millrace_cli._signals import stop_requested
 from tests.cli.rig import Run, plain
 

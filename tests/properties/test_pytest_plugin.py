@@ -1,0 +1,104 @@
+"""The pytest plugin, as a stranger's project meets it: a pytest of its own in a directory of its own."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from millrace_properties.pytest_plugin import PROFILES
+from tests.cli.rig import VIEWS, environment, plain
+
+HOLDS = """
+from views import feed, pipeline
+
+def test_views_hold(millrace_verify):
+    assert millrace_verify(pipeline, feed).runs >= 5
+"""
+
+BREAKS = """
+from millrace_properties.mutants import MUTANTS
+from views import feed, pipeline
+
+def test_views_hold(millrace_verify):
+    millrace_verify(pipeline, feed, examples=200, seed=3, protocol=MUTANTS["without sequencers"])
+"""
+
+FEW = ("--millrace-examples", "5")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory with a pipeline."""
+    (tmp_path / "views.py").write_text(VIEWS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    return tmp_path
+
+
+def pytest_in(project: Path, *arguments: str) -> tuple[int, str]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+        cwd=project, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return ran.returncode, plain(ran.stdout + ran.stderr)
+
+
+def test_a_pipeline_that_holds_passes_in_one_line(project: Path) -> None:
+    (project / "test_views.py").write_text(HOLDS)
+    code, text = pytest_in(project, *FEW)
+    assert (code, "1 passed" in text) == (0, True), text
+
+
+def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_works(project: Path) -> None:
+    (project / "test_views.py").write_text(BREAKS)
+    code, text = pytest_in(project)
+    assert code == 1
+    assert "views breaks S" in text
+    assert "S4, each step is applied whole, or not at all" in text
+    assert "The smallest fault schedule found that does this" in text
+    assert "everything heals" in text
+    (saved,) = project.glob("millrace-failure-*.json")
+    assert f"millrace replay {saved.name}" in text
+
+    replayed = subprocess.run(
+        [sys.executable, "-m", "millrace_cli", "replay", saved.name],
+        cwd=project, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert replayed.returncode == 1, replayed.stderr
+    assert "byte for byte" in replayed.stdout
+
+
+def test_a_pipeline_named_in_the_settings_needs_no_test_at_all(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nmillrace_pipelines = views:pipeline\n")
+    code, text = pytest_in(project, *FEW, "--junit-xml", "report.xml", "-v")
+    assert (code, "1 passed" in text) == (0, True), text
+    assert "views:pipeline PASSED" in text
+    case = ET.parse(project / "report.xml").find(".//testcase")  # noqa: S314  we wrote it
+    assert case is not None
+    assert case.get("name") == "views:pipeline"
+    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert int(properties["millrace runs"] or 0) >= 5
+
+
+def test_only_the_files_that_were_asked_for_run(project: Path) -> None:
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nmillrace_pipelines = views:pipeline\n")
+    (project / "test_other.py").write_text("def test_other(): pass\n")
+    code, text = pytest_in(project, "test_other.py")
+    assert (code, "1 passed" in text) == (0, True), text
+
+
+@pytest.mark.parametrize("name", ["nowhere:pipeline", "views:nothing", "views"])
+def test_a_pipeline_that_is_not_there_is_named(project: Path, name: str) -> None:
+    (project / "pytest.ini").write_text(f"[pytest]\npythonpath = .\nmillrace_pipelines = {name}\n")
+    code, text = pytest_in(project)
+    assert code == 1
+    assert f"millrace_pipelines: '{name}': " in text
+    assert "Name MODULE:PIPELINE" in text
+
+
+def test_the_help_names_the_profiles(project: Path) -> None:
+    code, text = pytest_in(project, "--help")
+    assert code == 0
+    assert "--millrace-profile={ci,dev,nightly}" in text
+    assert list(PROFILES) == ["dev", "ci", "nightly"]
