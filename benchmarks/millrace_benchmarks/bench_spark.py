@@ -1,10 +1,11 @@
-"""CPU time by record of a count on Spark, at 100, 10,000 and 200,000 keys; and what the layouts of a job cost.
+"""CPU time by record of a count on Spark; the latency of the smallest micro-batch; what a round costs in each layout.
 
-``make bench ARGS='-k spark'``, or ``make bench ARGS='-k layouts'`` for the latter.
+``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``.
 
 Machines are noisy and differ: only what stands beside each other in one run can be compared.
 """
 
+import os
 import platform
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from millrace.spark import Layout, session
 from millrace_benchmarks.spark_count import JOBS, CountCost, count_cost
+from millrace_benchmarks.spark_latency import BatchLatency, batch_latency
 from millrace_benchmarks.spark_layouts import LayoutCost, layout_cost
 
 RECORDS = 1_000_000
 KEYS = (100, 10_000, 200_000)
+_WHERE = f"Spark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]"
+_WARM_UP = 50_000
 _SLOW = {("transformWithState, pandas", 10_000): 10, ("transformWithState, pandas", 200_000): 50}
 """Measured with fewer records and keys, since a pandas frame for each key takes milliseconds; by how many times."""
 
@@ -26,6 +30,8 @@ def compare_counts(place: Path, records: int = RECORDS) -> list[CountCost]:
     """Run all jobs at all numbers of keys, on one session."""
     found: list[CountCost] = []
     with session("local[2]", "count") as spark:
+        for number, job in enumerate(JOBS):  # so that Java has compiled what the first would else pay for
+            count_cost(spark, job, 100, _WARM_UP, place / f"warm-up-{number}")
         for keys in KEYS:
             for job in JOBS:
                 part = _SLOW.get((job, keys), 1)
@@ -39,18 +45,38 @@ def test_a_count_beside_the_same_by_hand(
 ) -> None:
     """Print all costs."""
     costs = benchmark.pedantic(compare_counts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
-    where = f"Spark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]"
     with capsys.disabled():
-        print(f"\n{where}; microseconds by record: CPU, wall")
+        print(f"\n{_WHERE}; microseconds by record: CPU, wall")
         for cost in costs:
             size = f"{cost.keys:>9,} keys {cost.records:>10,} records"
             print(f"  {cost.job:<28}{size}{cost.cpu_us:>9.1f}{cost.wall_us:>9.1f}")
 
 
+def compare_layouts(place: Path) -> list[BatchLatency]:
+    """Measure both, on one session."""
+    with session("local[2]", "latency") as spark:
+        return [batch_latency(spark, layout, place / layout.value) for layout in Layout]
+
+
+def test_latency_of_the_smallest_micro_batch(
+    benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Print it for both layouts."""
+    found = benchmark.pedantic(compare_layouts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
+    load = os.getloadavg()[0]
+    with capsys.disabled():
+        print(f"\n{_WHERE}, load {load:.1f}")
+        print("milliseconds from file to sink: median, longest; micro-batches on the way: median")
+        for one in found:
+            times = [one.median_us, one.longest_us, one.batches_us]
+            columns = "".join(f"{us / 1_000:>9,.0f}" for us in times)
+            print(f"  {one.layout.value:<12}{one.records:>4} records{columns}")
+
+
 ROUNDS = 8
 
 
-def compare_layouts(place: Path, rounds: int = ROUNDS) -> list[LayoutCost]:
+def compare_rounds(place: Path, rounds: int = ROUNDS) -> list[LayoutCost]:
     """Run both layouts with small rounds and with large ones, on one session."""
     with session("local[2]", "layouts") as spark:
         return [
@@ -60,14 +86,13 @@ def compare_layouts(place: Path, rounds: int = ROUNDS) -> list[LayoutCost]:
         ]
 
 
-def test_the_layouts_beside_each_other(
+def test_rounds_of_a_job_in_both_layouts(
     benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Print all costs."""
-    costs = benchmark.pedantic(compare_layouts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
-    where = f"Spark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]"
+    costs = benchmark.pedantic(compare_rounds, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     with capsys.disabled():
-        print(f"\n{where}; seconds by round: CPU, wall (median, longest)")
+        print(f"\n{_WHERE}; seconds by round: CPU, wall (median, longest)")
         for cost in costs:
             size = f"{cost.records:>9,} records {cost.rounds:>3} rounds"
             print(

@@ -10,10 +10,12 @@ Rules of this file:
   this holds between any two versions.
 """
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 from millrace._errors import PipelineError
 from millrace._pipeline import ComputationSpec, Pipeline
+
+Switches = tuple[str, ...]
 
 _REMEDY = (
     "What it has stored and sent is of the one kind and can not be taken for the other: "
@@ -27,18 +29,31 @@ def check_versions(versions: Sequence[Pipeline]) -> None:
     Raises:
         PipelineError: a version that does not fit together, or a computation whose ``productions`` or ``exactly_once`` change.
     """
-    first: dict[str, tuple[int, ComputationSpec]] = {}
+    known: dict[str, tuple[str, Switches]] = {}
     for number, version in enumerate(versions):
-        for name, spec in version.computations.items():
-            before, known = first.setdefault(name, (number, spec))
-            for one, other in zip(_switches(known), _switches(spec), strict=True):
-                if one != other:
-                    problem = (
-                        f"computation {name!r} has {one} in version {before} and {other} in version {number}"
-                    )
-                    raise PipelineError(version.name, problem, _REMEDY)
+        check_version(version, f"version {number}", known)
 
 
-def _switches(spec: ComputationSpec) -> tuple[str, str]:
+def check_version(version: Pipeline, called: str, known: MutableMapping[str, tuple[str, Switches]]) -> None:
+    """Check one more version.
+
+    Args:
+        version: which.
+        called: what messages call it.
+        known: by computation, the version that had it first, and its switches there; new ones are added.
+
+    Raises:
+        PipelineError: see `check_versions`.
+    """
+    for name, spec in version.computations.items():
+        own = switches_of(spec)
+        before, switches = known.setdefault(name, (called, own))
+        for one, other in zip(switches, own, strict=True):
+            if one != other:
+                problem = f"computation {name!r} has {one} in {before} and {other} in {called}"
+                raise PipelineError(version.name, problem, _REMEDY)
+
+
+def switches_of(spec: ComputationSpec) -> Switches:
     """The switches that stay, in words."""
     return f"productions={spec.productions.value}", f"exactly_once={spec.exactly_once}"

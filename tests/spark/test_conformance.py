@@ -87,11 +87,8 @@ HOSTS: dict[str, Host] = {
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_host_gives_the_references_outputs(
-    spark: SparkSession, case: Case, host: str, tmp_path: Path, request: pytest.FixtureRequest
+    spark: SparkSession, case: Case, host: str, tmp_path: Path
 ) -> None:
-    if (case.name, host) == ("zeitgeist", "bounded"):
-        reason = "with bounded input on Spark its outputs differ from the reference's; not understood yet"
-        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
     assert HOSTS[host](spark, case, tmp_path) == run_reference(case.pipeline, case.feed).outputs
 
 

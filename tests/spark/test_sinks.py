@@ -148,7 +148,7 @@ def test_a_zombie_is_refused_after_the_query_was_started_again(url: str) -> None
     with pytest.raises(FencedWriterError) as caught:
         zombie.write(frame, "q", 1)
     assert (caught.value.epoch, caught.value.latest_epoch, frame.computed) == (1, 2, 0)
-    assert "a newer start of the query owns the table" in str(caught.value)
+    assert "a newer start of the query writes there" in str(caught.value)
     put(successor, 1, "b")
     assert keys_of(url) == ["a", "b"]
 
@@ -166,6 +166,12 @@ def test_a_zombie_that_computes_while_it_is_replaced_writes_nothing(url: str) ->
     with pytest.raises(FencedWriterError):
         zombie.write(frame, "q", 0)
     assert keys_of(url) == ["a"]
+
+
+def test_two_writers_by_name_take_two_streams_of_one_query(url: str) -> None:
+    one, two = DatabaseSink(url, "counts", writer="one"), DatabaseSink(url, "counts", writer="two")
+    assert [put(one, 0, "a"), put(two, 0, "b"), put(two, 0, "b")] == [True, True, False]
+    assert keys_of(url) == ["a", "b"]
 
 
 def test_two_writers_by_name_share_a_table(url: str) -> None:

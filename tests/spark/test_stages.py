@@ -1,6 +1,7 @@
 """Stages and their logs, without Spark: the same outputs as the reference, however far one stage lags behind another."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline
+from millrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline, PipelineError
 from millrace.spark import _interval_task
 from millrace.spark._attach import Sources
 from millrace.spark._errors import SparkHostError
 from millrace.spark._export import history_of
 from millrace.spark._interval_task import _IntervalTask
-from millrace.spark._job import Shape, check_shape
+from millrace.spark._io_errors import CheckpointDamagedError
+from millrace.spark._job import Shape, check_shape, check_switches, read_shape, write_shape
 from millrace.spark._log import Log
 from millrace.spark._staged import _check_nobody_left, _is_same
 from millrace.spark._stages import computation_plan, cut_computation, cut_injector
@@ -250,3 +252,42 @@ def test_a_log_that_was_never_written_is_empty(tmp_path: Path) -> None:
     log = Log(tmp_path, "a")
     log.prepare()
     assert (log.first(), log.last()) == (0, -1)
+
+
+def _deployed(directory: Path, pipeline: Pipeline) -> None:
+    computations = [[name] for name in pipeline.computations]
+    write_shape(
+        directory, Shape("staged", pipeline.name, 4, list(pipeline.injectors), computations), pipeline
+    )
+
+
+def test_no_version_changes_what_the_rows_of_another_mean_even_if_it_was_removed_between(
+    tmp_path: Path,
+) -> None:
+    first = _switchboard()
+    _deployed(tmp_path, first)
+    _deployed(tmp_path, first.without("counter"))
+    check_switches(tmp_path, first)
+    changed = first.with_computation("counter", exactly_once=False)
+    message = (
+        r"'counter' has exactly_once=True in a version that was deployed and exactly_once=False in this one"
+    )
+    with pytest.raises(PipelineError, match=message):
+        check_switches(tmp_path, changed)
+
+
+def test_a_directory_that_was_moved_or_copied_is_refused_and_another_way_to_it_is_not(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    _deployed(home, _switchboard())
+    shape = read_shape(home)
+    assert shape is not None
+    check_shape(home, shape, shape)
+    (tmp_path / "link").symlink_to(home)
+    check_shape(tmp_path / "link", shape, shape)
+    copied = Path(shutil.copytree(home, tmp_path / "copy"))
+    moved = home.rename(tmp_path / "moved")
+    for place in (copied, moved):
+        with pytest.raises(
+            CheckpointDamagedError, match=rf"{place}: it was moved or copied.* made as {home}"
+        ):
+            check_shape(place, shape, shape)

@@ -38,6 +38,8 @@ from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._data_source import injected
 from millrace.spark._deploy import Deployment, Layout, deploy
 from millrace.spark._export import history_of
+from millrace.spark._failures import error_of
+from millrace.spark._file_sink import FileSink
 from millrace.spark._io_errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -56,7 +58,7 @@ from millrace.spark._io_errors import (
 from millrace.spark._recorded import RecordedRun, run_recorded
 from millrace.spark._sample import Sample
 from millrace.spark._session import check_session, prepare_session, session
-from millrace.spark._sinking import FileSink, TypedSink
+from millrace.spark._sinking import TypedSink
 from millrace.spark._sinks import DatabaseSink, committed_files
 from millrace.spark._source_files import Directory
 from millrace.spark._source_rows import NewRecord
@@ -104,6 +106,7 @@ __all__ = [
     "check_session",
     "committed_files",
     "deploy",
+    "error_of",
     "history_of",
     "injected",
     "prepare_session",

@@ -173,7 +173,7 @@ def level_operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: boo
             LevelProcessor(plan, level), PARCEL_SCHEMA, "append", "EventTime"
         )
 
-    return groups.applyInPandas(bounded(plan, level), PARCEL_SCHEMA)
+    return groups.applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

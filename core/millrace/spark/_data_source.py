@@ -6,6 +6,8 @@ Rules of this file:
   writes to the checkpoint before the batch runs: the rows between two offsets are the same whenever they are read.
 * **A batch has a heartbeat**: its last task adds one, for all processes, as of the end of the batch. When only the watermark has
   moved, the offset has changed, and the batch is that heartbeat. When nothing has, there is no batch.
+* A query that is **started again** asks a source that has nothing new, and gets its last heartbeat once more. Spark keeps only
+  the least watermark of all injectors: of one that has ended it would know nothing, and wait for it for ever.
 * A bounded read is everything from the initial offset on, and then the end.
 """
 
@@ -34,6 +36,10 @@ from millrace.spark._source_rows import Entry, heartbeat
 
 Offset = dict[str, Any]
 """Of a source, as Spark writes it to the checkpoint: JSON."""
+
+
+_AGAIN = "again"
+"""In an offset: how often the query was started again here, with nothing new to read."""
 
 
 class Planner(Protocol):
@@ -143,6 +149,7 @@ class InjectorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
+        self._has_spoken = False
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query begins."""
@@ -159,13 +166,21 @@ class InjectorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """How far the next batch goes."""
-        return self._planner.latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        planner, known = self._planner, _planners(start)
+        end = planner.latest(known, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if end == known:
+            must_speak = not self._has_spoken and known != planner.initial()
+            end = {**known, _AGAIN: start.get(_AGAIN, 0) + 1} if must_speak else start
+        self._has_spoken = True
+        return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Part]:
         """Divide a batch into tasks."""
         if start == end:
             return []
-        return _parts(self._planner.tasks(start, end), self._planner.progress(end))
+        return _parts(
+            self._planner.tasks(_planners(start), _planners(end)), self._planner.progress(_planners(end))
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task."""
@@ -186,6 +201,11 @@ class InjectorBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task."""
         return _rows(self._planner, partition)
+
+
+def _planners(offset: Offset) -> Offset:
+    """What of an offset is the planner's."""
+    return {name: value for name, value in offset.items() if name != _AGAIN}
 
 
 def _parts(tasks: list[Any], progress: Progress) -> list[Part]:

@@ -145,6 +145,7 @@ class Deployment:
 
         Raises:
             SparkHostError: it can not be done in this layout, or inputs and injectors do not fit.
+            PipelineError: a computation's ``productions`` or ``exactly_once`` would change, which belong to its name for good.
             MillraceError: a query has ended (see `errors`).
         """
         self._check()
@@ -234,6 +235,8 @@ def deploy(
     Raises:
         SparkHostError: inputs and injectors do not fit together, the directory belongs to another job, or the pipeline asks for
             what Spark can not do.
+        PipelineError: a version that was deployed there had other ``productions`` or ``exactly_once`` for a computation.
+        CheckpointDamagedError: the directory was moved or copied.
         OptionsError: an option is out of its range.
     """
     for option, value, least in (

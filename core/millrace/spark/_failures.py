@@ -1,17 +1,21 @@
 """How an error of user code or of the engine comes back from Spark's workers as what it was.
 
 Rules of this file: Spark hands on the text of a traceback only. So an error gets a note with its class and fields, which a
-traceback shows below the message; whoever gets the text makes the error again from that.
+traceback shows below the message; whoever gets the text makes the error again from that. What can happen to files Spark tells in
+its own words, which `mishap_of` knows.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
+from pyspark.sql.streaming.query import StreamingQuery
 
 from millrace._errors import MillraceError
 from millrace.spark._errors import QueryFailedError
+from millrace.spark._mishaps import mishap_of
 
 _MARK = "millrace-error: "
 _NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")
@@ -30,12 +34,28 @@ def noted() -> Iterator[None]:
         raise
 
 
-def error_from(query: str, text: str) -> MillraceError:
+def error_of(query: StreamingQuery, checkpoint: str | Path) -> MillraceError | None:
+    """What has ended a query that you have started yourself, on the outputs of `attach`; ``None``: nothing, or it runs.
+
+    Args:
+        query: which.
+        checkpoint: its ``checkpointLocation``.
+    """
+    raised = query.exception()
+    if raised is None:
+        return None
+    found = error_from(query.name or str(query.id), str(raised), Path(checkpoint))
+    found.__cause__ = raised
+    return found
+
+
+def error_from(query: str, text: str, checkpoint: Path) -> MillraceError:
     """Make the error again that has ended a query.
 
     Args:
         query: its name.
         text: what Spark says.
+        checkpoint: the query's.
     """
     for found in _NOTE.findall(text):
         try:
@@ -44,7 +64,7 @@ def error_from(query: str, text: str) -> MillraceError:
             return kind(*[tuple(one) if isinstance(one, list) else one for one in fields])
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             continue
-    return QueryFailedError(query, text.strip())
+    return mishap_of(text, checkpoint) or QueryFailedError(query, text.strip())
 
 
 def _kinds() -> dict[str, type[MillraceError]]:

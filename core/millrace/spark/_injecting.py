@@ -20,6 +20,7 @@ from millrace._pipeline import OUTSIDE, DeadLetter
 from millrace._rows import Production
 from millrace._time import MIN_TIME
 from millrace.history import Injected
+from millrace.spark._collector import collector_paused
 from millrace.spark._export import exported_injections
 from millrace.spark._failures import noted
 from millrace.spark._parcels import Parcel, Post, decode_parcel, is_tally
@@ -57,7 +58,7 @@ def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batche
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
     for batch in batches:
-        with noted():
+        with noted(), collector_paused():
             post = mapping.inject(
                 zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True)
             )

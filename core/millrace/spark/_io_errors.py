@@ -82,8 +82,8 @@ class FencedWriterError(MillraceError):
         """Say that there is a newer one."""
         return (
             f"{self.sink}: this writer has epoch {self.epoch}, but epoch {self.latest_epoch} was claimed since: a newer start "
-            "of the query owns the table, and nothing of this batch was written. Stop this one; or, if both are meant to "
-            "write, give each DatabaseSink its own writer="
+            "of the query writes there, and nothing of this batch was written. Stop this one; or, if both are meant to "
+            "write, give each sink its own writer="
         )
 
 

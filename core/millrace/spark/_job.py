@@ -11,7 +11,10 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
+from millrace._pipeline import Pipeline
+from millrace._versions import check_version, switches_of
 from millrace.spark._errors import SparkHostError
+from millrace.spark._io_errors import CheckpointDamagedError
 from millrace.spark._sample import FULL, Sample
 from millrace.spark._sinking import Sinks
 
@@ -49,6 +52,8 @@ class Shape(msgspec.Struct, frozen=True):
         intervals: of each computation.
         injectors: names, in order.
         stages: computations, level by level.
+        place: of the directory.
+        switches: of all computations that were ever deployed there (see `millrace._versions`).
     """
 
     layout: str
@@ -56,6 +61,8 @@ class Shape(msgspec.Struct, frozen=True):
     intervals: int
     injectors: list[str]
     stages: list[list[str]]
+    place: str = ""
+    switches: dict[str, list[str]] = {}
 
 
 _NAME = "deployment.json"
@@ -70,9 +77,41 @@ def read_shape(directory: Path) -> Shape | None:
         return None
 
 
-def write_shape(directory: Path, shape: Shape) -> None:
-    """Write it down."""
-    replace_file(directory / _NAME, msgspec.json.encode(shape))
+def write_shape(directory: Path, shape: Shape, pipeline: Pipeline) -> None:
+    """Write it down, and with it what can not change any more."""
+    before = read_shape(directory)
+    switches = {} if before is None else dict(before.switches)
+    for name, spec in pipeline.computations.items():
+        switches.setdefault(name, list(switches_of(spec)))
+    now = msgspec.structs.replace(shape, place=str(directory), switches=switches)
+    replace_file(directory / _NAME, msgspec.json.encode(now))
+
+
+def check_switches(directory: Path, pipeline: Pipeline) -> None:
+    """Compare a pipeline with all that were deployed in a directory.
+
+    Raises:
+        PipelineError: a computation's ``productions`` or ``exactly_once`` were others.
+    """
+    before = read_shape(directory)
+    known = {} if before is None else before.switches
+    check_version(
+        pipeline,
+        "this one",
+        {name: ("a version that was deployed", tuple(one)) for name, one in known.items()},
+    )
+
+
+def _check_place(directory: Path, before: Shape) -> None:
+    """Spark writes the place of a state's schema into it, in full: a copy would read, and spoil, what it was copied from."""
+    place = Path(before.place or directory)
+    if place != directory and not (place.exists() and place.samefile(directory)):
+        problem = f"it was moved or copied here, and was made as {place}: Spark's state knows its place"
+        raise CheckpointDamagedError(
+            str(directory),
+            problem,
+            "Move it back, or let that path lead here; or begin in an empty directory",
+        )
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -88,9 +127,11 @@ def check_shape(directory: Path, before: Shape | None, now: Shape) -> None:
 
     Raises:
         SparkHostError: it does not.
+        CheckpointDamagedError: the directory was made elsewhere.
     """
     if before is None:
         return
+    _check_place(directory, before)
     where = f"the directory {str(directory)!r} belongs to"
     if (before.layout, before.pipeline) != (now.layout, now.pipeline):
         problem = f"{where} the {before.layout} pipeline {before.pipeline!r}, not to the {now.layout} {now.pipeline!r}"

@@ -51,8 +51,7 @@ _KINDS: tuple[tuple[str, type[StorageError], str, str], ...] = (
     ),
     (
         r"File (?P<place>\S+/state/\S+) does not exist",
-        CheckpointDamagedError, "it is not there",
-        "Put it back, and start the query again: it goes on from there. A checkpoint can not be moved: its state knows its place",
+        CheckpointDamagedError, "it is not there", "Put it back, and start the query again: it goes on from there",
     ),
     (
         r"CANNOT_LOAD_STATE_STORE",
@@ -74,10 +73,21 @@ def mishap_of(text: str, checkpoint: Path) -> StorageError | None:
     for pattern, kind, problem, remedy in _KINDS:
         found = re.search(pattern, text, re.DOTALL)
         if found is not None:
-            place = found.groupdict().get("place") or str(checkpoint)
-            return kind(_path(place), problem, remedy)
+            place = _path(found.groupdict().get("place") or str(checkpoint))
+            return _moved(place, checkpoint) or kind(place, problem, remedy)
     broken = next(_broken_logs(checkpoint), None) if _BROKEN_JSON.search(text) else None
     return None if broken is None else CheckpointDamagedError(str(broken), "it breaks off", _RESTORE)
+
+
+def _moved(place: str, checkpoint: Path) -> CheckpointDamagedError | None:
+    """Tell whether the state of a checkpoint is looked for elsewhere: Spark writes the place of its schema into it, in full."""
+    home = place.partition("/state/")[0]
+    if home == place or Path(home).absolute() == checkpoint.absolute():
+        return None
+    problem = f"it was moved: it was made as {home}, and its state knows its place"
+    return CheckpointDamagedError(
+        str(checkpoint), problem, "Move it back, or let that path lead here, and start the query again"
+    )
 
 
 def _path(place: str) -> str:

@@ -14,7 +14,7 @@ from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._board import Board
 from millrace.spark._clock import low_watermark_of
 from millrace.spark._errors import SparkHostError
-from millrace.spark._job import Settings, Shape, check_shape, read_shape, write_shape
+from millrace.spark._job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
 from millrace.spark._sinking import Sinks
@@ -55,7 +55,8 @@ class PipelinedHost:
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
-        write_shape(settings.directory, layout)
+        check_switches(settings.directory, pipeline)
+        write_shape(settings.directory, layout, pipeline)
         writer = OutputWriter(pipeline, settings.sinks, self._board)
         name = f"{settings.directory}: {_QUERY}"
         return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
@@ -77,6 +78,7 @@ class PipelinedHost:
 
         Raises:
             SparkHostError: Spark can not do that.
+            PipelineError: the two versions do not fit together.
         """
         if from_now:
             raise SparkHostError(
@@ -87,6 +89,7 @@ class PipelinedHost:
         _check_levels(
             _layout(self.pipeline, self._settings.intervals), _layout(pipeline, self._settings.intervals)
         )
+        check_switches(self._settings.directory, pipeline)
         self._inputs.update(inputs)
         self._running.stop()
         self._running = self._start(pipeline)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
@@ -20,7 +21,9 @@ from pyspark.sql.streaming.stateful_processor import (
 from millrace._time import MAX_TIME, MILLISECOND
 from millrace.spark._chunks import NEVER, Chunks
 from millrace.spark._clock import from_spark
+from millrace.spark._collector import collector_paused
 from millrace.spark._failures import noted
+from millrace.spark._injecting import parcel_rows
 from millrace.spark._interval_task import run_interval
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Parcel, Post, decode_parcel
@@ -53,8 +56,7 @@ class LevelProcessor(StatefulProcessor):
         group = str(key[0])
         if group not in self._groups:
             return rows
-        parcels = [decode_parcel(data) for frame in rows for data in frame["parcel"]]
-        return self._run(group, parcels, timerValues)
+        return self._run(group, rows, timerValues)
 
     def handleExpiredTimer(  # noqa: N802  Spark's name
         self,
@@ -63,18 +65,19 @@ class LevelProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[pd.DataFrame]:
         """Spark's watermark has reached the interval's next timer."""
-        return self._run(str(key[0]), [], timerValues)
+        return self._run(str(key[0]), (), timerValues)
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _run(self, group: str, parcels: list[Parcel], times: TimerValues) -> Iterator[pd.DataFrame]:
+    def _run(self, group: str, rows: Iterable[pd.DataFrame], times: TimerValues) -> Iterator[pd.DataFrame]:
         watermark_ms = times.getCurrentWatermarkInMs()
         number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
         self._store.group, self._store.watermark_ms = group, watermark_ms
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
-        with noted():
+        with noted(), collector_paused():
+            parcels = [decode_parcel(data) for frame in rows for data in frame["parcel"]]
             post = run_interval(self._plan, group, batch, parcels, self._store)
         if post.parcels or post.tallies:
             yield frame_of(post)
@@ -132,13 +135,13 @@ def frame_of(post: Post) -> pd.DataFrame:
     return pd.DataFrame({"group": groups, "parcel": parcels})
 
 
-def bounded(plan: Plan, level: int) -> Callable[[tuple[str], pd.DataFrame], pd.DataFrame]:
+def bounded(plan: Plan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:
     """Make what Spark maps the groups of a level with when the input is bounded."""
     hosted = _BoundedLevel(plan, level)
 
     def run(
-        key: tuple[str], rows: pd.DataFrame
-    ) -> pd.DataFrame:  # Spark counts arguments: neither method nor partial
+        key: tuple[pa.Scalar], rows: pa.Table
+    ) -> pa.Table:  # Spark counts arguments: neither method nor partial
         return hosted.run(key, rows)
 
     return run
@@ -156,12 +159,13 @@ class _BoundedLevel:
         self._plan = plan
         self._level = level
 
-    def run(self, key: tuple[str], rows: pd.DataFrame) -> pd.DataFrame:
-        """Work on all that there is for an interval, or pass it on."""
-        parcels = [decode_parcel(data) for data in rows["parcel"]]
+    def run(self, key: tuple[pa.Scalar], rows: pa.Table) -> pa.Table:
+        """Work on all that there is for an interval, or pass it on. Arrow and not pandas: there may be nothing to send."""
         now_us = time.time_ns() // 1_000
-        with noted():
-            return frame_of(run_bounded(self._plan, self._level, str(key[0]), parcels, now_us))
+        with noted(), collector_paused():
+            parcels = [decode_parcel(data) for data in rows["parcel"].to_pylist()]
+            post = run_bounded(self._plan, self._level, key[0].as_py(), parcels, now_us)
+        return pa.Table.from_batches([parcel_rows(post)])
 
 
 def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millrace._errors import MillraceError
 from millrace._time import MILLISECOND
 from millrace.spark._failures import error_from
+from millrace.spark._mishaps import mishap_of
 
 _LOOK_EVERY_S = 0.02
 _MICRO_BATCH_S = 120.0
@@ -46,13 +48,29 @@ class Running:
         name: that messages call it by.
         begin: starts it, anew or from where it was.
         writer: that takes its micro-batches.
+        checkpoint: directory of its checkpoint.
+
+    Raises:
+        StorageError: a file that it needs is not as it should be.
     """
 
-    def __init__(self, name: str, begin: Callable[[], StreamingQuery], writer: BatchWriter) -> None:
+    def __init__(
+        self, name: str, begin: Callable[[], StreamingQuery], writer: BatchWriter, checkpoint: Path
+    ) -> None:
         self.name, self.writer = name, writer
-        self.query = begin()
-        self._begin = begin
+        self._begin, self._checkpoint = begin, checkpoint
         self._tries = _TRIES
+        self.query = self._started()
+
+    def _started(self) -> StreamingQuery:
+        """Start it. What its checkpoint is looked at for before it runs, Spark raises here."""
+        try:
+            return self._begin()
+        except (PySparkException, Py4JJavaError) as error:
+            mishap = mishap_of(str(error), self._checkpoint)
+            if mishap is None:
+                raise
+            raise mishap from error
 
     @property
     def is_active(self) -> bool:
@@ -67,7 +85,7 @@ class Running:
         failure = self.writer.failure
         if isinstance(failure, MillraceError):
             return failure
-        found = error_from(self.name, str(failure or raised))
+        found = error_from(self.name, str(failure or raised), self._checkpoint)
         found.__cause__ = failure or raised
         return found
 
@@ -84,7 +102,7 @@ class Running:
             raise error
         self._tries -= 1
         self.writer.failure = None
-        self.query = self._begin()
+        self.query = self._started()
 
     def process_all_available(self) -> None:
         """Wait until everything is worked on that its sources had when this was called.
@@ -127,13 +145,16 @@ def start(
         writer: takes its micro-batches.
         checkpoint: directory of its checkpoint.
         trigger_us: time from one micro-batch to the next, microseconds; ``None``: one after the other.
+
+    Raises:
+        MillraceError: it could not begin.
     """
     stream = (
         frame.writeStream.foreachBatch(writer).option("checkpointLocation", str(checkpoint)).queryName(name)
     )
     if trigger_us is not None:
         stream = stream.trigger(processingTime=f"{max(1, trigger_us // MILLISECOND)} milliseconds")
-    running = Running(name, stream.start, writer)
+    running = Running(name, stream.start, writer, checkpoint)
     while running.is_active and str(running.query.status["message"]).startswith("Initializing"):
         time.sleep(_LOOK_EVERY_S)
     running.check()

@@ -2,48 +2,23 @@
 
 Rules of this file: a sink gets the same rows again if a micro-batch has to be finished after a crash, under the same number and
 the same query's identity (Spark's local property ``sql.streaming.queryId``); what it makes of that decides whether its effects
-are exactly-once. `FileSink` is: a batch that comes again replaces its own directory.
+are exactly-once. `DatabaseSink` and `FileSink` know a batch that comes again by these two, and so serve one stream each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from millrace._errors import OptionsError
 from millrace._pipeline import Pipeline
 from millrace.spark._attach import Outputs
 from millrace.spark._errors import SparkHostError
+from millrace.spark._file_sink import FileSink
+from millrace.spark._sinks import DatabaseSink
 
 Sink = Callable[[DataFrame, int], object]
 """Takes a micro-batch's rows of one stream, and its number: a function, a ``DatabaseSink``, a `FileSink`."""
-
-FORMATS = ("json", "parquet", "csv", "orc")
-
-
-class FileSink:
-    """Writes files, each micro-batch to a directory of its own, ``PATH/query=ID/batch=NUMBER``; read them all as ``PATH``.
-
-    Args:
-        path: of a directory, as Spark writes it.
-        format: ``json``, ``parquet``, ``csv`` or ``orc``.
-
-    Raises:
-        OptionsError: another format.
-    """
-
-    def __init__(self, path: str | Path, format: str = "parquet") -> None:  # noqa: A002  Spark's word
-        if format not in FORMATS:
-            raise OptionsError("format", format, f"one of {', '.join(FORMATS)}")
-        self.path, self.format = str(path), format
-
-    def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Write a micro-batch."""
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        target = f"{self.path}/query={query}/batch={batch}"
-        frame.write.mode("overwrite").format(self.format).save(target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +47,7 @@ class Sinks:
     history: Sink | None = None
 
     def check(self, pipeline: Pipeline, streams: Sequence[str]) -> None:
-        """Refuse sinks for other streams than these.
+        """Refuse sinks for other streams than these, and one that would take a second stream's rows for the first one's.
 
         Raises:
             SparkHostError: there is one.
@@ -83,6 +58,15 @@ class Sinks:
                 f"sinks are given for {strange}, and out of pipeline {pipeline.name!r} come {list(streams)}"
             )
             raise SparkHostError(problem, "Give sinks for these only")
+        users: dict[int, str] = {}
+        for stream, sink in [*self.by_stream.items(), ("the History", self.history)]:
+            plain = sink.sink if isinstance(sink, TypedSink) else sink
+            other = users.setdefault(id(plain), stream)
+            if isinstance(plain, FileSink | DatabaseSink) and other != stream:
+                problem = f"one {type(plain).__name__} is given for both {other!r} and {stream!r}"
+                raise SparkHostError(
+                    problem, "Make one for each, with a writer= of its own if they share a place"
+                )
 
     def wanted(self, streams: Mapping[str, int]) -> list[str]:
         """Of these streams, those that there are sinks for."""

@@ -50,15 +50,16 @@ _MARK = (
 class DatabaseSink:
     """Writes a streaming DataFrame to a table, each batch once: ``frame.writeStream.foreachBatch(DatabaseSink(url, table))``.
 
-    Make a new one for each start of a query: making it fences those that were made before. The table is made from the DataFrame's
-    columns if it is not there; its other columns, if it has any, keep their defaults. A batch passes through the driver's memory.
+    Make a new one for each start of a query, and one for each stream: making it fences those that were made before. The table is
+    made from the DataFrame's columns if it is not there; its other columns, if it has any, keep their defaults. A batch passes
+    through the driver's memory.
 
     Args:
         url: ``postgresql://USER@HOST/NAME`` (with psycopg), ``sqlite:///PATH`` or the path of a file.
         table: its name; in PostgreSQL a schema may precede it.
         pipeline: whose outputs are written: ``value`` becomes text if the codecs of all of them write JSON. Otherwise bytes stay.
         types: column to type, in the database's words, in the place of what is chosen by itself: ``{"value": "JSONB"}``.
-        writer: several queries that write to one table at a time have a name each.
+        writer: several sinks that write to one table at a time have a name each, be it of several queries or streams of one.
         timeout_s: how long to wait for the locks of others.
 
     Attributes:
@@ -106,11 +107,7 @@ class DatabaseSink:
             SinkBusyError: others kept the database locked.
             SinkError: it can not be written for another reason. Nothing of the batch was.
         """
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if query is None:
-            remedy = "Give it to foreachBatch, or call write with a query's name of your own"
-            raise SinkError(self.name, "it was called outside of a streaming query", remedy)
-        self.write(frame, query, batch)
+        self.write(frame, query_of(frame, self.name), batch)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> bool:
         """Write a batch of a query, unless it was written before; tell whether it was written now.
@@ -123,6 +120,7 @@ class DatabaseSink:
         Raises:
             As `__call__`.
         """
+        query = f"{query}/{self._writer}" if self._writer else query  # each writer has batches of its own
         with self._database.transaction() as transaction:
             is_news = self._is_news(transaction, query, batch)
             if is_news:
@@ -179,6 +177,23 @@ class DatabaseSink:
                 table = table.set_column(place, "value", table.column(place).cast(pa.string()))
         for batch in table.to_batches(_INSERT_ROWS):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def query_of(frame: DataFrame, sink: str) -> str:
+    """The identity of the query whose micro-batch this is, which it keeps when it is started again.
+
+    Args:
+        frame: that ``foreachBatch`` gives.
+        sink: what messages call the sink.
+
+    Raises:
+        SinkError: it is no query's.
+    """
+    query: str | None = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query is None:
+        remedy = "Give it to foreachBatch, or call write with a query's name of your own"
+        raise SinkError(sink, "it was called outside of a streaming query", remedy)
+    return query
 
 
 def committed_files(directory: str | Path) -> list[str]:

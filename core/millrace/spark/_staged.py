@@ -24,7 +24,15 @@ from millrace._progress import ComputationProgress
 from millrace.spark._attach import Input, Outputs, check_inputs, level_operator, prepared_input, sources_of
 from millrace.spark._board import Board
 from millrace.spark._errors import SparkHostError
-from millrace.spark._job import Settings, Shape, check_shape, read_shape, replace_file, write_shape
+from millrace.spark._job import (
+    Settings,
+    Shape,
+    check_shape,
+    check_switches,
+    read_shape,
+    replace_file,
+    write_shape,
+)
 from millrace.spark._log import Entry, Log, entry_of, file_name, taken_for_good
 from millrace.spark._log_source import Reading
 from millrace.spark._plan import plan_of
@@ -119,6 +127,7 @@ class StagedHost:
     def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
         pipeline.validate()
         check_inputs(pipeline, inputs)
+        check_switches(self._settings.directory, pipeline)
         plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset())
         self._settings.sinks.check(pipeline, pipeline.streams)
 
@@ -138,7 +147,7 @@ class StagedHost:
                 self._note_beginnings(name, pipeline.senders(name), from_now=from_now)
 
     def _start_missing(self) -> None:
-        write_shape(self._settings.directory, self._layout())
+        write_shape(self._settings.directory, self._layout(), self.pipeline)
         for name in [name for name in _order(self.pipeline) if name not in self._stages]:
             is_injector = name in self.pipeline.injectors
             self._stages[name] = self._start_injector(name) if is_injector else self._start_computation(name)
