@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace import OptionsError, Pipeline
+from millrace._effects import SourceRecord
 from millrace._mediator import StoredRow
 from millrace._rows import Production
 from millrace.history import (
@@ -139,7 +140,7 @@ def test_a_lost_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def repeated(pipeline: Pipeline) -> Query:
     """All letters come a second time."""
     running, entries = query(pipeline, history=HALF), list(letters(pipeline).entries)
-    records = [entry for entry in entries if hasattr(entry.event, "offset")]
+    records = [entry for entry in entries if isinstance(entry.event, SourceRecord)]
     running.batch(entries[:20])
     running.batch([entry for entry in entries[:20] if entry in records])
     running.batch(entries[20:])
