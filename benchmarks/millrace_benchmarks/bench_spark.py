@@ -1,6 +1,6 @@
-"""CPU time by record of a count on Spark, at 100, 10,000 and 200,000 keys, and the latency of the smallest micro-batch.
+"""CPU time by record of a count on Spark; the latency of the smallest micro-batch; what a round costs in each layout.
 
-``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``.
+``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``.
 
 Machines are noisy and differ: only what stands beside each other in one run can be compared.
 """
@@ -16,6 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from millrace.spark import Layout, session
 from millrace_benchmarks.spark_count import JOBS, CountCost, count_cost
 from millrace_benchmarks.spark_latency import BatchLatency, batch_latency
+from millrace_benchmarks.spark_layouts import LayoutCost, layout_cost
 
 RECORDS = 1_000_000
 KEYS = (100, 10_000, 200_000)
@@ -70,3 +71,30 @@ def test_latency_of_the_smallest_micro_batch(
             times = [one.median_us, one.longest_us, one.batches_us]
             columns = "".join(f"{us / 1_000:>9,.0f}" for us in times)
             print(f"  {one.layout.value:<12}{one.records:>4} records{columns}")
+
+
+ROUNDS = 8
+
+
+def compare_rounds(place: Path, rounds: int = ROUNDS) -> list[LayoutCost]:
+    """Run both layouts with small rounds and with large ones, on one session."""
+    with session("local[2]", "layouts") as spark:
+        return [
+            layout_cost(spark, layout, records, rounds, place / f"{layout.value}-{records}")
+            for records in (100, 20_000)
+            for layout in Layout
+        ]
+
+
+def test_rounds_of_a_job_in_both_layouts(
+    benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Print all costs."""
+    costs = benchmark.pedantic(compare_rounds, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
+    with capsys.disabled():
+        print(f"\n{_WHERE}; seconds by round: CPU, wall (median, longest)")
+        for cost in costs:
+            size = f"{cost.records:>9,} records {cost.rounds:>3} rounds"
+            print(
+                f"  {cost.layout.value:<12}{size}{cost.cpu_s:>9.2f}{cost.median_s:>9.2f}{cost.longest_s:>9.2f}"
+            )

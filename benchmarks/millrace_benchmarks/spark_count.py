@@ -20,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from millrace import Computation, Context, Pipeline, Record
 from millrace.spark import Input, attach
 
-_COLUMNS = "key string, timestamp long"
+COLUMNS = "key string, timestamp long"
 _COUNTED = "key string, count long"
 
 
@@ -128,22 +128,22 @@ def count_cost(spark: SparkSession, job: str, keys: int, records: int, place: Pa
     build, mode = JOBS[job]
     landing = place / "landing"
     landing.mkdir(parents=True)
-    frame = spark.readStream.schema(_COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(landing))
+    frame = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(landing))
     writer = build(frame).writeStream.outputMode(mode).format("noop")
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
     try:
-        _put(landing, 0, keys, max(keys, 1_000))
+        put(landing, 0, keys, max(keys, 1_000))
         query.processAllAvailable()
-        _put(landing, 1, keys, records)
-        began_us, began_wall_us = _cpu_us(spark), time.perf_counter_ns() // 1_000
+        put(landing, 1, keys, records)
+        began_us, began_wall_us = cpu_us(spark), time.perf_counter_ns() // 1_000
         query.processAllAvailable()
-        cpu_us, wall_us = _cpu_us(spark) - began_us, time.perf_counter_ns() // 1_000 - began_wall_us
+        spent_us, wall_us = cpu_us(spark) - began_us, time.perf_counter_ns() // 1_000 - began_wall_us
     finally:
         query.stop()
-    return CountCost(job, keys, records, cpu_us / records, wall_us / records)
+    return CountCost(job, keys, records, spent_us / records, wall_us / records)
 
 
-def _put(landing: Path, number: int, keys: int, records: int) -> None:
+def put(landing: Path, number: int, keys: int, records: int) -> None:
     """Let a file of records fall; keys in a fixed disorder."""
     names = [f"key-{index * 7_919 % keys:06d}" for index in range(records)]
     times = pa.array(range(number * 1_000_000 + 1, number * 1_000_000 + 1 + records), pa.int64())
@@ -153,7 +153,7 @@ def _put(landing: Path, number: int, keys: int, records: int) -> None:
     hidden.rename(landing / f"{number}.parquet")
 
 
-def _cpu_us(spark: SparkSession) -> int:
+def cpu_us(spark: SparkSession) -> int:
     """CPU time of the JVM and all that it has started, microseconds."""
     jvm: Any = spark._jvm
     root = int(jvm.java.lang.ProcessHandle.current().pid())

@@ -1,12 +1,14 @@
 """What ``--json`` prints: one document on stdout, and nothing else there."""
 
+import dataclasses
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import msgspec
 
+from millrace import MAX_TIME, MIN_TIME, ComputationProgress
 from millrace_properties.describing import titles
 from millrace_properties.outcome import Failure
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -44,6 +46,18 @@ def _verdict_document(verdict: Verdict) -> dict[str, Any]:
             return {"verdict": "violated", "message": message, "witness": list(witness)}
         case Unknown(why=why):
             return {"verdict": "unknown", "why": why}
+
+
+def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str, Any]]:
+    """Each computation's; a low watermark that is not known, or at its end, is null, and ``ended`` tells which."""
+    return [
+        {
+            **dataclasses.asdict(one),
+            "low_watermark": one.low_watermark if MIN_TIME < one.low_watermark < MAX_TIME else None,
+            "ended": one.low_watermark == MAX_TIME,
+        }
+        for one in progress
+    ]
 
 
 def failure_document(failure: Failure) -> dict[str, Any]:

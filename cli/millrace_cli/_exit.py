@@ -29,6 +29,8 @@ class ExitCode(enum.IntEnum):
     """Nothing is violated, but the runs do not tell: an invariant's case never came up."""
     INTERRUPTED = 130
     """Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+    TERMINATED = 143
+    """SIGTERM: likewise."""
 
 
 RESULT_WORDS = {
@@ -36,6 +38,7 @@ RESULT_WORDS = {
     ExitCode.VIOLATED: "violated",
     ExitCode.UNKNOWN: "unknown",
     ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "terminated",
 }
 """What ``--json`` calls it."""
 

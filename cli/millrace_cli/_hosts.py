@@ -5,15 +5,18 @@ To add a host: write such a function, and enter it in `HOSTS`. What it gives is 
 """
 
 import enum
+import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from millrace import SECOND, MillraceError, Pipeline
+from millrace import SECOND, ComputationProgress, MillraceError, Pipeline
 from millrace.history import FaultStruck
 from millrace_cli._progress import RunProgress
+from millrace_cli._signals import stop_requested
 from millrace_properties.checkers import judge
 from millrace_properties.plans import draw_faults, ground_of
+from millrace_properties.progress import ProgressCounter
 from millrace_properties.reference import Emitted, outputs_of, run_reference
 from millrace_properties.verdict import Verdict
 from millrace_sim import ClusterOptions, Feed, start
@@ -53,10 +56,12 @@ class HostOptions:
     Attributes:
         seed: of all that the host draws.
         faults: how many faults are to strike, at most; only the simulated cluster can make them.
+        judge: on Spark, judge the History of this part of the keys, up to 1; ``None``: do not. The cluster is always judged.
     """
 
     seed: int = 0
     faults: int = 0
+    judge: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,16 @@ class HostRun:
         notes: what there is to say of the run, in sentences.
         verdicts: invariant to verdict, where the host can be judged.
         struck: fault to how often it struck.
+        progress: of each computation, as far as this host tells.
+        stopped_by: the signal that has ended it before its input was done, if one has.
     """
 
     outputs: Counter[Emitted]
     notes: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     struck: Mapping[str, int] = field(default_factory=dict)
+    progress: tuple[ComputationProgress, ...] = ()
+    stopped_by: signal.Signals | None = None
 
 
 Host = Callable[[Pipeline, Feed, HostOptions, RunProgress], HostRun]
@@ -91,10 +100,12 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     ground = ground_of(pipeline, feed, cluster_options)
     schedule = draw_faults(ground, options.faults, options.seed, without=(LateRecords,))
     cluster = start(pipeline, feed, options=cluster_options, faults=schedule, seed=options.seed)
-    until_us = max(schedule.heals_at_us, feed.end_us)
+    until_us, counter, counted = max(schedule.heals_at_us, feed.end_us), ProgressCounter(pipeline), 0
     for step in range(1, _STEPS + 1):
         cluster.run_until(until_us * step // _STEPS)
-        progress.advance(0.9 * step / _STEPS)
+        counter.take(cluster.history.events[counted:])
+        counted = len(cluster.history)
+        progress.advance(0.9 * step / _STEPS, computations=counter.progress())
     cluster.heal(schedule.lasting)
     cluster.run_to_the_end()
     history = cluster.history
@@ -103,7 +114,8 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     struck = Counter(one.kind for one in history if isinstance(one, FaultStruck))
     seconds = history.events[-1].at_us / SECOND
     notes = (f"{seconds:.1f} simulated seconds, {len(history):,} events judged",)
-    return HostRun(outputs_of(history), notes, verdicts, dict(sorted(struck.items())))
+    counter.take(history.events[counted:])
+    return HostRun(outputs_of(history), notes, verdicts, dict(sorted(struck.items())), counter.progress())
 
 
 def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
@@ -126,6 +138,8 @@ def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progr
 def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
     """Run on Apache Spark in this process, on all cores, as a stream in micro-batches.
 
+    SIGINT or SIGTERM ends it after the micro-batch that is under way.
+
     Raises:
         HostError: faults are wanted, or Spark is not installed.
         MillraceError: there is no Java, or the pipeline asks for what Spark can not do.
@@ -138,13 +152,22 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
     progress.advance(0.0, "starting Spark")
     events = [(entry.address, entry.event) for entry in feed.entries]
 
-    def on_batch(done: int, of: int) -> None:
-        progress.advance(done / max(of, 1))
+    def on_batch(run: host.RecordedRun) -> None:
+        progress.advance(run.events / max(len(events), 1), computations=run.progress)
 
-    with host.session() as session:
-        run = host.run_recorded(session, pipeline, events, on_batch=on_batch)
-        note = f"Spark {session.version}: {run.batches} micro-batches in {run.seconds:.1f} s"
-    return HostRun(Counter(Emitted(*output) for output in run.outputs), (note,))
+    with host.session() as session, stop_requested() as stop:  # within: PySpark has a handler of its own
+        sample = host.Sample(options.judge) if options.judge is not None else False
+        run = host.run_recorded(
+            session, pipeline, events, history=sample, on_batch=on_batch, should_stop=stop
+        )
+        notes = [f"Spark {session.version}: {run.batches} micro-batches in {run.seconds:.1f} s"]
+    stopped_by = stop.signal if run.events < len(events) else None
+    if stopped_by is not None:
+        done = f"{run.events:,} of {len(events):,} records and watermarks"
+        notes.append(f"Stopped by {stopped_by.name} after {done}: what those have led to is in the output")
+    verdicts = judge(run.history, [pipeline]) if run.history is not None else {}
+    outputs = Counter(Emitted(*output) for output in run.outputs)
+    return HostRun(outputs, tuple(notes), verdicts, progress=run.progress, stopped_by=stopped_by)
 
 
 def _refuse_faults(host: str, options: HostOptions) -> None:

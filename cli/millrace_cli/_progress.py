@@ -1,9 +1,12 @@
 """How far a search or a run has come, on stderr: a bar on a terminal, now and then a line elsewhere."""
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from rich.console import Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -13,7 +16,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from millrace import ComputationProgress
 from millrace_cli._consoles import error_console
+from millrace_cli._progress_table import progress_line, progress_table
 from millrace_properties.verification import Verification
 
 _LINE_PERIOD_S = 10.0
@@ -116,6 +121,7 @@ class RunProgress:
         self._console = error_console()
         self._began = self._last_line = time.monotonic()
         self._bar: Progress | None = None
+        self._live: Live | None = None
 
     def __enter__(self) -> Self:
         """Begin to show it."""
@@ -127,9 +133,10 @@ class RunProgress:
                 TaskProgressColumn(),
                 TimeRemainingColumn(),
             )
-            self._bar = Progress(*columns, console=self._console, transient=True)
+            self._bar = Progress(*columns, console=self._console)
             self._bar.add_task(self._title, total=1.0)
-            self._bar.start()
+            self._live = Live(self._bar, console=self._console, transient=True)
+            self._live.start()
         return self
 
     def __exit__(
@@ -137,20 +144,25 @@ class RunProgress:
     ) -> None:
         """Take it away."""
         self.elapsed_s = time.monotonic() - self._began
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
-    def advance(self, done: float, what: str = "") -> None:
+    def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
         """Tell how far it is.
 
         Args:
             done: part of the run that is done, 0 to 1.
             what: what it is doing, if that is not the run itself.
+            computations: how far each of them is.
         """
         title = f"{self._title}: {what}" if what else self._title
         now = time.monotonic()
-        if self._bar is not None:
+        if self._bar is not None and self._live is not None:
             self._bar.update(self._bar.task_ids[0], description=title, completed=done)
+            if computations:
+                self._live.update(Group(self._bar, progress_table(computations)))
         elif now - self._last_line >= _LINE_PERIOD_S:
             self._last_line = now
             self._console.print(f"{title}: {done:.0%}")
+            for one in computations:
+                self._console.print(f"  {progress_line(one)}", soft_wrap=True)

@@ -1,5 +1,6 @@
 """What ``millrace run`` has to say of a run, for people and as JSON."""
 
+import signal
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ import msgspec
 from rich.console import Console
 
 from millrace import MAX_TIME, SECOND, Pipeline
-from millrace_cli._documents import invariants_document
-from millrace_cli._exit import ExitCode
+from millrace_cli._documents import invariants_document, progress_document
+from millrace_cli._exit import RESULT_WORDS, ExitCode
 from millrace_cli._flights_report import findings_document, print_findings, print_flights
 from millrace_cli._hosts import HostName, HostOptions, HostRun
 from millrace_cli._jobs import Job, JobInput
@@ -78,13 +79,23 @@ class Ran:
         return here or (self.other is not None and self.other.violated)
 
     @property
+    def stopped_by(self) -> signal.Signals | None:
+        """The signal that has ended this run, or that on the other host, before its end; ``None``: none."""
+        there = self.other.stopped_by if self.other is not None else None
+        return self.run.stopped_by or there
+
+    @property
     def code(self) -> ExitCode:
         """The command's exit code."""
+        if self.stopped_by is not None:
+            return ExitCode(128 + self.stopped_by)
         return ExitCode.VIOLATED if self.violated or self.differs else ExitCode.HOLDS
 
     @property
     def result(self) -> str:
         """What ``--json`` calls it."""
+        if self.stopped_by is not None:
+            return RESULT_WORDS[self.code]
         if self.violated:
             return "violated"
         return "differs" if self.differs else "done"
@@ -192,6 +203,7 @@ def _run_document(ran: Ran) -> dict[str, Any]:
         "records": ran.input.feed.records,
         "outputs": _per_stream(ran.run.outputs, ran.job.pipeline),
         "notes": list(ran.run.notes),
+        "progress": progress_document(ran.run.progress),
         "faults_struck": dict(ran.run.struck),
         "invariants": invariants_document(ran.run.verdicts),
     }

@@ -26,13 +26,16 @@ RUN_EXAMPLES = """[bold]Examples[/]
 
   millrace run zeitgeist --on sim --faults 30 --compare reference
 
+  millrace run my_job:pipeline --on spark --judge 0.01 --compare reference
+
   millrace run my_job:pipeline --on sim --input clicks.jsonl --output counts/
 
   millrace run my_job:pipeline --on reference --input clicks.jsonl --timestamp time --key user --slack 60 --output -
 
 [bold]Exit codes[/]
 
-  0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use"""
+  0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use,
+  130 interrupted, 143 terminated: on spark, after the micro-batch that was under way, and with its output"""
 
 
 def run(
@@ -84,6 +87,15 @@ def run(
         int, typer.Option(min=0, help="So many faults, drawn from the seed; in the simulated cluster only.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Of the faults, the cluster, and the input that is made.")] = 0,
+    judge: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FRACTION",
+            min=0,
+            max=1,
+            help="On spark: judge the History of this part of the keys. 1: of all.",
+        ),
+    ] = None,
     until: Annotated[
         datetime | None,
         typer.Option(
@@ -101,6 +113,9 @@ def run(
     """
     with tidy_errors():
         _check_stdout(output, as_json=as_json)
+        if judge is not None and HostName.SPARK not in (on, compare):
+            remedy = f"Add --on {HostName.SPARK}, or leave it out: the cluster is judged anyway"
+            raise JobError("--judge", f"it is for --on {HostName.SPARK}", remedy)
         reading = InputOptions(stream, key, timestamp, None if slack is None else round(slack * SECOND))
         with stdout_reserved(as_json or output == Path("-")):
             job = load_job(pipeline, seed, input_file, reading, until.date() if until else None, feed)
@@ -109,7 +124,7 @@ def run(
             ran = _run(
                 job,
                 on,
-                HostOptions(seed, 0 if on is not HostName.SIM and compare == HostName.SIM else faults),
+                HostOptions(seed, 0 if on is not HostName.SIM and compare == HostName.SIM else faults, judge),
             )
             _compare(ran, compare, faults)
         ran.files = _write(ran, output, charts)
@@ -167,12 +182,14 @@ def _compare(ran: Ran, compare: str | None, faults: int) -> None:
 
     Faults are for the simulated cluster, whichever of the two it is.
     """
-    if compare is None:
+    if compare is None or ran.stopped_by is not None:  # half a run is no run to compare
         return
     if compare in HOSTS:
         host = HostName(compare)
-        options = HostOptions(ran.options.seed, faults if host is HostName.SIM else 0)
+        options = HostOptions(ran.options.seed, faults if host is HostName.SIM else 0, ran.options.judge)
         ran.other = _run(ran.job, host, options, beside=(ran.host,))
+        if ran.other.run.stopped_by is not None:
+            return
         outputs = ran.other.run.outputs
         if ran.other.input.feed.records != ran.input.feed.records:
             ran.compared_until_us = min(ran.input.until_us, ran.other.input.until_us)

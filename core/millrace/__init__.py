@@ -33,6 +33,7 @@ from millrace._pipeline import (
     Stop,
     same_key,
 )
+from millrace._progress import ComputationProgress
 from millrace._records import Clock, Record, Timer
 from millrace._time import (
     HOUR,
@@ -58,6 +59,7 @@ __all__ = [
     "Codec",
     "CodecError",
     "Computation",
+    "ComputationProgress",
     "ComputationSpec",
     "Context",
     "CycleError",

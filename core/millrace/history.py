@@ -311,6 +311,17 @@ class ProcessStarted(Value, frozen=True, gc=False):
     incarnation: int
 
 
+class KeysSampled(Value, frozen=True, gc=False):
+    """Of what happens to rows, the History has only what happens to this part of the keys; ``fraction``: between 0 and 1.
+
+    The first event of such a History. Of what happens to a key that is in it nothing is left out.
+    """
+
+    at_us: int
+    process: str
+    fraction: float
+
+
 class FaultStruck(Value, frozen=True, gc=False):
     """The host made a fault happen. ``kind``: the fault's verb; ``detail``: on whom or what, for people."""
 
@@ -360,7 +371,7 @@ Event = (
     Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
     | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | ScanBegun | ScanEnded
     | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced | IdsCollected | RoleClaimed | Output
-    | ProcessStarted | FaultStruck | StepReached | Healed | RunEnded
+    | ProcessStarted | KeysSampled | FaultStruck | StepReached | Healed | RunEnded
 )  # fmt: skip
 
 

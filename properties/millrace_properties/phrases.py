@@ -77,6 +77,8 @@ def phrase(event: h.Event) -> str:  # noqa: C901, PLR0912  a table of phrases
             return f"{event.production.stream}: {event.production.value.decode(errors='replace')[:40]}"
         case h.ProcessStarted():
             return "start" if event.incarnation == 1 else f"start again (incarnation {event.incarnation})"
+        case h.KeysSampled():
+            return "only some rows are recorded"
         case h.FaultStruck():
             return f"{event.kind} {event.detail}".strip()
         case h.StepReached():

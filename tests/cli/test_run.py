@@ -253,6 +253,7 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
         (("views:pipeline", "--slack", "1"), "say how to read a file. Name the file with --input"),
         (("views:pipeline", "--input", "x", "--feed", "feed"), "two inputs, --input and --feed"),
         (("views:pipeline", "--until", "2013-02-01"), "--until is for zeitgeist only"),
+        (("views:pipeline", "--judge", "0.5"), "--judge: it is for --on spark. Add --on spark"),
         (("views:pipeline", "--chart", "x.svg"), "--chart is for zeitgeist only"),
         (("views:pipeline", "--json", "--output", "-"), "wants stdout, too"),
         (("views:pipeline", "--output", "views.py/x"), "views.py/x can not be written"),

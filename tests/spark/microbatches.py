@@ -14,9 +14,10 @@ from millrace.spark._clock import END_MS, from_spark
 from millrace.spark._export import exported_injections
 from millrace.spark._interval_task import run_interval
 from millrace.spark._microbatch import MicroBatch
-from millrace.spark._parcels import Packed, Parcel, Post
+from millrace.spark._parcels import Packed, Parcel, Post, Tally
 from millrace.spark._plan import Plan, computation_of, plan_of
 from millrace.spark._processor import run_bounded
+from millrace.spark._sample import Sample
 from millrace_properties.reference import Emitted
 from millrace_sim import Feed
 from millrace_sim.feed import FeedEntry
@@ -70,6 +71,7 @@ class Query:
     sources: dict[str, int] = field(default_factory=dict)
     injected: list[Injected] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
+    tallies: list[Tally] = field(default_factory=list)
 
     def batch(self, entries: Iterable[FeedEntry] = (), *, tick: bool = False) -> None:
         """One micro-batch; what its sources say of the watermark counts from the next one on."""
@@ -112,6 +114,7 @@ class Query:
         batch = MicroBatch(self.number, self.now_us, low)
         for level in self.plan.levels:
             following = Post()
+            following.tallies += post.tallies
             for group, parcel in post.parcels.items():
                 if computation_of(group) not in level:
                     following.add(_only(group, parcel))
@@ -122,6 +125,7 @@ class Query:
                 if parcels or due:
                     following.add(run_interval(self.plan, group, batch, parcels, store))
             post = following
+        self.tallies += [tally for _, tally in post.tallies]
         for parcel in post.parcels.values():
             for stream, _, key, value, timestamp, _origin in parcel.records:
                 self.outputs[Emitted(stream, key, value, timestamp)] += 1
@@ -139,15 +143,28 @@ def _only(group: str, parcel: Parcel) -> Post:
 
 
 def query(
-    pipeline: Pipeline, *, intervals: int = 4, ids: bool = True, clock: bool = True, history: bool = False
+    pipeline: Pipeline,
+    *,
+    intervals: int = 4,
+    ids: bool = True,
+    clock: bool = True,
+    history: bool | Sample = False,
 ) -> Query:
     """A query that has not begun."""
     with_ids = frozenset(pipeline.injectors) if ids else frozenset[str]()
-    return Query(plan_of(pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=history))
+    plan = plan_of(
+        pipeline, intervals=intervals, with_ids=with_ids, clock=clock, history=history, progress=True
+    )
+    return Query(plan)
 
 
 def run_in_batches(
-    pipeline: Pipeline, feed: Feed, sizes: Sequence[int], *, intervals: int = 4, history: bool = False
+    pipeline: Pipeline,
+    feed: Feed,
+    sizes: Sequence[int],
+    *,
+    intervals: int = 4,
+    history: bool | Sample = False,
 ) -> Query:
     """Feed it in batches of these sizes, over and over, then to the end; between two there is one without data."""
     running = query(pipeline, intervals=intervals, history=history)

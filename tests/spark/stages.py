@@ -11,12 +11,14 @@ from millrace._effects import SourceRecord, SourceWatermark
 from millrace._injection import productions_of
 from millrace._pipeline import OUTSIDE
 from millrace.spark._attach import Sources
+from millrace.spark._board import Board
 from millrace.spark._interval_task import run_interval
 from millrace.spark._log import Entry, Log, PartWriter, entry_of
 from millrace.spark._log_source import LogReader, Offset, Reading
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._parcels import Parcel, Post
 from millrace.spark._plan import Plan
+from millrace.spark._sample import Sample
 from millrace.spark._stages import Keying, computation_plan
 from millrace_properties.reference import Emitted
 from millrace_sim.feed import FeedEntry
@@ -37,9 +39,10 @@ class Stages:
 
     def __init__(
         self, pipeline: Pipeline, directory: Path, *, intervals: int = 3, ids: bool = True, max_records: int = 1_000_000,
-        history: bool = False,
+        history: bool | Sample = False,
     ) -> None:  # fmt: skip
         self.pipeline, self.directory, self.now_us = pipeline, directory, 0
+        self.board = Board()
         self._sources: dict[str, int] = {}
         self._injected: Counter[str] = Counter()
         self._stages: dict[str, _Stage] = {}
@@ -101,9 +104,13 @@ class Stages:
             return False
         stores = deepcopy(stage.stores) if crashed else stage.stores
         writer = PartWriter(Log(self.directory, name), stage.number, 0)
-        for parcel in self._work(stage, stores, self._read(stage, end, tick=tick)).parcels.values():
+        post = self._work(stage, stores, self._read(stage, end, tick=tick))
+        for parcel in post.parcels.values():
             writer.take(parcel)
+        for _, tally in post.tallies:
+            writer.tell(tally)
         if not crashed:
+            self.board.take(tally for _, tally in post.tallies)
             self._append(name, stage.number, [writer], stage.plan.groups[name])
             stage.offset, stage.number = end, stage.number + 1
         else:

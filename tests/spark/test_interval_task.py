@@ -23,6 +23,7 @@ from millrace.spark._chunks import ROWS_IN_CHUNK, Chunks
 from millrace.spark._clock import END_MS
 from millrace.spark._errors import SparkHostError
 from millrace.spark._plan import plan_of
+from millrace.spark._sample import Sample
 from millrace_properties.reference import run_reference
 from millrace_scenarios import zeitgeist
 from millrace_sim import Feed, FeedBuilder
@@ -75,7 +76,7 @@ def held_pipeline() -> Pipeline:
     return pipeline
 
 
-def run_with_a_clock(pipeline: Pipeline, feed: Feed, size: int, *, history: bool = False) -> Query:
+def run_with_a_clock(pipeline: Pipeline, feed: Feed, size: int, *, history: bool | Sample = False) -> Query:
     running, entries = query(pipeline, history=history), list(feed.entries)
     while entries:
         running.batch(entries[:size], tick=True)

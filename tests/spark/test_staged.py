@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,29 @@ def test_both_layouts_have_the_same_outputs_through_a_restart(
     assert one.totals() == other.totals() == [(2, False), (3, False), (4, False)]
     assert one.taken("late") == other.taken("late")
     assert sum(other.taken("late").values()) == 1  # "d"
+
+
+@pytest.mark.parametrize("name", ["staged", "pipelined"])
+def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequest) -> None:
+    """By the job, counted through the restart; and, of each micro-batch, in Spark's own progress reports."""
+    _job, running = request.getfixturevalue(name)
+    pairing, counter, total = running.progress()
+    assert (pairing.name, pairing.records, pairing.outputs) == ("pairing", 13, 6)
+    if name == "staged":  # pipelined, an interval that had nothing to do has not heard of the watermark
+        assert pairing.late_records >= 1
+    assert (counter.records, counter.late_records, counter.outputs) == (6, 1, 4)
+    assert (total.records, total.outputs, total.timers, total.keys) == (3, 3, 0, 1)
+    assert counter.timers == 1
+    assert counter.low_watermark == int(datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC).timestamp()) * SECOND
+    assert {one.lag_us for one in (pairing, counter, total)} == {0}
+    assert all(one.state_bytes for one in (pairing, counter, total))
+    assert running.progress() == (pairing, counter, total)
+    reports = [report for one in running._host.queries() for report in one.query.recentProgress]
+    metrics = [report["observedMetrics"].get("counter") for report in reports]
+    shown = [dict(one if isinstance(one, dict) else one.asDict()) for one in metrics if one is not None]
+    assert 0 < sum(one["records"] for one in shown) <= counter.records
+    assert sum(one["outputs"] for one in shown) > 0
+    assert {one["intervals"] for one in shown} <= {0, 1, 2}
 
 
 def test_one_query_can_not_get_another_level(pipelined: tuple[Job, Deployment]) -> None:

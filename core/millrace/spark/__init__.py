@@ -56,6 +56,7 @@ from millrace.spark._io_errors import (
     StorageError,
 )
 from millrace.spark._recorded import RecordedRun, run_recorded
+from millrace.spark._sample import Sample
 from millrace.spark._session import check_session, prepare_session, session
 from millrace.spark._sinking import TypedSink
 from millrace.spark._sinks import DatabaseSink, committed_files
@@ -87,6 +88,7 @@ __all__ = [
     "ParquetFiles",
     "QueryFailedError",
     "RecordedRun",
+    "Sample",
     "SessionRunningError",
     "SessionSettingsError",
     "SinkBusyError",

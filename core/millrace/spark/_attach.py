@@ -7,6 +7,7 @@ DataFrames ask for would be planned twice.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
@@ -18,9 +19,11 @@ from millrace._time import HOUR, SECOND
 from millrace.spark._errors import SparkHostError
 from millrace.spark._injected import WATERMARK_COLUMN
 from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, injecting, unpack
+from millrace.spark._observed import observed
 from millrace.spark._parcels import PARCEL_SCHEMA
 from millrace.spark._plan import Plan, plan_of
 from millrace.spark._processor import LevelProcessor, bounded
+from millrace.spark._sample import Sample
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
 
@@ -59,7 +62,8 @@ class Outputs:
     Attributes:
         everything: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
             microseconds), ``record_id``; rows of the History, if asked for, have no stream. For one sink that takes both: each
-            DataFrame with a sink of its own is a query of its own.
+            DataFrame with a sink of its own is a query of its own. A streaming query of it has an observed metric for each
+            computation in its progress reports (``query.lastProgress["observedMetrics"]``): see docs/spark.md.
         pipeline: what was attached.
     """
 
@@ -74,7 +78,12 @@ class Outputs:
     @property
     def history(self) -> DataFrame:
         """What `history_of` puts a History together from, in ``value``; empty unless asked for."""
-        return self.everything.filter("stream is null").select("value")
+        return self.everything.filter("stream is null and key is null").select("value")
+
+    @property
+    def tally(self) -> Column:
+        """Of a row of ``everything``: what it is for a `Board`; null: nothing."""
+        return F.when(F.col("stream").isNull(), F.col("key"))
 
     def table(self, stream: str, columns: StructType | str | None = None) -> DataFrame:
         """One stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
@@ -110,7 +119,8 @@ def attach(
     *,
     intervals: int = 16,
     clock_us: int | None = None,
-    history: bool = False,
+    history: bool | Sample = False,
+    tallies: bool = False,
 ) -> Outputs:
     """Put a pipeline between DataFrames.
 
@@ -120,7 +130,8 @@ def attach(
         intervals: key intervals of each computation: how far it can be spread over cores. Each costs about a millisecond in each
             micro-batch that touches it.
         clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. Streaming only.
-        history: also give out the History of what happened, for the checkers.
+        history: also give out the History of what happened, for the checkers; a `Sample`: of some of the keys.
+        tallies: also give out what a job's progress is put together from, for those who run it.
 
     Raises:
         SparkHostError: inputs and injectors do not fit together, or the pipeline asks for what Spark can not do.
@@ -137,6 +148,7 @@ def attach(
         timed_by_source=sources.timed,
         clock=clock_us is not None or not streaming,
         history=history,
+        progress=streaming,
     )
     if streaming:
         prepared = {
@@ -148,7 +160,9 @@ def attach(
     parcels = _united(prepared.values()).mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
-    return Outputs(parcels.mapInArrow(unpack, OUTPUT_SCHEMA), pipeline)
+    if streaming:
+        parcels = observed(parcels, pipeline)
+    return Outputs(parcels.mapInArrow(partial(unpack, tallies), OUTPUT_SCHEMA), pipeline)
 
 
 def level_operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:

@@ -79,6 +79,13 @@ class Header(msgspec.Struct, array_like=True):
         holds: by group of a sender that holds its input back.
         horizons: by injector.
         dues: of the chunks that have anything due.
+        turns: how often it was worked on.
+        records: that have come for it, ever.
+        late_records: of these, how many were behind its low watermark.
+        outputs: that it has produced, ever.
+        newest: timestamp that has come, event time in microseconds.
+        timers: how many are pending.
+        state_bytes: size of its chunks, bytes.
     """
 
     sequencer: int = 0
@@ -92,6 +99,13 @@ class Header(msgspec.Struct, array_like=True):
     holds: dict[str, int] = {}
     horizons: dict[str, int] = {}
     dues: dict[int, Dues] = {}
+    turns: int = 0
+    records: int = 0
+    late_records: int = 0
+    outputs: int = 0
+    newest: int = MIN_TIME
+    timers: int = 0
+    state_bytes: int = 0
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):
@@ -136,11 +150,17 @@ class Chunks:
         data = store.header()
         self.header = Header() if data is None else _decode_header(data)
         self._loaded: dict[int, dict[str, _Entry]] = {}
+        self._sizes: dict[int, int] = {}
+        self._timers: dict[str, int] = {}
 
     def row(self, key: str) -> StoredRow | None:
         """Read one row."""
         entry = self._chunk(self._number(key)).get(key)
-        return None if entry is None else _unpack(entry[1])
+        if entry is None:
+            return None
+        row = _unpack(entry[1])
+        self._timers[key] = len(row.timers)
+        return row
 
     def due(self, low: int, now: int) -> list[str]:
         """The keys with a timer that is due by the watermark (event time) or by now (wall), in order."""
@@ -158,7 +178,7 @@ class Chunks:
         return _earliest(self.header.dues.values())
 
     def write(self, rows: dict[str, StoredRow]) -> None:
-        """Put these rows back, and write the chunks that they are in, and the header."""
+        """Put these rows back, each of which was read before or is new, and write the chunks that they are in."""
         touched: dict[int, dict[str, _Entry]] = {}
         for key, row in rows.items():
             number = self._number(key)
@@ -169,6 +189,8 @@ class Chunks:
             else:
                 chunk[key] = _pack(row, self.header.reported)
             self.header.rows += len(chunk) - before
+            self.header.timers += len(row.timers) - self._timers.get(key, 0)
+            self._timers[key] = len(row.timers)
         if self.header.rows > self.header.chunks * ROWS_IN_CHUNK:
             touched = self._divide()
         for number, chunk in touched.items():
@@ -185,6 +207,7 @@ class Chunks:
         found = self._loaded.get(number)
         if found is None:
             data = self._store.chunk(number)
+            self._sizes[number] = 0 if data is None else len(data)
             found = self._loaded[number] = {} if data is None else _decode_chunk(data)
         return found
 
@@ -206,8 +229,11 @@ class Chunks:
             self.header.dues.pop(number, None)
         else:
             self.header.dues[number] = dues
+        data = _encode(chunk) if chunk else b""
+        self.header.state_bytes += len(data) - self._sizes.get(number, 0)
+        self._sizes[number] = len(data)
         if chunk:
-            self._store.set_chunk(number, _encode(chunk))
+            self._store.set_chunk(number, data)
         else:
             self._store.remove_chunk(number)
 

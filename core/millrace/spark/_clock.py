@@ -5,6 +5,8 @@ end of time is written as the last midnight that a timestamp of Spark's can name
 """
 
 import datetime as dt
+from collections.abc import Mapping
+from typing import Any
 
 from millrace._time import MAX_TIME, MILLISECOND, MIN_TIME
 
@@ -24,6 +26,18 @@ def from_spark(watermark_ms: int) -> int:
     if watermark_ms <= 0:
         return MIN_TIME
     return MAX_TIME if watermark_ms >= END_MS else watermark_ms * MILLISECOND
+
+
+def low_watermark_of(progress: Mapping[str, Any] | None) -> int:
+    """Spark's watermark in a query's progress report, as event time in microseconds.
+
+    >>> low_watermark_of({"eventTime": {"watermark": "1970-01-01T00:00:01.500Z"}}), low_watermark_of(None) == MIN_TIME
+    (1500000, True)
+    """
+    found = None if progress is None else progress["eventTime"].get("watermark")
+    if found is None:
+        return MIN_TIME
+    return from_spark((dt.datetime.fromisoformat(found) - _EPOCH) // dt.timedelta(milliseconds=1))
 
 
 def to_spark(low_watermark: int) -> dt.datetime | None:

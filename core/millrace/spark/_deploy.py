@@ -16,12 +16,14 @@ from millrace._codecs import Codec
 from millrace._computation import Computation
 from millrace._errors import MillraceError, OptionsError
 from millrace._pipeline import FailurePolicy, KeyExtractor, Pipeline
+from millrace._progress import ComputationProgress
 from millrace._time import HOUR
 from millrace.spark._attach import Input, check_inputs, frame_of, is_streaming
 from millrace.spark._errors import SparkHostError
 from millrace.spark._job import Settings
 from millrace.spark._pipelined import PipelinedHost
 from millrace.spark._running import Running
+from millrace.spark._sample import FULL, Sample
 from millrace.spark._sinking import Sink, Sinks, TypedSink
 from millrace.spark._staged import StagedHost
 
@@ -42,6 +44,8 @@ class _Host(Protocol):
     pipeline: Pipeline
 
     def queries(self) -> list[Running]: ...
+
+    def progress(self) -> tuple[ComputationProgress, ...]: ...
 
     def settle(self) -> None: ...
 
@@ -71,6 +75,13 @@ class Deployment:
         """What has ended queries, if anything has: the errors of user code, of the engine and of sinks, as they were raised."""
         found = [running.error() for running in self._host.queries()]
         return tuple(error for error in found if error is not None)
+
+    def progress(self) -> tuple[ComputationProgress, ...]:
+        """How far each computation has come: as of its last micro-batch, and also after `stop`.
+
+        What it counts belongs to the job's state: it goes on where the job goes on, and counts each record once.
+        """
+        return self._host.progress()
 
     def __enter__(self) -> Self:
         return self
@@ -197,6 +208,7 @@ def deploy(
     intervals: int = 16,
     clock_us: int | None = None,
     history: Sink | None = None,
+    sample: Sample = FULL,
     trigger_us: int | None = None,
     max_records: int = 1_000_000,
     retention_us: int | None = 24 * HOUR,
@@ -214,6 +226,7 @@ def deploy(
         intervals: key intervals of each computation: how far it can be spread over cores. Can not change later.
         clock_us: wall timers are looked at this often, microseconds; ``None``: there are none.
         history: where the events of the History go; ``None``: it is not written.
+        sample: of which keys the History is; what checkers may say of it is in docs/spark.md.
         trigger_us: time from one micro-batch of a query to the next, microseconds; ``None``: one after the other.
         max_records: that a computation takes from its senders' logs in one micro-batch. Staged only.
         retention_us: a log keeps for at least this long what all consumers have taken, microseconds of wall time, for
@@ -246,6 +259,7 @@ def deploy(
         trigger_us=trigger_us,
         max_records=max_records,
         retention_us=retention_us,
+        sample=sample,
     )
     host = PipelinedHost if layout is Layout.PIPELINED else StagedHost
     return Deployment(layout, host(settings, pipeline, inputs))

@@ -36,6 +36,7 @@ from millrace.history import (
     InjectorReported,
     IntervalDropped,
     IntervalMinted,
+    KeysSampled,
     ProcessStarted,
     Published,
     Reported,
@@ -48,6 +49,7 @@ from millrace.history import (
 )
 from millrace.spark._microbatch import MicroBatch
 from millrace.spark._plan import Plan, computation_of, number_of
+from millrace.spark._sample import SampledEvents, sampled_injections
 
 _LEFT_OUT = (RoleClaimed, ProcessStarted, ScanBegun, ScanEnded, Reported)
 """What the driver's own machinery says, and what is not so on Spark."""
@@ -65,6 +67,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
         low_watermark: Spark's, event time in microseconds.
         held: how far the interval holds the low watermark back from now on, event time in microseconds.
         events: what happened.
+        fraction: of the keys, that the events are of.
     """
 
     batch: int
@@ -75,6 +78,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     low_watermark: int
     held: int
     events: list[Event]
+    fraction: float = 1.0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -94,6 +98,8 @@ def exported(
         under_old_watermark: how many of them came before the watermark advanced.
         held: see `Entry`.
     """
+    assert plan.history is not None, "somebody wants it"
+    fraction, sampling = plan.history.fraction, SampledEvents(plan.history, events)
     computation = computation_of(group)
     level = next(number for number, names in enumerate(plan.levels) if computation in names)
     parts = (
@@ -105,7 +111,12 @@ def exported(
         _encode(
             Entry(
                 batch.number, at, advanced, group, batch.now_us, batch.low_watermark, held,
-                [_placed(plan, group, event) for event in part if _is_told(event, computation)],
+                [
+                    _placed(plan, group, kept)
+                    for event in part
+                    if _is_told(event, computation) and (kept := sampling.part(event)) is not None
+                ],
+                fraction,
             )
         )
         for at, advanced, part in parts
@@ -120,10 +131,13 @@ def exported_injections(
     plan: Plan, partition: str, number: int, at_us: int, events: Iterable[Injected]
 ) -> bytes:
     """What the reading of a partition of the sources adds to the History."""
-    placed = [
-        msgspec.structs.replace(event, productions=_productions(plan, event.productions)) for event in events
+    assert plan.history is not None, "somebody wants it"
+    placed: list[Event] = [
+        msgspec.structs.replace(event, productions=_productions(plan, event.productions))
+        for event in sampled_injections(plan.history, events)
     ]
-    return _encode(Entry(number, -1, False, partition, at_us, MIN_TIME, MAX_TIME, list(placed)))  # noqa: FBT003  ``advanced``
+    advanced, fraction = False, plan.history.fraction
+    return _encode(Entry(number, -1, advanced, partition, at_us, MIN_TIME, MAX_TIME, placed, fraction))
 
 
 def _is_told(event: Event, computation: str) -> bool:
@@ -180,6 +194,9 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
     """
     entries = sorted(map(_decode, rows), key=attrgetter("batch", "level", "advanced", "group"))
     history, held, low = History(), dict[str, int](), MIN_TIME
+    fraction = min([entry.fraction for entry in entries], default=1.0)
+    if fraction < 1:
+        history.record(KeysSampled(entries[0].at_us, "spark", fraction))
     for _, told in groupby(entries, attrgetter("batch")):
         batch = list(told)
         history.at_us = batch[0].at_us

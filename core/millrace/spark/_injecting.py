@@ -23,7 +23,7 @@ from millrace.history import Injected
 from millrace.spark._collector import collector_paused
 from millrace.spark._export import exported_injections
 from millrace.spark._failures import noted
-from millrace.spark._parcels import Parcel, Post, decode_parcel
+from millrace.spark._parcels import Parcel, Post, decode_parcel, is_tally
 from millrace.spark._plan import Plan
 
 SOURCE_COLUMNS = ("injector", "stream", "key", "value", "timestamp", "record_id", "arrived", "horizon")
@@ -33,7 +33,7 @@ CLOCK = "\n"
 """As the injector's name: this row only says that time has passed."""
 
 OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"
-"""Of a pipeline's outputs; an event of the History has no stream."""
+"""Of a pipeline's outputs. An event of the History has no stream and no key; a tally has no stream, and is in the key's place."""
 
 Batches = Iterator[pa.RecordBatch]
 _PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
@@ -169,15 +169,17 @@ class Injection:
             self._injected.append(Injected(self._at_us, address, record.offset, MIN_TIME, productions))
 
 
-def unpack(batches: Batches) -> Batches:
-    """Turn the last operator's parcels into rows of the outputs, for Spark to map with."""
+def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark maps with a partial of it
+    """Turn the last operator's parcels, and its tallies if wanted, into rows of the outputs."""
     for batch in batches:
-        yield output_rows(map(decode_parcel, batch.column("parcel").to_pylist()))
+        rows = batch.column("parcel").to_pylist()
+        parcels = [decode_parcel(data) for data in rows if not is_tally(data)]
+        yield output_rows(parcels, [data for data in rows if tallies and is_tally(data)])
 
 
-def output_rows(parcels: Iterable[Parcel]) -> pa.RecordBatch:
-    """What parcels carry to the outside world, as rows of `OUTPUT_SCHEMA`."""
-    rows: list[tuple[Any, ...]] = []
+def output_rows(parcels: Iterable[Parcel], tallies: Iterable[bytes] = ()) -> pa.RecordBatch:
+    """What parcels carry to the outside world, and tallies, as rows of `OUTPUT_SCHEMA`."""
+    rows: list[tuple[Any, ...]] = [(None, tally.decode(), None, None, None) for tally in tallies]
     for parcel in parcels:
         rows += [
             (stream, key, value, timestamp, name) for stream, name, key, value, timestamp, _ in parcel.records

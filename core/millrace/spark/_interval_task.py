@@ -21,6 +21,7 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 
 from millrace import _messages as m
@@ -39,7 +40,7 @@ from millrace.spark._clock import END_MS
 from millrace.spark._errors import SparkHostError
 from millrace.spark._export import exported
 from millrace.spark._microbatch import MicroBatch
-from millrace.spark._parcels import Packed, Parcel, Post
+from millrace.spark._parcels import Packed, Parcel, Post, Tally
 from millrace.spark._plan import Plan, batch_of, computation_of
 
 OPTIONS = EngineOptions(
@@ -89,6 +90,7 @@ class _IntervalTask:
         self._under_old_watermark = 0
         self._post = Post()
         self._check_state()
+        self._before = copy(self._chunks.header)
 
     def run(self, parcels: Sequence[Parcel]) -> Post:
         """See `run_interval`."""
@@ -99,12 +101,15 @@ class _IntervalTask:
         self._learn_watermark()
         low, horizon = self._input_watermark(), self._input_horizon()
         deliveries = self._deliveries(parcels)
+        self._count(deliveries)
         rows = self._rows(deliveries, low)
         if rows or deliveries:
             self._work(rows, deliveries, low, horizon)
         header.low, header.horizon = low, horizon
         self._tell_holds()
         self._set_timer()
+        if self._plan.progress:
+            self._post_tally()
         self._chunks.write_header()
         self._post_history()
         return self._post
@@ -208,8 +213,9 @@ class _IntervalTask:
             came = origin if self._plan.timed_by_source and not self._plan.staged else max(origin, earliest)
             yield Production(record_id, stream, name, key, value, timestamp, came)
 
-    def _send(self, productions: Iterable[Production]) -> None:
+    def _send(self, productions: Sequence[Production]) -> None:
         plan, post = self._plan, self._post
+        self._chunks.header.outputs += len({one.record_id for one in productions})
         for one in productions:
             parcel = post.to(plan.group(one.consumer, one.key))
             parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
@@ -251,6 +257,43 @@ class _IntervalTask:
         if at_ms != header.timer_ms:
             self._store.set_timer(header.timer_ms, at_ms)
             header.timer_ms = at_ms
+
+    # What is told
+
+    def _count(self, deliveries: Sequence[Packed]) -> None:
+        header = self._chunks.header
+        header.turns += 1
+        header.records += len(deliveries)
+        header.newest = max([header.newest, *[record[4] for record in deliveries]])
+        if not self._batch.in_order:
+            header.late_records += len([1 for record in deliveries if record[4] < header.low])
+
+    def _post_tally(self) -> None:
+        header, before = self._chunks.header, self._before
+        begun = self._store.is_begun()
+        tally = Tally(
+            self._group,
+            self._computation,
+            header.turns,
+            header.records,
+            header.late_records,
+            header.outputs,
+            header.newest,
+            self._batch.low_watermark,
+            header.held,
+            min(header.low, header.held),
+            header.timers,
+            header.rows,
+            header.state_bytes,
+            new_records=header.records - before.records,
+            new_late_records=header.late_records - before.late_records,
+            new_outputs=header.outputs - before.outputs,
+            timers_here=header.timers - (before.timers if begun else 0),
+            keys_here=header.rows - (before.rows if begun else 0),
+            state_bytes_here=header.state_bytes - (before.state_bytes if begun else 0),
+            intervals_here=0 if begun else 1,
+        )
+        self._post.tallies.append((self._plan.group(OUTSIDE, self._group), tally))
 
     def _post_history(self) -> None:
         if self._plan.history:

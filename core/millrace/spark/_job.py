@@ -15,6 +15,7 @@ from millrace._pipeline import Pipeline
 from millrace._versions import check_version, switches_of
 from millrace.spark._errors import SparkHostError
 from millrace.spark._io_errors import CheckpointDamagedError
+from millrace.spark._sample import FULL, Sample
 from millrace.spark._sinking import Sinks
 
 
@@ -30,11 +31,12 @@ class Settings:
     trigger_us: int | None
     max_records: int
     retention_us: int | None
+    sample: Sample = FULL
 
     @property
-    def history(self) -> bool:
-        """The History is asked for."""
-        return self.sinks.history is not None
+    def history(self) -> Sample | bool:
+        """Of which keys the History is asked for; ``False``: it is not."""
+        return self.sample if self.sinks.history is not None else False
 
     def checkpoint(self, name: str) -> Path:
         """Where a query's checkpoint is."""

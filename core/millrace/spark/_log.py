@@ -23,7 +23,7 @@ import msgspec
 
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace.spark._errors import LogError
-from millrace.spark._parcels import Parcel, decode_parcel, encode_parcel
+from millrace.spark._parcels import Parcel, Tally, decode_parcel, encode_parcel
 
 _NUMBER = "{:012d}"
 _KEPT = 8
@@ -54,12 +54,14 @@ class Piece(msgspec.Struct):
         lows: low watermarks that intervals, or an injector, have reported.
         horizon: of an injector, origin in microseconds.
         taken: see `Entry`.
+        tallies: of its intervals; they are not for the log.
     """
 
     part: Part | None = None
     lows: dict[str, int] = {}
     horizon: int | None = None
     taken: dict[str, int] = {}
+    tallies: list[Tally] = []
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -291,6 +293,10 @@ class PartWriter:
     def report(self, unit: str, low: int) -> None:
         """Let an interval, or an injector, report its low watermark."""
         self._piece.lows[unit] = max(low, self._piece.lows.get(unit, MIN_TIME))
+
+    def tell(self, tally: Tally) -> None:
+        """Let an interval tell its progress."""
+        self._piece.tallies.append(tally)
 
     def finish(self) -> Piece:
         """Write the part, if there is anything in it."""

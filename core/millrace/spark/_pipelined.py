@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from millrace._pipeline import Pipeline
+from millrace._progress import ComputationProgress
 from millrace.spark._attach import Input, Outputs, attach
+from millrace.spark._board import Board
+from millrace.spark._clock import low_watermark_of
 from millrace.spark._errors import SparkHostError
 from millrace.spark._job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from millrace.spark._plan import plan_of
@@ -33,6 +36,7 @@ class PipelinedHost:
     ) -> None:
         self._settings = settings
         self._inputs = dict(inputs)
+        self._board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
         self._running = self._start(pipeline)
 
@@ -44,6 +48,7 @@ class PipelinedHost:
             intervals=settings.intervals,
             clock_us=settings.clock_us,
             history=settings.history,
+            tallies=True,
         )
         settings.sinks.check(pipeline, pipeline.output_streams)
         layout = _layout(pipeline, settings.intervals)
@@ -52,13 +57,17 @@ class PipelinedHost:
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         write_shape(settings.directory, layout, pipeline)
-        writer = OutputWriter(pipeline, settings.sinks)
+        writer = OutputWriter(pipeline, settings.sinks, self._board)
         name = f"{settings.directory}: {_QUERY}"
         return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
 
     def queries(self) -> list[Running]:
         """The one query."""
         return [self._running]
+
+    def progress(self) -> tuple[ComputationProgress, ...]:
+        """Of each computation, as of the last micro-batch."""
+        return self._board.progress(self.pipeline, low_watermark_of(self._running.query.lastProgress))
 
     def settle(self) -> None:
         """Wait until all that the sources have has come out."""
@@ -113,10 +122,11 @@ class OutputWriter:
     Args:
         pipeline: whose outputs.
         sinks: for them.
+        board: where progress is put up.
     """
 
-    def __init__(self, pipeline: Pipeline, sinks: Sinks) -> None:
-        self._pipeline, self._sinks = pipeline, sinks
+    def __init__(self, pipeline: Pipeline, sinks: Sinks, board: Board) -> None:
+        self._pipeline, self._sinks, self._board = pipeline, sinks, board
         self.failure: Exception | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
@@ -131,11 +141,13 @@ class OutputWriter:
         sinks = self._sinks
         kept = frame.persist()  # it must be computed once, and wholly, whatever the sinks do
         try:
-            counts = {row["stream"]: row["count"] for row in kept.groupBy("stream").count().collect()}
             outputs = Outputs(kept, self._pipeline)
+            kinds = kept.groupBy("stream", outputs.tally.alias("tally")).count().collect()
+            counts = {row["stream"]: row["count"] for row in kinds if row["tally"] is None}
             for stream in sinks.wanted(counts):
                 sinks.write(outputs, stream, number)
             if sinks.history is not None and counts.get(None):
                 sinks.history(outputs.history, number)
+            self._board.take_encoded(row["tally"] for row in kinds if row["tally"] is not None)
         finally:
             kept.unpersist()

@@ -18,6 +18,7 @@ import networkx as nx
 
 from millrace._pipeline import OUTSIDE, Pipeline
 from millrace.spark._errors import SparkHostError
+from millrace.spark._sample import FULL, Sample
 
 OUTSIDE_GROUPS = 8
 """In how many groups outputs travel to the end: enough to keep a machine's cores busy."""
@@ -38,9 +39,10 @@ class Plan:
         timed_by_source: injectors whose sources say how far they were read (`horizon`); the ids of the others' records are
             kept by event time.
         clock: somebody tells that time passes, so that there can be wall timers; bounded input needs nobody.
-        history: each operator also gives out the events of the History.
+        history: each operator also gives out the events of the History, of these keys; ``None``: it does not.
         with_ids: injectors whose records have ids of their own.
         staged: it is one computation with a query of its own; its senders tell their low watermarks in their logs.
+        progress: each interval tells a `Tally` of each micro-batch that it works in.
     """
 
     pipeline: Pipeline
@@ -49,9 +51,10 @@ class Plan:
     groups: Mapping[str, tuple[str, ...]]
     timed_by_source: frozenset[str] = frozenset()
     clock: bool = True
-    history: bool = False
+    history: Sample | None = None
     with_ids: frozenset[str] = frozenset()
     staged: bool = False
+    progress: bool = False
 
     def group(self, consumer: str, key: str) -> str:
         """The group that a record of this consumer and key goes to."""
@@ -93,8 +96,9 @@ def plan_of(
     with_ids: frozenset[str],
     timed_by_source: frozenset[str] = frozenset(),
     clock: bool = True,
-    history: bool = False,
+    history: bool | Sample = False,
     staged: bool = False,
+    progress: bool = False,
 ) -> Plan:
     """Lay a pipeline out.
 
@@ -104,8 +108,9 @@ def plan_of(
         with_ids: injectors whose records have ids of their own.
         timed_by_source: see `Plan`.
         clock: see `Plan`.
-        history: see `Plan`.
+        history: see `Plan`; ``True``: of all keys.
         staged: see `Plan`.
+        progress: see `Plan`.
 
     Raises:
         SparkHostError: the pipeline asks for what Spark can not do.
@@ -122,10 +127,13 @@ def plan_of(
                 f"injector {name!r} has a skew limit",
                 "Spark's sources do not see the low watermark: limit each micro-batch instead (max_records)",
             )
+    wanted = history if isinstance(history, Sample) else FULL if history else None
     graph, as_run = pipeline.graph, pipeline
     for name, spec in pipeline.computations.items():
         numbered = any(sender in with_ids for sender in pipeline.senders(name))
-        as_run = as_run.with_computation(name, exactly_once=spec.exactly_once and (numbered or history))
+        as_run = as_run.with_computation(
+            name, exactly_once=spec.exactly_once and (numbered or wanted is not None)
+        )
     generations = [sorted(one) for one in nx.topological_generations(graph)]
     levels = [tuple(name for name in one if name in pipeline.computations) for one in generations]
     return Plan(
@@ -138,7 +146,8 @@ def plan_of(
         },
         timed_by_source=timed_by_source,
         clock=clock,
-        history=history,
+        history=wanted,
         with_ids=with_ids,
         staged=staged,
+        progress=progress,
     )

@@ -79,7 +79,7 @@ class LevelProcessor(StatefulProcessor):
         with noted(), collector_paused():
             parcels = [decode_parcel(data) for frame in rows for data in frame["parcel"]]
             post = run_interval(self._plan, group, batch, parcels, self._store)
-        if post.parcels:
+        if post.parcels or post.tallies:
             yield frame_of(post)
 
 

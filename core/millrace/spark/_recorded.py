@@ -10,10 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millrace._effects import SourceEvent
 from millrace._pipeline import Pipeline
+from millrace._progress import ComputationProgress
 from millrace.history import History
 from millrace.spark._attach import attach
+from millrace.spark._board import Board
+from millrace.spark._clock import low_watermark_of
 from millrace.spark._export import history_of
 from millrace.spark._landing import Landing, landed
+from millrace.spark._sample import Sample
 
 Output = tuple[str, str, bytes, int]
 """Stream, key, value as its codec writes it, and timestamp in microseconds."""
@@ -28,12 +32,16 @@ class RecordedRun:
         history: of the run, if it was asked for.
         batches: how many micro-batches it took.
         seconds: wall time, from the start of the query to the end of its last micro-batch.
+        events: how many events of the input were worked on: all, unless it was asked to stop.
+        progress: of each computation.
     """
 
     outputs: list[Output] = field(default_factory=list)
     history: History | None = None
     batches: int = 0
     seconds: float = 0.0
+    events: int = 0
+    progress: tuple[ComputationProgress, ...] = ()
 
 
 def run_recorded(
@@ -43,8 +51,9 @@ def run_recorded(
     *,
     batch_events: int = 8_000,
     intervals: int = 8,
-    history: bool = False,
-    on_batch: Callable[[int, int], None] | None = None,
+    history: bool | Sample = False,
+    on_batch: Callable[[RecordedRun], None] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> RecordedRun:
     """Run a pipeline over a recorded input, as a stream in micro-batches.
 
@@ -55,36 +64,48 @@ def run_recorded(
             `MAX_TIME`.
         batch_events: so many go into one micro-batch.
         intervals: key intervals of each computation.
-        history: keep the History.
-        on_batch: is told (events done, events in all) after each micro-batch of input.
+        history: keep the History; a `Sample`: of some of the keys.
+        on_batch: is told what the run has come to after each micro-batch of input.
+        should_stop: is asked before each micro-batch of input whether the run is to end there.
 
     Raises:
         SparkHostError: the pipeline asks for what Spark can not do.
     """
-    run, told = RecordedRun(), list[bytes]()
+    run, told, board = RecordedRun(), list[bytes](), Board()
 
     def take(frame: DataFrame, _number: int) -> None:
+        tallies = []
         for stream, key, value, timestamp, _record_id in frame.collect():
-            if stream is None:
-                told.append(bytes(value))
-            else:
+            if stream is not None:
                 run.outputs.append((stream, key, bytes(value), timestamp))
+            elif key is not None:
+                tallies.append(key)
+            else:
+                told.append(bytes(value))
+        board.take_encoded(tallies)
         run.batches += 1
 
     with tempfile.TemporaryDirectory(prefix="millrace-") as place:
         landing = Landing(pipeline, Path(place, "landing"))
         outputs = attach(
-            pipeline, landed(spark, pipeline, Path(place, "landing")), intervals=intervals, history=history
+            pipeline,
+            landed(spark, pipeline, Path(place, "landing")),
+            intervals=intervals,
+            history=history,
+            tallies=True,
         )
         writer = outputs.everything.writeStream.foreachBatch(take)
         began = time.monotonic()
         query = writer.option("checkpointLocation", str(Path(place, "checkpoint"))).start()
         try:
-            for first in range(0, len(events), batch_events):
-                landing.put(events[first : first + batch_events])
+            while run.events < len(events) and not should_stop():
+                batch = events[run.events : run.events + batch_events]
+                landing.put(batch)
                 query.processAllAvailable()
+                run.events += len(batch)
+                run.progress = board.progress(pipeline, low_watermark_of(query.lastProgress))
                 if on_batch is not None:
-                    on_batch(min(first + batch_events, len(events)), len(events))
+                    on_batch(run)
         finally:
             query.stop()
         run.seconds = time.monotonic() - began

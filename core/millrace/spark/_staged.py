@@ -20,7 +20,9 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from millrace._pipeline import ComputationSpec, DeadLetter, Pipeline
+from millrace._progress import ComputationProgress
 from millrace.spark._attach import Input, Outputs, check_inputs, level_operator, prepared_input, sources_of
+from millrace.spark._board import Board
 from millrace.spark._errors import SparkHostError
 from millrace.spark._job import (
     Settings,
@@ -58,6 +60,10 @@ class StagedHost:
         settings: of the deployment.
         pipeline: which.
         inputs: for each injector, its records.
+
+    Attributes:
+        pipeline: as it runs now.
+        board: where progress is put up.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class StagedHost:
         self._inputs = dict(inputs)
         self._stages: dict[str, Running] = {}
         self._shortening = threading.Lock()
+        self.board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
         self._check(pipeline, self._inputs)
         before = read_shape(settings.directory)
@@ -83,6 +90,10 @@ class StagedHost:
     def queries(self) -> list[Running]:
         """All of them, sources first."""
         return [self._stages[name] for name in _order(self.pipeline)]
+
+    def progress(self) -> tuple[ComputationProgress, ...]:
+        """Of each computation, as of its last micro-batch."""
+        return self.board.progress(self.pipeline)
 
     def settle(self) -> None:
         """Wait until all that the sources have has come out."""
@@ -166,7 +177,7 @@ class StagedHost:
             clock_us=settings.clock_us,
         )
         produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
-        return self._start(name, logged(produced, self._log(name)), plan.groups[name])
+        return self._start(name, logged(produced, plan, self._log(name)), plan.groups[name])
 
     def _start(self, name: str, pieces: DataFrame, units: tuple[str, ...]) -> Running:
         settings = self._settings
@@ -305,6 +316,7 @@ class LogWriter:
         entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units)
         standing = self._log.append(entry)
         self._give_out(frame, standing)
+        self._host.board.take(tally for piece in pieces for tally in piece.tallies)
         self.finished = standing.taken
         retention_us = self._settings.retention_us
         if retention_us is not None and number % _SHORTEN_EVERY == 0:

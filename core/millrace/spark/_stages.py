@@ -40,8 +40,10 @@ from millrace.spark._injecting import (
 )
 from millrace.spark._log import Log, PartWriter, Piece
 from millrace.spark._log_source import COLUMNS, Reading, read_logs
-from millrace.spark._parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel
+from millrace.spark._observed import observed
+from millrace.spark._parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel, decode_tally, is_tally
 from millrace.spark._plan import Plan, plan_of
+from millrace.spark._sample import Sample
 
 PIECE_SCHEMA = "piece binary"
 _PIECES = pa.schema([("piece", pa.binary())])
@@ -114,7 +116,7 @@ def _with_codecs(cut: Pipeline, pipeline: Pipeline) -> Pipeline:
     return cut
 
 
-def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool) -> Plan:
+def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> Plan:
     """Lay an injector's stage out."""
     return plan_of(
         cut_injector(pipeline, name), intervals=1, with_ids=sources.with_ids, timed_by_source=sources.timed,
@@ -123,13 +125,13 @@ def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: b
 
 
 def computation_plan(
-    pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool
+    pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool | Sample
 ) -> Plan:
     """Lay a computation's stage out."""
     senders = frozenset(pipeline.senders(name))
     return plan_of(
         cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
-        timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True,
+        timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
     )  # fmt: skip
 
 
@@ -257,16 +259,19 @@ class Keying:
             post.to(group).tick = True
 
 
-def logged(produced: DataFrame, log: Log) -> DataFrame:
+def logged(produced: DataFrame, plan: Plan, log: Log) -> DataFrame:
     """From what an operator sends to what its tasks have written to its log."""
-    return produced.mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
+    return observed(produced, plan.pipeline).mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
 
 
 def _log_produced(log: Log, batches: Batches) -> Batches:
     writer = PartWriter(log, *place())
     for batch in batches:
         for data in batch.column("parcel").to_pylist():
-            writer.take(decode_parcel(data))
+            if is_tally(data):
+                writer.tell(decode_tally(data))
+            else:
+                writer.take(decode_parcel(data))
     yield _told(writer)
 
 

@@ -20,6 +20,7 @@ from millrace.history import (
 from millrace_properties.checkers._ending import UNFAIR, Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
+from millrace_properties.checkers._sampling import Sampling
 from millrace_properties.checkers._topology import Topology
 from millrace_properties.checkers._work import Work
 from millrace_properties.verdict import Verdict
@@ -37,7 +38,12 @@ class LowWatermarkOracle:
         self._ledger = ledger
         self._topology = ledger.topology
         self._found = Finding()
-        self.handlers: Handlers = {Published: self._on_published, InputWatermarkAdvanced: self._on_input}
+        self._sampling = Sampling()
+        self.handlers: Handlers = {
+            **self._sampling.handlers,
+            Published: self._on_published,
+            InputWatermarkAdvanced: self._on_input,
+        }
 
     def _on_published(self, event: Published) -> None:
         published, upstream = self._ledger.published, self._topology.upstream
@@ -100,7 +106,7 @@ class LowWatermarkOracle:
 
     def verdict(self) -> Verdict:
         """What is known so far."""
-        return self._found.verdict("no low watermark was broadcast")
+        return self._sampling.of_all(self._found.verdict("no low watermark was broadcast"))
 
 
 class HorizonOracle:
@@ -118,7 +124,8 @@ class HorizonOracle:
         self._ledger = ledger
         self._upstream = ledger.topology.upstream
         self._found = Finding()
-        self.handlers: Handlers = {Published: self._on_published}
+        self._sampling = Sampling()
+        self.handlers: Handlers = {**self._sampling.handlers, Published: self._on_published}
 
     def _on_published(self, event: Published) -> None:
         published = self._ledger.published_horizon
@@ -143,7 +150,7 @@ class HorizonOracle:
 
     def verdict(self) -> Verdict:
         """What is known so far."""
-        return self._found.verdict("no horizon was broadcast")
+        return self._sampling.of_all(self._found.verdict("no horizon was broadcast"))
 
 
 class Monotone:

@@ -32,7 +32,7 @@ _GROUPS: dict[type, str] = {
     h.RoleClaimed: "ownership", h.ComputationRemoved: "ownership", h.ProcessStarted: "ownership",
     h.Reported: "watermark", h.InjectorReported: "watermark", h.Published: "watermark",
     h.InputWatermarkAdvanced: "watermark",
-    h.FaultStruck: "fault", h.StepReached: "fault", h.Healed: "fault", h.RunEnded: "fault",
+    h.FaultStruck: "fault", h.StepReached: "fault", h.Healed: "fault", h.RunEnded: "fault", h.KeysSampled: "fault",
 }  # fmt: skip
 
 _ROLES = ("injector", "worker", "master", "authority", "store", "outside")

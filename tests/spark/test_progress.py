@@ -1,0 +1,160 @@
+"""What a job tells of its progress is what is in its state, however its micro-batches fall; without Spark, and on it."""
+
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
+from millrace.spark import _chunks
+from millrace.spark._board import Board
+from millrace.spark._clock import from_spark
+from millrace.spark._export import history_of
+from millrace.spark._parcels import Tally, encode_tally
+from millrace_properties.progress import ProgressCounter
+from millrace_properties.reference import run_reference
+from millrace_sim import FeedBuilder
+from tests.sim.rig import letters, mail
+from tests.spark.microbatches import Query, Store, query, run_in_batches
+from tests.spark.stages import Stages
+
+
+def progress_of(running: Query) -> dict[str, ComputationProgress]:
+    board = Board()
+    board.take(running.tallies)
+    return {one.name: one for one in board.progress(running.plan.pipeline)}
+
+
+def stored(running: Query, computation: str) -> tuple[int, int, int]:
+    """Timers, keys and bytes that a computation's state really has."""
+    timers = keys = size = 0
+    for group in running.plan.groups[computation]:
+        store = running.stores.get(group)
+        if store is None:
+            continue
+        for data in store.chunks.values():
+            size += len(data)
+            for _, packed in _chunks._decode_chunk(data).values():
+                keys += 1
+                timers += len(_chunks._decode_row(packed).timers)
+    return timers, keys, size
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    intervals=st.integers(1, 5),
+    upto=st.integers(1, 60),
+)
+def test_what_is_told_is_what_the_state_has(sizes: list[int], intervals: int, upto: int) -> None:
+    pipeline = mail(processes=2)
+    running, entries = query(pipeline, intervals=intervals), list(letters(pipeline).entries)[:upto]
+    while entries:
+        running.batch(entries[: sizes[0]])
+        entries, sizes = entries[sizes[0] :], [*sizes[1:], sizes[0]]
+        for name, told in progress_of(running).items():
+            assert (told.timers, told.keys, told.state_bytes) == stored(running, name)
+
+
+@pytest.mark.parametrize("rows_in_chunk", [1, 64])
+def test_what_goes_in_and_comes_out_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, rows_in_chunk: int
+) -> None:
+    monkeypatch.setattr(_chunks, "ROWS_IN_CHUNK", rows_in_chunk)
+    pipeline = mail()
+    feed = letters(pipeline)
+    running = run_in_batches(pipeline, feed, [7])
+    told = progress_of(running)
+    assert told["sorter"].records == feed.records == told["sorter"].outputs == told["counter"].records
+    assert told["counter"].outputs == run_reference(pipeline, feed).outputs.total()
+    assert (told["counter"].timers, told["counter"].late_records) == (0, 0)
+    for name, one in told.items():
+        assert (one.timers, one.keys, one.state_bytes) == stored(running, name)
+
+
+def test_late_records_watermark_and_lag() -> None:
+    # Letters, a watermark that passes the first, and two from before it. The first of these finds intervals that do not know
+    # of the watermark yet, for they had nothing to do: it is not late for them.
+    pipeline = mail()
+    builder = FeedBuilder(pipeline)
+    for at_us in (SECOND, 2 * SECOND):
+        builder.record(at_us=at_us, value={"city": "riva"}, timestamp=at_us, key="ada")
+    builder.watermark(at_us=2 * SECOND, low_watermark=SECOND + SECOND // 2)
+    for at_us in (3 * SECOND, 4 * SECOND):
+        builder.record(at_us=at_us, value={"city": "riva"}, timestamp=SECOND, key="ada")
+    entries = list(builder.build().entries)
+    running = query(pipeline)
+    running.batch(entries[:3])
+    assert {(one.low_watermark, one.lag_us) for one in progress_of(running).values()} == {(MIN_TIME, None)}
+    running.batch()
+    running.batch(entries[3:4])
+    assert {(one.records, one.late_records) for one in progress_of(running).values()} == {(3, 0)}
+    running.batch(entries[4:5])
+    sorter, counter = progress_of(running).values()
+    assert (sorter.records, sorter.late_records) == (counter.records, counter.late_records) == (4, 1)
+    assert sorter.low_watermark == SECOND + SECOND // 2
+    assert sorter.lag_us == SECOND // 2
+
+
+def by_interval(running: Query) -> list[list[Tally]]:
+    tallies = sorted(running.tallies, key=attrgetter("group", "turn"))
+    return [list(told) for _, told in groupby(tallies, attrgetter("group"))]
+
+
+def test_what_spark_adds_up_is_what_the_intervals_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An interval that a micro-batch works on once adds all that it has; the second time, how much more that is.
+    pipeline = mail()
+    running = run_in_batches(pipeline, letters(pipeline), [9], intervals=2)
+    for told in by_interval(running):
+        assert [one.turn for one in told] == list(range(1, len(told) + 1))
+        assert sum(one.new_records for one in told) == told[-1].records
+        assert sum(one.new_outputs for one in told) == told[-1].outputs
+        assert all(
+            (one.keys_here, one.timers_here, one.intervals_here) == (one.keys, one.timers, 1) for one in told
+        )
+    monkeypatch.setattr(Store, "is_begun", lambda _self: True)
+    for told in by_interval(run_in_batches(pipeline, letters(pipeline), [9], intervals=2)):
+        assert sum(one.keys_here for one in told) == told[-1].keys
+        assert sum(one.timers_here for one in told) == told[-1].timers
+        assert sum(one.state_bytes_here for one in told) == told[-1].state_bytes
+        assert {one.intervals_here for one in told} == {0}
+
+
+def test_stages_tell_the_same_counts(tmp_path: Path) -> None:
+    pipeline = mail()
+    stages, feed = Stages(pipeline, tmp_path), letters(pipeline)
+    stages.inject(feed.entries)
+    stages.settle()
+    staged = stages.board.progress(pipeline)
+    pipelined = progress_of(run_in_batches(pipeline, feed, [7])).values()
+    for one, other in zip(staged, pipelined, strict=True):
+        assert (one.name, one.records, one.outputs, one.timers) == (
+            other.name, other.records, other.outputs, other.timers,
+        )  # fmt: skip
+        assert (one.low_watermark, one.lag_us) == (MAX_TIME, 0)
+
+
+def test_a_board_takes_the_later_word_and_keeps_it(tmp_path: Path) -> None:
+    pipeline = mail()
+    running = run_in_batches(pipeline, letters(pipeline), [7])
+    board = Board(tmp_path / "progress.json")
+    board.take_encoded([encode_tally(one).decode() for one in reversed(running.tallies)])
+    assert board.progress(pipeline) == tuple(progress_of(running).values())
+    assert Board(tmp_path / "progress.json").progress(pipeline) == board.progress(pipeline)
+    # What Spark knows itself may be newer than what the intervals were told.
+    assert {one.low_watermark for one in Board().progress(pipeline)} == {MIN_TIME}
+    assert {one.low_watermark for one in Board().progress(pipeline, 5 * SECOND)} == {5 * SECOND}
+
+
+def test_counting_by_the_history_agrees() -> None:
+    pipeline = mail()
+    running = run_in_batches(pipeline, letters(pipeline), [7], history=True)
+    board, counter = Board(), ProgressCounter(pipeline)
+    board.take(running.tallies)
+    counter.take(history_of(pipeline, running.events))
+    low = from_spark(running.watermark_ms)
+    told = [replace(one, keys=None, state_bytes=None) for one in board.progress(pipeline, low)]
+    assert told == list(counter.progress())

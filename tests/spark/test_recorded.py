@@ -1,0 +1,48 @@
+"""A recorded run that is told to stop ends after the micro-batch that is under way; a sampled one is judged."""
+
+from collections import Counter
+
+from pyspark.sql import SparkSession
+
+from millrace.spark import RecordedRun, Sample, run_recorded
+from millrace_properties.checkers import judge
+from millrace_properties.reference import Emitted, run_reference
+from millrace_properties.verdict import Holds, Unknown, Violated
+from millrace_sim import Feed
+from tests.sim.rig import letters, mail
+
+
+def test_a_run_that_is_stopped_has_the_outputs_of_what_it_has_read(spark: SparkSession) -> None:
+    pipeline = mail()
+    feed = letters(pipeline)
+    events = [(entry.address, entry.event) for entry in feed.entries]
+    seen: list[int] = []
+
+    def on_batch(run: RecordedRun) -> None:
+        seen.append(run.progress[0].records)
+
+    run = run_recorded(
+        spark,
+        pipeline,
+        events,
+        batch_events=20,
+        intervals=2,
+        on_batch=on_batch,
+        should_stop=lambda: len(seen) == 2,
+    )
+    assert run.events == 40
+    read = Feed(feed.entries[:40])
+    assert seen == [Feed(feed.entries[:20]).records, read.records]
+    assert run.progress[0].outputs == read.records
+    assert Counter(Emitted(*one) for one in run.outputs) == run_reference(pipeline, read).outputs
+
+
+def test_a_sampled_run_is_judged(spark: SparkSession) -> None:
+    pipeline = mail()
+    events = [(entry.address, entry.event) for entry in letters(pipeline).entries]
+    run = run_recorded(spark, pipeline, events, batch_events=50, intervals=2, history=Sample(1 / 2))
+    assert run.history is not None
+    found = judge(run.history, [pipeline])
+    assert not [one for one in found.values() if isinstance(one, Violated)]
+    assert isinstance(found["S2"], Holds)
+    assert isinstance(found["S10"], Unknown)

@@ -1,0 +1,173 @@
+"""A sampled History: the checkers raise no false alarm, and find what is broken at a key that is in it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace import OptionsError, Pipeline
+from millrace._effects import SourceRecord
+from millrace._mediator import StoredRow
+from millrace._rows import Production
+from millrace.history import (
+    Applied,
+    Delivered,
+    Event,
+    Executed,
+    History,
+    IntervalMinted,
+    KeysSampled,
+    Published,
+)
+from millrace.spark import Sample, _chunks, _interval_task
+from millrace.spark._export import history_of
+from millrace.spark._interval_task import _IntervalTask
+from millrace_properties.checkers import judge
+from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from tests.sim.rig import letters, mail
+from tests.spark.microbatches import Query, query, run_in_batches
+from tests.spark.stages import Stages
+from tests.spark.test_interval_task import held_pipeline, run_with_a_clock
+
+HALF = Sample(1 / 2)
+PER_ROW = ("S1", "S2", "S3", "S4", "S5", "S6", "S8", "S9", "S11", "L1", "L2", "L4")
+"""What a sample can confirm, for the keys that it has."""
+
+
+def history(running: Query) -> History:
+    return history_of(running.plan.pipeline, running.events)
+
+
+def verdicts(running: Query) -> dict[str, Verdict]:
+    return judge(history(running), [running.plan.pipeline])
+
+
+def broken(found: dict[str, Verdict]) -> set[str]:
+    return {name for name, one in found.items() if isinstance(one, Violated)}
+
+
+def of_rows(events: Iterable[Event]) -> list[tuple[str, str, str, object]]:
+    """What happened to rows, without their productions, some of which go to keys that are not in a sample."""
+    found: list[tuple[str, str, str, object]] = []
+    for event in events:
+        if isinstance(event, Applied):
+            found.append(("applied", event.computation, event.delta.key, event.delta.seen))
+        elif isinstance(event, Executed):
+            found.append(("executed", event.computation, event.key, event.cause))
+        elif isinstance(event, Delivered):
+            found.append(("delivered", event.computation, event.key, event.record_id))
+    return found
+
+
+@given(
+    fraction=st.sampled_from([0.001, 0.2, 0.5, 0.8, 1.0]),
+    size=st.integers(1, 70),
+    intervals=st.integers(1, 4),
+    held=st.booleans(),
+)
+def test_a_sample_of_a_sound_run_raises_no_alarm(
+    fraction: float, size: int, intervals: int, *, held: bool
+) -> None:
+    pipeline = held_pipeline() if held else mail(processes=2)
+    feed, sample = letters(pipeline), Sample(fraction)
+    if held:
+        running = run_with_a_clock(pipeline, feed, size, history=sample)
+    else:
+        running = run_in_batches(pipeline, feed, [size], intervals=intervals, history=sample)
+    found = verdicts(running)
+    assert not broken(found)
+    if fraction < 1:
+        assert isinstance(found["S10"], Unknown)
+
+
+def test_everything_of_a_sampled_key_is_there() -> None:
+    pipeline = mail(processes=2)
+    feed = letters(pipeline)
+    sampled = history(run_in_batches(pipeline, feed, [7], history=HALF))
+    full = history(run_in_batches(pipeline, feed, [7], history=True))
+    kept = of_rows(sampled)
+    assert kept == [one for one in of_rows(full) if HALF.has(one[2].partition("/")[2])]
+    assert 0 < len(kept) < len(of_rows(full))
+    assert isinstance(sampled.events[0], KeysSampled)
+    assert not any(isinstance(one, KeysSampled) for one in full)
+    for kind in (IntervalMinted, Published):
+        assert [one for one in sampled if isinstance(one, kind)] == [
+            one for one in full if isinstance(one, kind)
+        ]
+
+
+def test_what_is_said_of_each_row_is_confirmed_and_what_is_said_of_all_work_is_not() -> None:
+    pipeline = mail(processes=2)
+    found = verdicts(run_in_batches(pipeline, letters(pipeline), [7], history=HALF))
+    assert {name: one for name, one in found.items() if name in PER_ROW and not isinstance(one, Holds)} == {}
+    assert found["S10"] == Unknown(
+        "the History has 0.5 of the keys, and work that is pending may be of the others"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 17])
+def test_a_sample_of_a_stage_raises_no_alarm(tmp_path: Path, size: int) -> None:
+    pipeline = mail(processes=2)
+    stages, entries = Stages(pipeline, tmp_path, history=HALF), list(letters(pipeline).entries)
+    while entries:
+        stages.inject(entries[:size])
+        entries = entries[size:]
+        stages.settle()
+    for name in pipeline.computations:
+        seen, events = stages.told(name)
+        found = judge(history_of(seen, events), [seen])
+        assert not broken(found)
+        assert isinstance(found["S1"], Holds)
+
+
+# What is broken at a key that is in the sample
+
+
+def test_a_lost_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = _IntervalTask._send
+
+    def lose_some(self: _IntervalTask, productions: list[Production]) -> None:
+        send(self, [one for one in productions if (one.consumer, one.key) != ("counter", "riva")])
+
+    monkeypatch.setattr(_IntervalTask, "_send", lose_some)
+    pipeline = mail(processes=2)
+    found = verdicts(run_in_batches(pipeline, letters(pipeline), [7], history=HALF))
+    assert {"S1", "L2"} <= broken(found)
+
+
+def repeated(pipeline: Pipeline) -> Query:
+    """All letters come a second time."""
+    running, entries = query(pipeline, history=HALF), list(letters(pipeline).entries)
+    records = [entry for entry in entries if isinstance(entry.event, SourceRecord)]
+    running.batch(entries[:20])
+    running.batch([entry for entry in entries[:20] if entry in records])
+    running.batch(entries[20:])
+    running.batch()
+    return running
+
+
+def test_a_record_that_counts_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not broken(verdicts(repeated(mail())))
+    pack = _chunks._pack
+
+    def forget_ids(row: StoredRow, reported: int) -> object:
+        row.seen = {}
+        return pack(row, reported)
+
+    monkeypatch.setattr(_chunks, "_pack", forget_ids)
+    assert "S2" in broken(verdicts(repeated(mail())))
+
+
+def test_a_watermark_that_runs_ahead_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = held_pipeline()
+    assert not broken(verdicts(run_with_a_clock(pipeline, letters(pipeline), 1, history=HALF)))
+    monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", lambda _self: None)
+    assert "S10" in broken(verdicts(run_with_a_clock(pipeline, letters(pipeline), 1, history=HALF)))
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.01])
+def test_a_sample_is_part_of_the_keys(fraction: float) -> None:
+    with pytest.raises(OptionsError, match="more than 0, and up to 1"):
+        Sample(fraction)
