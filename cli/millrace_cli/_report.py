@@ -26,8 +26,7 @@ from millrace_cli._render import (
 )
 from millrace_cli._targets import Target
 from millrace_properties.checkers import CASES
-from millrace_properties.verdict import Unknown
-from millrace_properties.verification import Verification, is_finding
+from millrace_properties.verification import Verification
 from millrace_sim import Protocol
 from millrace_sim.faults import KINDS
 
@@ -48,6 +47,7 @@ class Report:
         interrupted: by Ctrl-C, before it was done.
         shrinking: it was making a failure smaller then.
         saved_as: the replay file, if there is one.
+        may_be_unknown: invariants whose case need not come up.
     """
 
     target: Target
@@ -59,11 +59,14 @@ class Report:
     interrupted: bool = False
     shrinking: bool = False
     saved_as: Path | None = None
+    may_be_unknown: tuple[str, ...] = ()
 
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
-        return ExitCode.INTERRUPTED if self.interrupted else exit_code_of_search(self.verification)
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        return exit_code_of_search(self.verification, self.may_be_unknown)
 
     @property
     def headline(self) -> str:
@@ -74,12 +77,11 @@ class Report:
             return f"INTERRUPTED after {counted(found.runs, 'run')}{when}"
         if found.failure is not None:
             return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
-        if found.ok is None:
-            unknown = [
-                n for n, one in found.verdicts.items() if isinstance(one, Unknown) and not is_finding(n)
-            ]
-            return f"UNKNOWN: nothing is violated, but the case of {', '.join(unknown) or 'anything'} never came up"
-        return f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
+        not_judged = ", ".join(found.unknown)
+        if self.code is ExitCode.UNKNOWN:
+            return f"UNKNOWN: nothing is violated, but the case of {not_judged or 'anything'} never came up"
+        holds = f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
+        return f"{holds}; not judged: {not_judged}" if not_judged else holds
 
     def print(self, console: Console) -> None:
         """Print it for people."""
@@ -135,6 +137,7 @@ class Report:
             "seed": self.seed,
             "protocol": self.protocol.name,
             "result": RESULT_WORDS[self.code],
+            "not_judged": list(found.unknown),
             "runs": found.runs,
             "idle_runs": found.idle,
             "events": found.events,

@@ -9,6 +9,7 @@ import typer
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import UnwritableFileError, print_stop, tidy_errors
+from millrace_cli._invariants import invariants_named
 from millrace_cli._progress import SearchProgress
 from millrace_cli._protocols import WITHOUT_HELP, protocol_without
 from millrace_cli._replay_file import check_writable, save_failure
@@ -29,11 +30,14 @@ VERIFY_EXAMPLES = """[bold]Examples[/]
 
   millrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
 
+  millrace verify my_job:pipeline --allow-unknown S8,S9,L1
+
   millrace verify my_job:pipeline --json > report.json
 
 [bold]Exit codes[/]
 
-  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up"""
+  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up that
+  --allow-unknown does not name"""
 
 
 class SearchKind(enum.Enum):
@@ -73,6 +77,14 @@ def verify(
         typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
     ] = DEFAULT_FEED,
     without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
+    allow_unknown: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="Invariants whose case need not come up, or [bold]all[/]: S8, S9 and L1 can not where nobody sets a timer."
+            " The report says what was not judged.",
+        ),
+    ] = "",
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Where to save a failure. Default: millrace-failure-DIGEST.json."),
@@ -87,7 +99,10 @@ def verify(
         check_writable(save)
         protocol = protocol_without(without)
         with stdout_reserved(as_json):
-            report = _search(load_target(pipeline, feed), protocol, how, examples, seed, jobs)
+            target = load_target(pipeline, feed)
+            may_be_unknown = invariants_named(allow_unknown, target.pipeline)
+            report = _search(target, protocol, how, examples, seed, jobs)
+        report.may_be_unknown = may_be_unknown
         _save(report, save)
         if as_json:
             print_document(report.document())

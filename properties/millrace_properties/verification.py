@@ -74,10 +74,14 @@ class Verification:
         """
         if self.failure is not None:
             return False
-        unknown = [
+        return None if self.unknown or not self.verdicts else True
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The invariants whose case never came up; findings about user code are none."""
+        return tuple(
             name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)
-        ]
-        return None if unknown or not self.verdicts else True
+        )
 
     def take(self, outcome: Outcome) -> None:
         """Add a run."""

@@ -117,6 +117,33 @@ def test_an_invariant_whose_case_never_came_up_makes_it_unknown_and_exits_3(fold
     assert searched(run, "stateless:pipeline", "--examples", "3")["result"] == "unknown"
 
 
+@pytest.mark.parametrize("allowed", ["S8,S9,L1", "L1, S9,S8", "all"])
+def test_an_invariant_that_may_be_unknown_does_not_fail_it_and_the_headline_names_it(
+    folder: Path, run: Run, allowed: str
+) -> None:
+    arguments = ("stateless:pipeline", "--examples", "3", "--allow-unknown", allowed)
+    result = run("verify", *arguments)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("HOLDS: every invariant, in 3 runs with faults; not judged: S8, S9, L1\n")
+    document = searched(run, *arguments)
+    assert (document["result"], document["not_judged"]) == ("holds", ["S8", "S9", "L1"])
+
+
+def test_what_may_be_unknown_is_what_was_named_and_nothing_else(folder: Path, run: Run) -> None:
+    result = run("verify", "stateless:pipeline", "--examples", "3", "--allow-unknown", "S8,S9")
+    assert result.exit_code == 3
+    wrong = run("verify", "stateless:pipeline", "--allow-unknown", "S8,S99")
+    assert wrong.exit_code == 2
+    assert "--allow-unknown S99: there is no such invariant. There are: S1, S2," in plain(wrong.stderr)
+
+
+def test_that_all_may_be_unknown_excuses_no_violation(folder: Path, run: Run) -> None:
+    result = run(
+        "verify", "views:pipeline", "--without", "sequencers", "--seed", "2", "--allow-unknown", "all"
+    )
+    assert result.exit_code == 1
+
+
 def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) -> None:
     result = run("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json")
     assert result.exit_code == 1
