@@ -5,7 +5,7 @@ A cluster that nobody watches does nothing for it; one comparison for each event
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from millrace._effects import Effect, Event, Send
 from millrace._messages import Message
@@ -22,6 +22,16 @@ Place = tuple[str, Does, str, str]
 """Process, what it does, message, computation (``""``: all)."""
 
 _MESSAGES = frozenset(get_args(Message))
+
+
+class _Caught(NamedTuple):
+    """An event that was paused or delayed when a process was about to handle it.
+
+    ``tied``: the faults that begin once it has.
+    """
+
+    event: Event
+    tied: list[StepFault]
 
 
 class Watch:
@@ -46,6 +56,7 @@ class Watch:
         self._cluster = cluster
         self._begin = begin
         self._planned: dict[tuple[Place, int], list[StepFault]] = {}
+        self._caught: dict[tuple[str, int, int], _Caught] = {}
         for one in planned:
             self._planned.setdefault((place_of(one.step), one.step.nth), []).append(one)
 
@@ -55,18 +66,21 @@ class Watch:
 
     def receives(self, node: Node, event: Event) -> bool:
         """A process is about to handle an event; tells whether it does so, now."""
-        planned = self._comes(node.address, Does.RECEIVES, event)
+        caught = self._caught.pop((node.address, node.incarnation, id(event)), None)
+        planned = self._comes(node.address, Does.RECEIVES, event) if caught is None else caught.tied
+        after = [one for one in planned if one.moment is Moment.AFTER]
         fate = self._strike(planned, Moment.BEFORE, node)
         cluster = self._cluster
         if fate is not NORMAL and type(event) in _MESSAGES:
-            if fate.copies:
-                cluster.kernel.call_later(fate.delay_us, self._receives_again, (node, event))
+            if fate.copies == 2:
+                cluster.kernel.call_later(fate.delay_us, self._comes_again, (node, event))
+            elif fate.copies:
+                cluster.kernel.call_later(fate.delay_us, self._goes_on, (node, _Caught(event, after)))
             if fate.copies != 2:
                 return False
         if node.state is not NodeState.UP:
-            cluster.give(node, event)  # what a paused process gets, it keeps
+            self._goes_on((node, _Caught(event, after)))  # what a paused process gets, it keeps
             return False
-        after = [one for one in planned if one.moment is Moment.AFTER]
         if after:  # the rest of this instant is the process's: it handles the event first
             cluster.kernel.call_later(0, self._has_received, (node, node.incarnation, after))
         return True
@@ -120,8 +134,15 @@ class Watch:
                 self._begin(one)
         return fate
 
-    def _receives_again(self, arrival: tuple[Node, Event]) -> None:
+    def _comes_again(self, arrival: tuple[Node, Event]) -> None:
+        """A second copy, which is a step of its own."""
         self._cluster.give(*arrival)
+
+    def _goes_on(self, arrival: "tuple[Node, _Caught]") -> None:
+        """Give what was caught; its step has been counted."""
+        node, caught = arrival
+        self._caught[node.address, node.incarnation, id(caught.event)] = caught
+        self._cluster.give(node, caught.event)
 
     def _has_received(self, receipt: tuple[Node, int, list[StepFault]]) -> None:
         node, incarnation, planned = receipt
