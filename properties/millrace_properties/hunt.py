@@ -126,7 +126,7 @@ def judge_run(
     """
     probe = probe or Probe()
     try:
-        history, verdicts, _ = run_plan(workload.pipeline, feed, plan, protocol)
+        history, verdicts, _ = run_plan(workload.deployed, feed, plan, protocol)
     except Exception as error:  # noqa: BLE001  a broken protocol may stop with anything
         return Judgement(probe.count, {ERROR: f"{type(error).__name__}: {error}"})
     broken = {name: one.message for name, one in violations(verdicts).items()}
@@ -144,7 +144,7 @@ def judge_run(
 def plan_of(workload: Workload, feed: Feed, seed: int) -> Plan:
     """The plan of a seed: random, and for seed 0 the one without faults."""
     data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
-    return decode_plan(data, ground_of(workload.pipeline, feed, workload.options), workload.options)
+    return decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
 
 
 def oracle_names() -> dict[str, str]:

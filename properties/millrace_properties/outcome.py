@@ -3,13 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from millrace import Pipeline
 from millrace.history import History
 from millrace_properties.checkers import judge, reached
 from millrace_properties.coverage import Spot, covered, strikes_of
 from millrace_properties.plans import Plan
 from millrace_properties.verdict import Verdict, Violated
-from millrace_sim import SOUND, Feed, Protocol, simulate
+from millrace_sim import SOUND, Feed, Protocol, Versions, simulate, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Outcome:
 
 
 def run_plan(
-    pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND
+    pipeline: Versions, feed: Feed, plan: Plan, protocol: Protocol = SOUND
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
     """Run one plan and judge it: (history, verdict by invariant, interesting cases).
 
@@ -81,10 +80,10 @@ def run_plan(
     history = simulate(
         pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
     )
-    return history, judge(history, [pipeline], plan.options.engine), reached(history)
+    return history, judge(history, versions_of(pipeline), plan.options.engine), reached(history)
 
 
-def try_plan(pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
+def try_plan(pipeline: Versions, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
     """Run a plan, judge it, and take note of what struck; an error is an outcome, too."""
     try:
         history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)

@@ -144,6 +144,8 @@ class Cluster:
             return False
         names = {one.computation for one in self._table.assignments}
         names |= set(self._pipelines[self._table.topology].injectors)
+        if self._table.version != self.store.mediator.table.version:
+            return False  # the masters have not told of it yet
         if not self._table.assignments or self._table.retiring or self._table.joining is not None:
             return False
         if any(self._published.get(name) != MAX_TIME for name in names):

@@ -15,9 +15,17 @@ from millrace_sim.protocol import SOUND, Protocol
 from millrace_sim.steps import EVENTS, MESSAGES, Does
 from millrace_sim.watch import Watch
 
+Versions = Pipeline | Sequence[Pipeline]
+"""A pipeline, or its deployed versions (3), of which the first is in force from the start."""
+
+
+def versions_of(pipeline: Versions) -> list[Pipeline]:
+    """All versions, the first one first."""
+    return [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)
+
 
 def simulate(
-    pipeline: Pipeline | Sequence[Pipeline],
+    pipeline: Versions,
     feed: Feed,
     *,
     options: ClusterOptions | None = None,
@@ -48,7 +56,7 @@ def simulate(
 
 
 def start(
-    pipeline: Pipeline | Sequence[Pipeline],
+    pipeline: Versions,
     feed: Feed,
     *,
     options: ClusterOptions | None = None,
@@ -62,8 +70,7 @@ def start(
         PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault is to strike a process that there is not.
     """
-    pipelines = [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)
-    cluster = Cluster(pipelines, feed, options or ClusterOptions(), seed, protocol)
+    cluster = Cluster(versions_of(pipeline), feed, options or ClusterOptions(), seed, protocol)
     _check(cluster, faults)
     director = _Director(cluster, faults)
     for fault in faults.faults:
