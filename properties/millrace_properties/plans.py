@@ -128,10 +128,20 @@ def _slots(data: bytes, ground: Ground) -> Iterator[_Slot]:
 
 
 def _lasting(faults: Sequence[f.AnyFault], ground: Ground) -> tuple[str, ...]:
-    """The first process that is stopped, if the others can do without it: a permanently bad minority (TigerBeetle)."""
+    """The first process that is stopped or cut off, if the others can do without it: a permanently bad minority (TigerBeetle).
+
+    Choice: only who is cut off from everybody, both ways. Whom the masters still hear is not replaced, and then nothing is due.
+    """
     for fault in faults:
-        if isinstance(fault, f.Crash | f.Pause) and fault.process in _spare(ground):
-            return (fault.process,)
+        match fault:
+            case f.Crash(process=process) | f.Pause(process=process):
+                pass
+            case f.Partition(side=(process,), other=(), one_way=False):
+                pass
+            case _:
+                continue
+        if process in _spare(ground):
+            return (process,)
     return ()
 
 

@@ -87,6 +87,7 @@ class Cluster:
         self._pipelines = tuple(pipelines)
         self._seed = seed
         self._error: MillraceError | None = None
+        self._lasting: frozenset[str] = frozenset()
         self._published: dict[str, int] = {}
         self._table = Table()
         self._landing = (self._land,)
@@ -151,7 +152,9 @@ class Cluster:
         if any(self._published.get(name) != MAX_TIME for name in names):
             return False
         running = [
-            node for node in self.nodes.values() if node.state is NodeState.UP
+            node
+            for address, node in self.nodes.items()
+            if node.state is NodeState.UP and address not in self._lasting
         ]  # the others' work is somebody else's now
         return all(getattr(node.process, "unfinished", 0) == 0 for node in running)
 
@@ -245,6 +248,7 @@ class Cluster:
     def heal(self, lasting: Sequence[str] = ()) -> None:
         """End every fault that is in the nodes or in the store, except on these addresses; liveness is due from here on."""
         self.store.heal()
+        self._lasting = frozenset(lasting)
         if self.watch is not None:
             self.watch.forget()
         for address, node in self.nodes.items():

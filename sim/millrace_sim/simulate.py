@@ -1,6 +1,6 @@
 """A run as a function: ``(pipeline, input, options, faults, seed) -> History``, the same bytes each time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from millrace import OptionsError, Pipeline
@@ -122,6 +122,9 @@ class _Director:
     def begin(self, fault: Any) -> None:
         """Let a fault begin, and see to its end."""
         match fault:
+            case f.Partition(other=(), one_way=False) if self._lasts(fault.side):
+                handle = self._cluster.network.begin(fault)
+                self._later(self._until_heal_us, lambda _: self._cluster.network.leave(handle))
             case f.Partition() | f.Noise() | f.Hold() | f.DropMessages():
                 handle = self._cluster.network.begin(fault)
                 self._until(fault, lambda _: self._cluster.release(handle))
@@ -152,10 +155,14 @@ class _Director:
         cluster, process = self._cluster, fault.process
         match fault:
             case f.Crash():
-                if cluster.crash(process) and fault.restart_after_us is not None:
+                if (
+                    cluster.crash(process)
+                    and fault.restart_after_us is not None
+                    and not self._lasts([process])
+                ):
                     self._later(fault.restart_after_us, lambda _: cluster.restart(process))
             case f.Pause():
-                if cluster.pause(process):
+                if cluster.pause(process) and not self._lasts([process]):
                     self._later(fault.for_us, lambda _: cluster.revive(process))
             case f.Slow():
                 cluster.slow(process, fault.factor)
@@ -181,5 +188,13 @@ class _Director:
     def _until(self, fault: Any, end: Any) -> None:
         """End it after its time, or when all is healed; what holds no time ends only then."""
         duration_us = getattr(fault, "for_us", None)
-        heal_after_us = max(self._heals_at_us - self._cluster.kernel.now, 0)
+        heal_after_us = self._until_heal_us
         self._later(heal_after_us if duration_us is None else min(duration_us, heal_after_us), end)
+
+    @property
+    def _until_heal_us(self) -> int:
+        return max(self._heals_at_us - self._cluster.kernel.now, 0)
+
+    def _lasts(self, addresses: Iterable[str]) -> bool:
+        """What has stopped them, or cut them off, does not end."""
+        return all(address in self._lasting for address in addresses)

@@ -119,6 +119,16 @@ def test_a_plan_may_leave_a_minority_for_good() -> None:
     assert decode(injector[:2] + b"\x10" + injector[3:]).faults.lasting == ()
 
 
+@pytest.mark.parametrize(
+    ("how", "lasts"), [(0, True), (1, False), (2, False)], ids=["all", "one way", "masters"]
+)
+def test_whoever_is_cut_off_for_good_is_cut_off_from_everybody(how: int, lasts: bool) -> None:  # noqa: FBT001  a parameter of the test
+    cut = slot(4, where=1, how=how)
+    found = decode(cut[:2] + b"\x10" + cut[3:]).faults
+    assert isinstance(found.faults[0], f.Partition)
+    assert found.lasting == (("worker-1",) if lasts else ())
+
+
 def test_an_operator_changes_the_version_where_there_is_another() -> None:
     """Zeros change nothing, and where there is one version only nothing else can."""
     two = msgspec.structs.replace(GROUND, versions=2)
