@@ -1,5 +1,7 @@
 """Invariants that are named on the command line."""
 
+from collections.abc import Sequence
+
 from millrace import MillraceError, Pipeline
 from millrace_properties.checkers import all_checkers
 
@@ -18,13 +20,13 @@ class UnknownInvariantError(MillraceError):
         return f"--allow-unknown {self.name}: there is no such invariant. There are: {', '.join(self.known)}"
 
 
-def invariants_named(names: str, pipeline: Pipeline) -> tuple[str, ...]:
-    """Read a list of names, separated by commas; ``all``: every one that applies to a pipeline.
+def invariants_named(names: str, versions: Sequence[Pipeline]) -> tuple[str, ...]:
+    """Read a list of names, separated by commas; ``all``: every one that applies to a pipeline's versions.
 
     Raises:
         UnknownInvariantError: there is none of a name.
     """
-    known = tuple(one.name for one in all_checkers([pipeline]) if not one.finding)
+    known = tuple(one.name for one in all_checkers(versions) if not one.finding)
     wanted = tuple(name for name in map(str.strip, names.split(",")) if name)
     for name in wanted:
         if name not in (*known, ALL):

@@ -87,7 +87,8 @@ class Report:
         """Print it for people."""
         found = self.verification
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
-        print_text(console, f"{self.target.name}, seed {self.seed}, protocol: {self.protocol.name}")
+        names = ", then ".join([self.target.name, *self.target.versions])
+        print_text(console, f"{names}, seed {self.seed}, protocol: {self.protocol.name}")
         if found.events:
             runs, events = counted(found.runs, "run"), counted(found.events, "event")
             print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
@@ -133,6 +134,7 @@ class Report:
         found = self.verification
         return {
             "pipeline": self.target.name,
+            "versions": list(self.target.versions),
             "feed": self.target.feed_name,
             "seed": self.seed,
             "protocol": self.protocol.name,

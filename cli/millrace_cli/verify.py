@@ -15,7 +15,8 @@ from millrace_cli._protocols import WITHOUT_HELP, protocol_without
 from millrace_cli._replay_file import check_writable, save_failure
 from millrace_cli._report import Report
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
-from millrace_properties.enumeration import enumerate_faults, single_faults
+from millrace_properties.enumeration import enumerate_faults
+from millrace_properties.step_faults import single_faults
 from millrace_properties.verification import Verification
 from millrace_properties.verification import verify as search
 from millrace_sim import ClusterOptions, Protocol
@@ -25,6 +26,8 @@ VERIFY_EXAMPLES = """[bold]Examples[/]
   millrace verify millrace_scenarios.zeitgeist:pipeline
 
   millrace verify my_job:pipeline --examples 10000 --seed 7
+
+  millrace verify my_job:pipeline --version my_job:next_pipeline
 
   millrace verify my_job:pipeline --search enumerate --jobs 2
 
@@ -52,6 +55,14 @@ def verify(
     pipeline: Annotated[
         str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
     ],
+    versions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--version",
+            metavar="MODULE:PIPELINE",
+            help="Another version of the pipeline, that an operator may put in force while it runs; more than once for more.",
+        ),
+    ] = None,
     how: Annotated[
         SearchKind,
         typer.Option(
@@ -67,7 +78,8 @@ def verify(
         ),
     ] = 200,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Processes that share the runs of enumerate and pairs.")
+        int,
+        typer.Option(min=1, help="Processes that share the runs. The result is the same with any number."),
     ] = 1,
     seed: Annotated[
         int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
@@ -99,8 +111,8 @@ def verify(
         check_writable(save)
         protocol = protocol_without(without)
         with stdout_reserved(as_json):
-            target = load_target(pipeline, feed)
-            may_be_unknown = invariants_named(allow_unknown, target.pipeline)
+            target = load_target(pipeline, feed, versions or ())
+            may_be_unknown = invariants_named(allow_unknown, target.deployed)
             report = _search(target, protocol, how, examples, seed, jobs)
         report.may_be_unknown = may_be_unknown
         _save(report, save)
@@ -119,18 +131,18 @@ def _search(
     interrupted = False
     verification: Verification | None = None
     if how is SearchKind.ENUMERATE:
-        examples = len(single_faults(target.pipeline, feed, ClusterOptions()))
+        examples = len(single_faults(target.deployed, feed, ClusterOptions()))
     with SearchProgress(examples) as progress:
         try:
             if how is SearchKind.RANDOM:
                 verification = search(
-                    target.pipeline, lambda _: feed, examples=examples, seed=seed, protocol=protocol,
+                    target.deployed, lambda _: feed, examples=examples, seed=seed, protocol=protocol, jobs=jobs,
                     on_run=progress.on_run,
                 )  # fmt: skip
             else:
                 pairs = examples if how is SearchKind.PAIRS else 0
                 verification = enumerate_faults(
-                    target.pipeline, feed, feed_seed=seed, protocol=protocol, pairs=pairs, seed=seed, jobs=jobs,
+                    target.deployed, feed, feed_seed=seed, protocol=protocol, pairs=pairs, seed=seed, jobs=jobs,
                     on_run=progress.on_run,
                 )  # fmt: skip
         except KeyboardInterrupt:

@@ -83,6 +83,31 @@ def test_pairs_of_faults_are_drawn(folder: Path, run: Run) -> None:
     assert {"role", "step", "fault", "times"} == set(document["coverage"][0])
 
 
+VERSIONS = ("grown:audited", "--version", "grown:plain")
+
+
+def test_versions_are_changed_while_the_pipeline_runs(folder: Path, run: Run) -> None:
+    document = searched(run, *VERSIONS, "--examples", "25")
+    assert document["result"] != "violated"
+    assert (document["pipeline"], document["versions"]) == ("grown:audited", ["grown:plain"])
+    assert document["interesting_cases"]["a computation was removed"] > 0
+    result = run("verify", *VERSIONS, "--examples", "1")
+    assert "grown:audited, then grown:plain, seed 0, protocol: sound\n" in result.stdout
+
+
+def test_a_failure_of_versions_is_replayed_with_them(folder: Path, run: Run) -> None:
+    result = run("verify", *VERSIONS, "--without", "sequencers", "--save", "versions.json")
+    assert result.exit_code == 1
+    assert json.loads((folder / "versions.json").read_text())["versions"] == ["grown:plain"]
+    assert "byte for byte" in run("replay", "versions.json").stdout
+
+
+def test_versions_that_do_not_fit_together_exit_2(folder: Path, run: Run) -> None:
+    result = run("verify", "grown:audited", "--version", "grown:weak")
+    assert result.exit_code == 2
+    assert "computation 'auditor' has productions=strong in version 0" in plain(result.stderr)
+
+
 def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
     long = searched(run, "views:pipeline", "--examples", "3")
     short = searched(run, "views:pipeline", "--examples", "3", "--feed", "short_feed")
@@ -93,7 +118,7 @@ def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
 def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_replays(
     folder: Path, run: Run
 ) -> None:
-    result = run("verify", "views:pipeline", "--without", "sequencers", "--seed", "2")
+    result = run("verify", "views:pipeline", "--without", "sequencers", "--seed", "4")
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED: ")
     assert ": VIOLATED\n" in result.stdout

@@ -2,9 +2,10 @@
 
 import pytest
 
-from millrace_properties.enumeration import enumerate_faults, faults_at, pairs_of, single_faults, steps_of
+from millrace_properties.enumeration import enumerate_faults
 from millrace_properties.mutants import MUTANTS
 from millrace_properties.plans import ground_of
+from millrace_properties.step_faults import faults_at, pairs_of, single_faults, steps_of
 from millrace_properties.verification import Verification
 from millrace_properties.workloads import WORKLOADS, Workload, tallies
 from millrace_sim import ClusterOptions, Does, Step
