@@ -192,5 +192,5 @@ def paste(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    for one in sys.argv[1:] or [README]:
+    for one in sys.argv[1:] or [str(README)]:
         paste(Path(one))
