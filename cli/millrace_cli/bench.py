@@ -6,15 +6,15 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from millrace import MillraceError
 from millrace_benchmarks.catalogue import BENCHMARKS
 from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
-from millrace_cli._consoles import error_console, output_console
+from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._progress import PartsProgress
 from millrace_cli._render import plain_table, print_heading, print_table, print_text
 
 BENCH_EXAMPLES = """[bold]Examples[/]
@@ -79,15 +79,8 @@ def bench(
 
 
 def _measure(benchmark: Benchmark, options: BenchOptions) -> list[Figure]:
-    console = error_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        return list(benchmark.measure(options, show))
+    with PartsProgress() as progress:
+        return list(benchmark.measure(options, progress.on_part))
 
 
 # What is said of it

@@ -122,9 +122,9 @@ class Sample:
 
 
 def case_of(number: int, seed: int = 0) -> Case:
-    """Run ``number`` of the sample of a seed: the workloads take turns."""
+    """Run ``number`` of the sample of a seed: the workloads take turns, and each run has a plan and an input of its own."""
     workload = list(WORKLOADS.values())[number % len(WORKLOADS)]
-    of_run = seed * SEEDS + number // len(WORKLOADS)
+    of_run = seed * SEEDS + number
     feed = workload.feed(of_run)
     return Case(workload, of_run, feed, plan_of(workload, feed, of_run))
 
