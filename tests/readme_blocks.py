@@ -1,11 +1,12 @@
-"""The README's blocks, and what they claim: commands with what they print, and code.
+"""The blocks of the README and of other pages, and what they claim: commands with what they print, and code.
 
 A ``console`` block has commands behind ``$``, each followed by what it prints. There, ``...`` stands for anything: a line of just
 that for any number of lines, at the end of a line for the rest of it. ``# exit code N`` behind a command says how it
 ends; without, with 0.
 A ``python`` block that begins with ``# NAME.py`` is that file.
 
-``python -m tests.readme_blocks`` pastes what the commands print today into the README; ``git diff`` then shows what has changed.
+``python -m tests.readme_blocks`` pastes what the commands print today into the README, or into the pages that are named;
+``git diff`` then shows what has changed.
 """
 
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+HARNESS = ROOT / "docs" / "harness.md"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\b")
@@ -170,9 +172,9 @@ def _matches(claimed: str, printed: str) -> bool:
     return without_numbers(claimed) == without_numbers(printed)
 
 
-def paste() -> None:
-    """Run every command that says what it prints, and put that into the README."""
-    text = README.read_text()
+def paste(page: Path) -> None:
+    """Run every command of a page that says what it prints, and put that into the page."""
+    text = page.read_text()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, source in files(text).items():
@@ -186,8 +188,9 @@ def paste() -> None:
             actual = "\n".join(["$ " + command.line, *as_printed(command.output, printed)])
             assert text.count(claimed) == 1, f"this is there twice:\n{claimed}"
             text = text.replace(claimed, actual)
-    README.write_text(text)
+    page.write_text(text)
 
 
 if __name__ == "__main__":
-    paste()
+    for one in sys.argv[1:] or [str(README)]:
+        paste(Path(one))

@@ -1,11 +1,22 @@
-"""The README is true: its commands run, its code works, and what it says they print is what they print."""
+"""The README and docs/harness.md are true: their commands run, their code works, and what they say is printed is printed."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.readme_blocks import README, ROOT, Command, as_printed, commands, files, kinds, not_printed, run
+from tests.readme_blocks import (
+    HARNESS,
+    README,
+    ROOT,
+    Command,
+    as_printed,
+    commands,
+    files,
+    kinds,
+    not_printed,
+    run,
+)
 
 TEXT = README.read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
@@ -19,20 +30,26 @@ NOT_RUN = {
 
 MANY_EXAMPLES = re.compile(r"--examples \d+")
 FEWER = "--examples 60"
+ENUMERATION = "--search enumerate"
+PAIRS = "--search pairs --examples 20"
 
 
 def cut_down(shell: str) -> str:
     """The same search, shorter."""
-    return MANY_EXAMPLES.sub(FEWER, shell)
+    return MANY_EXAMPLES.sub(FEWER, shell).replace(ENUMERATION, PAIRS)
+
+
+def reader_of(text: str, folder: Path) -> Path:
+    """A reader's directory, with a page's files in it."""
+    for name, source in files(text).items():
+        (folder / name).write_text(source)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A reader's directory, with the README's files in it."""
-    there = tmp_path_factory.mktemp("reader")
-    for name, source in files(TEXT).items():
-        (there / name).write_text(source)
-    return there
+    """The README's reader."""
+    return reader_of(TEXT, tmp_path_factory.mktemp("reader"))
 
 
 def test_the_first_screen_has_the_two_commands() -> None:
@@ -55,16 +72,19 @@ def test_the_first_pipeline_is_short_and_so_is_its_property_test() -> None:
 
 
 @pytest.mark.slow
-def test_each_command_runs_and_prints_what_the_readme_says(folder: Path) -> None:
+@pytest.mark.parametrize("page", [README, HARNESS], ids=lambda page: page.stem)
+def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """In order, as a reader types them: one saves the file that the next one replays.
 
     Searches are cut down: then the same things are counted, in another order. Numbers may always differ.
     """
-    for command in COMMANDS:
+    text = page.read_text()
+    reader_of(text, tmp_path)
+    for command in commands(text):
         if command.shell in NOT_RUN:
             continue
         shell = cut_down(command.shell)
-        done = run(shell, folder)
+        done = run(shell, tmp_path)
         assert done.returncode == command.exit_code, f"{command.line}\n{done.stdout}{done.stderr}"
         printed = done.stdout.splitlines()
         if shell == command.shell:

@@ -34,11 +34,12 @@ def print_document(document: Mapping[str, Any] | list[dict[str, Any]]) -> None:
 def invariants_document(verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, Any]]:
     """Invariant to its title, verdict, and what the verdict says."""
     return {
-        name: {"title": titles().get(name, ""), **_verdict_document(one)} for name, one in verdicts.items()
+        name: {"title": titles().get(name, ""), **verdict_document(one)} for name, one in verdicts.items()
     }
 
 
-def _verdict_document(verdict: Verdict) -> dict[str, Any]:
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """A verdict, and what it says."""
     match verdict:
         case Holds(reached=reached):
             return {"verdict": "holds", "reached": reached}

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from millrace_cli._documents import failure_document, invariants_document
+from millrace_cli._documents import failure_document, invariants_document, verdict_document
 from millrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
 from millrace_cli._render import (
     counted,
@@ -26,6 +26,9 @@ from millrace_cli._render import (
 )
 from millrace_cli._targets import Target
 from millrace_properties.checkers import CASES
+from millrace_properties.code_review import CodeReview
+from millrace_properties.user_code import UserFinding
+from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.verification import Verification
 from millrace_sim import Protocol
 from millrace_sim.faults import KINDS
@@ -48,6 +51,7 @@ class Report:
         shrinking: it was making a failure smaller then.
         saved_as: the replay file, if there is one.
         may_be_unknown: invariants whose case need not come up.
+        review: of the user's code, if the search came to its end without a failure.
     """
 
     target: Target
@@ -60,13 +64,19 @@ class Report:
     shrinking: bool = False
     saved_as: Path | None = None
     may_be_unknown: tuple[str, ...] = ()
+    review: CodeReview | None = None
 
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        return exit_code_of_search(self.verification, self.may_be_unknown)
+        code = exit_code_of_search(self.verification, self.may_be_unknown)
+        return ExitCode.VIOLATED if self._bugs and code is not ExitCode.VIOLATED else code
+
+    @property
+    def _bugs(self) -> tuple[UserFinding, ...]:
+        return () if self.review is None else self.review.bugs
 
     @property
     def headline(self) -> str:
@@ -77,6 +87,8 @@ class Report:
             return f"INTERRUPTED after {counted(found.runs, 'run')}{when}"
         if found.failure is not None:
             return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
+        if self._bugs:
+            return f"BUG: {', and '.join(f'the code {one.habit.value}' for one in self._bugs)}"
         not_judged = ", ".join(found.unknown)
         if self.code is ExitCode.UNKNOWN:
             return f"UNKNOWN: nothing is violated, but the case of {not_judged or 'anything'} never came up"
@@ -100,6 +112,8 @@ class Report:
             print_verdicts(console, found.verdicts)
         self._print_coverage(console)
         self._print_failure(console)
+        if self.review is not None:
+            _print_review(console, self.review)
 
     def _print_coverage(self, console: Console) -> None:
         found = self.verification
@@ -150,6 +164,7 @@ class Report:
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
             "failure": self._failure_document(),
+            "code": None if self.review is None else _review_document(self.review),
         }
 
     def _failure_document(self) -> dict[str, Any] | None:
@@ -169,6 +184,42 @@ def _print_counts(console: Console, heading: str, counts: dict[str, int], missin
     print_counts(console, {name: count for name, count in counts.items() if count})
     if missing:
         print_text(console, f"never: {', '.join(missing)}", indent=2)
+
+
+def _print_review(console: Console, review: CodeReview) -> None:
+    print_heading(console, "Your code")
+    for finding in review.findings:
+        print_text(console, f"{'BUG: ' if finding.is_bug else ''}{finding}", indent=2)
+    groups: dict[str, list[str]] = {}
+    for name, one in review.relations.items():
+        groups.setdefault(_relation_words(one), []).append(name)
+    for words, names in groups.items():
+        print_text(console, f"{words}: {', '.join(names)}", indent=2)
+
+
+def _relation_words(verdict: Verdict) -> str:
+    match verdict:
+        case Holds():
+            return "the outcome stays the same"
+        case Violated():
+            return "the outcome changes (--json says how)"
+        case Unknown(why=why):
+            return f"not known, {why.partition(';')[0]}"
+
+
+def _review_document(review: CodeReview) -> dict[str, Any]:
+    return {
+        "findings": [
+            {
+                "habit": one.habit.name.lower(),
+                "bug": one.is_bug,
+                "detail": str(one),
+                "records": one.feed.records,
+            }
+            for one in review.findings
+        ],
+        "relations": {name: verdict_document(one) for name, one in review.relations.items()},
+    }
 
 
 def _coverage_table(found: Verification) -> Table:

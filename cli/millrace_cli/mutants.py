@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from millrace import MillraceError, format_time
 from millrace_cli._consoles import error_console, output_console
 from millrace_cli._documents import print_document
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._render import plain_table, print_table
 from millrace_properties.hunt import Hunted
 from millrace_properties.hunting import hunt_all
 from millrace_properties.mutants import CATALOGUE, Mutant
@@ -129,30 +129,22 @@ def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
         ]
         print_document(rows)
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("mutant", "section", "breaks", "what is wrong"):
-        table.add_column(title, overflow="fold")
+    table = plain_table("mutant", "section", "breaks", "what is wrong")
     for one in chosen:
         table.add_row(one.name, one.section, ", ".join(one.breaks), one.wrong)
-    output_console().print(table)
+    print_table(output_console(), table)
 
 
 def _print_matrix(found: list[Hunted]) -> None:
     console = output_console()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("mutant", overflow="fold")
-    table.add_column("breaks", overflow="fold")
-    table.add_column("activated")
-    table.add_column("killed by", overflow="fold")
-    table.add_column("runs", justify="right")
-    table.add_column("faults", justify="right")
+    table = plain_table("mutant", "breaks", "activated", "killed by", "runs", "faults")
     for one in found:
         killed_by = ", ".join(one.killed_by) or "nobody: it survived"
         runs = f"{one.runs}, directed" if one.directed else str(one.runs)
         faults = "-" if one.faults is None else str(one.faults)
         activated = "yes" if one.activated else "no"
         table.add_row(one.name, ", ".join(one.breaks), activated, killed_by, runs, faults)
-    console.print(table)
+    print_table(console, table)
     console.print()
     killed = [one for one in found if one.killed]
     console.print(

@@ -15,11 +15,12 @@ from millrace_cli._protocols import WITHOUT_HELP, protocol_without
 from millrace_cli._replay_file import check_writable, save_failure
 from millrace_cli._report import Report
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
+from millrace_properties.code_review import review
 from millrace_properties.enumeration import enumerate_faults
 from millrace_properties.step_faults import single_faults
 from millrace_properties.verification import Verification
 from millrace_properties.verification import verify as search
-from millrace_sim import ClusterOptions, Protocol
+from millrace_sim import SOUND, ClusterOptions, Protocol
 
 VERIFY_EXAMPLES = """[bold]Examples[/]
 
@@ -147,6 +148,9 @@ def _search(
                 )  # fmt: skip
         except KeyboardInterrupt:
             interrupted = True
+    review_of_code = None
+    if verification is not None and verification.failure is None and protocol is SOUND:
+        review_of_code = review(target.pipeline, feed, seed=seed)
     return Report(
         target=target,
         protocol=protocol,
@@ -156,6 +160,7 @@ def _search(
         runs_per_second=progress.runs_per_second,
         interrupted=interrupted,
         shrinking=interrupted and progress.shrinking,
+        review=review_of_code,
     )
 
 

@@ -1,7 +1,8 @@
 """What one run of a plan comes to: its verdicts, what struck in it and where, and, if it failed, the failure as a value."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from millrace.history import History
 from millrace_properties.checkers import judge, reached
@@ -83,14 +84,24 @@ def run_plan(
     return history, judge(history, versions_of(pipeline), plan.options.engine), reached(history)
 
 
-def try_plan(pipeline: Versions, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
-    """Run a plan, judge it, and take note of what struck; an error is an outcome, too."""
+def try_plan(
+    pipeline: Versions,
+    feed: Feed,
+    plan: Plan,
+    protocol: Protocol = SOUND,
+    more: Callable[[History], dict[str, Verdict]] = lambda _: {},
+) -> Outcome:
+    """Run a plan, judge it, and take note of what struck; an error is an outcome, too.
+
+    ``more``: gives further verdicts of the History, beside those of the checkers.
+    """
     try:
         history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)
     except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return Outcome({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
-    outcome = Outcome(verdicts, cases, covered(history), strikes_of(history), len(history), "")
-    return replace(outcome, digest=history.digest()) if outcome.broken else outcome
+    return Outcome(
+        verdicts | more(history), cases, covered(history), strikes_of(history), len(history), history.digest()
+    )
 
 
 def is_finding(name: str) -> bool:

@@ -85,7 +85,9 @@ class Verifier:
         options: "ClusterOptions | None" = None,
         protocol: "Protocol | None" = None,
     ) -> "Verification":
-        """Run a pipeline under fault schedules, and fail the test if one of them breaks an invariant.
+        """Run a pipeline under fault schedules, and fail the test if one of them breaks an invariant, or if its code has a bug.
+
+        What else is found about the code goes into the test's report, as a property.
 
         Args:
             pipeline: what to verify.
@@ -96,10 +98,11 @@ class Verifier:
             protocol: the state machines to host; default: the engine's own.
 
         Raises:
-            InvariantViolatedError: an invariant is broken, or the run stopped with an error.
+            InvariantViolatedError: an invariant is broken, the run stopped with an error, or user code keeps or shares state.
         """
         __tracebackhide__ = True
-        from millrace_properties.describing import describe_failure  # noqa: PLC0415  see the module's docstring
+        from millrace_properties.code_review import review  # noqa: PLC0415  see the module's docstring
+        from millrace_properties.describing import describe_failure  # noqa: PLC0415
         from millrace_properties.verification import verify  # noqa: PLC0415
         from millrace_sim import SOUND  # noqa: PLC0415
 
@@ -118,6 +121,13 @@ class Verifier:
             command = _save(found.failure, pipeline, feed, hosted, self.folder)
             raise InvariantViolatedError(
                 describe_failure(found.failure, pipeline.name) + f"\nRun it again\n  {command}"
+            )
+        code = review(pipeline, feed(used_seed), options=options, seed=used_seed)
+        for finding in code.findings:
+            self.record("millrace finding", str(finding))
+        if code.bugs:
+            raise InvariantViolatedError(
+                "\n".join([f"{pipeline.name} holds under faults, but", *map(str, code.bugs)])
             )
         return found
 

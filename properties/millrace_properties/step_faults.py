@@ -1,7 +1,8 @@
 """Every fault at every protocol step of a small run.
 
 The workload runs once without faults, and its steps are counted; each applicable fault can begin at the first few of each kind
-of step, and at the last one. `millrace_properties.enumeration` tries them one by one; `millrace_properties.steering` draws from them.
+of step, and at the last one. `millrace_properties.enumeration` tries them one by one; `millrace_properties.steering` draws from
+them.
 """
 
 from collections.abc import Iterator, Sequence

@@ -56,11 +56,17 @@ class UserFinding:
     detail: str
     feed: Feed
 
+    @property
+    def is_bug(self) -> bool:
+        """It can not be meant. The others may be: a cache, a count by the clock, "the first record wins"."""
+        return self.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE, Habit.GOES_BACK)
+
     def __str__(self) -> str:
         """Write it for people, with its records."""
         records = [entry.event for entry in self.feed.entries if isinstance(entry.event, SourceRecord)]
         shown = ", ".join(f"({one.key!r}, {one.value!r:.40}, {one.timestamp})" for one in records)
-        return f"the code {self.habit.value}: {self.detail}; shown by {len(records)} records: {shown}"
+        number = "one record" if len(records) == 1 else f"{len(records)} records"
+        return f"the code {self.habit.value}: {self.detail}; shown by {number}: {shown}"
 
 
 def examine(pipeline: Pipeline, feed: Feed, seed: int = 0) -> list[UserFinding]:

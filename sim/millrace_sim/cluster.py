@@ -349,7 +349,7 @@ class Cluster:
                 node.inbox.append(event)
             return
         watch = self.watch
-        if watch is not None and not watch.receives(node, event):
+        if watch is not None and node.address in watch.receiving and not watch.receives(node, event):
             return
         now = self.history.at_us = self.kernel.now
         effects = node.process.handle(now + node.clock_us, event)
@@ -364,7 +364,7 @@ class Cluster:
         if begin_us < now:  # noqa: PLR1730  a call of max() for each event
             begin_us = now
         sent_us = node.busy_until_us = begin_us + cost * node.slow_factor
-        if watch is not None:
+        if watch is not None and node.address in watch.sending:
             watch.carry_out(node, effects, sent_us)
             return
         for effect in effects:

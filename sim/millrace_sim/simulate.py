@@ -10,6 +10,7 @@ from millrace.history import History
 from millrace_sim import faults as f
 from millrace_sim.cluster import Cluster
 from millrace_sim.feed import Feed
+from millrace_sim.kernel import seldom_collected
 from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
 from millrace_sim.steps import EVENTS, MESSAGES, Does
@@ -48,10 +49,11 @@ def simulate(
         OptionsError: a fault is to strike a process that there is not.
         MillraceError: user code or input failed for good, and the policy is to stop.
     """
-    cluster = start(pipeline, feed, options=options, faults=faults, seed=seed, protocol=protocol)
-    cluster.run_until(faults.heals_at_us)
-    cluster.heal(faults.lasting)
-    cluster.run_to_the_end()
+    with seldom_collected():
+        cluster = start(pipeline, feed, options=options, faults=faults, seed=seed, protocol=protocol)
+        cluster.run_until(faults.heals_at_us)
+        cluster.heal(faults.lasting)
+        cluster.run_to_the_end()
     return cluster.history
 
 

@@ -363,3 +363,54 @@ def _read_all(terminal: int) -> str:
         pass
     os.close(terminal)
     return b"".join(chunks).decode()
+
+
+MEMORY = """
+import views
+from millrace import Computation
+
+
+class Counter(Computation):
+    def __init__(self):
+        self.seen = 0
+
+    def process_record(self, context, record):
+        self.seen += 1
+        context.produce("counts", self.seen)
+
+
+pipeline = views.build(Counter())
+feed = views.feed
+"""
+
+
+def test_a_bug_in_the_code_is_found_though_every_invariant_holds(folder: Path, run: Run) -> None:
+    (folder / "memory.py").write_text(MEMORY)
+    result = run("verify", "memory:pipeline", "--examples", "3")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("BUG: the code shares state between keys\n")
+    assert "\nYour code\n  BUG: the code shares state between keys: " in result.stdout
+
+    document = searched(run, "memory:pipeline", "--examples", "3")
+    assert document["result"] == "violated"
+    assert document["code"]["findings"][0] | {"detail": ""} == {
+        "habit": "shares_state",
+        "bug": True,
+        "detail": "",
+        "records": 2,
+    }
+
+
+def test_what_may_change_without_changing_the_outcome_is_told(folder: Path, run: Run) -> None:
+    document = searched(run, "views:pipeline", "--examples", "3")
+    assert document["code"]["findings"] == []
+    assert document["code"]["relations"]["reference"]["verdict"] == "holds"
+    text = run("verify", "views:pipeline", "--examples", "3").stdout
+    assert "\nYour code\n  the outcome stays the same: " in text
+
+
+def test_a_broken_protocol_says_nothing_of_the_code(folder: Path, run: Run) -> None:
+    assert (
+        searched(run, "views:pipeline", "--examples", "3", "--without", "sequencers", "--seed", "9")["code"]
+        is None
+    )

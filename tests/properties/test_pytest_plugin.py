@@ -25,6 +25,24 @@ def test_views_hold(millrace_verify):
     millrace_verify(pipeline, feed, examples=200, seed=3, protocol=MUTANTS["without sequencers"])
 """
 
+SHARES = """
+from millrace import Computation, Pipeline
+import views
+
+class Counter(Computation):
+    def __init__(self):
+        self.seen = 0
+
+    def process_record(self, context, record):
+        self.seen += 1
+        context.produce("counts", self.seen)
+
+pipeline = views.build(Counter())
+
+def test_counter(millrace_verify):
+    millrace_verify(pipeline, views.feed)
+"""
+
 FEW = ("--millrace-examples", "5")
 
 
@@ -86,6 +104,15 @@ def test_only_the_files_that_were_asked_for_run(project: Path) -> None:
     (project / "test_other.py").write_text("def test_other(): pass\n")
     code, text = pytest_in(project, "test_other.py")
     assert (code, "1 passed" in text) == (0, True), text
+
+
+def test_a_bug_in_the_code_fails_though_every_invariant_holds(project: Path) -> None:
+    (project / "test_counter.py").write_text(SHARES)
+    code, text = pytest_in(project, *FEW)
+    assert code == 1
+    assert "views holds under faults, but" in text
+    assert "the code shares state between keys" in text
+    assert "shown by 2 records" in text
 
 
 @pytest.mark.parametrize("name", ["nowhere:pipeline", "views:nothing", "views"])

@@ -143,7 +143,9 @@ def test_what_is_caught_when_it_comes_and_handled_later_is_one_step(
     fault: f.AnyFault | f.MessageFault,
 ) -> None:
     """The 1st Written waits; when it is handled at last, it is no 2nd one: there are as many as there were Writes."""
-    cluster = start(TALLIES.pipeline, FEED, faults=FaultSchedule(at_steps=(StepFault(WRITTEN, fault),)))
+    never = StepFault(Step(WRITER, Does.SENDS, "Write", 1_000), CRASH)  # so that Writes are counted, too
+    schedule = FaultSchedule(at_steps=(StepFault(WRITTEN, fault), never))
+    cluster = start(TALLIES.pipeline, FEED, faults=schedule)
     cluster.run_to_the_end()
     assert cluster.watch is not None
     counts = cluster.watch.counts

@@ -1,0 +1,79 @@
+"""What every verification says of the user's code: findings, bugs among them, and relations between runs."""
+
+from millrace import SECOND, Computation, Context, Pipeline, Record
+from millrace_properties.code_review import RECORDS, review
+from millrace_properties.metamorphic import REFERENCE, RELATIONS, REPLAY
+from millrace_properties.user_code import Habit
+from millrace_properties.verdict import Holds, Unknown
+from millrace_properties.workloads import WORKLOADS
+from millrace_sim import Feed, FeedBuilder
+
+
+class Memo(Computation):
+    """Keeps what it has computed before: harmless."""
+
+    def __init__(self) -> None:
+        self.squares: dict[int, int] = {}
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value not in self.squares:
+            self.squares[record.value] = record.value**2
+        context.produce("out", self.squares[record.value])
+
+
+class Remembering(Computation):
+    """Numbers records in its own memory."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        self.seen += 1
+        context.produce("out", self.seen)
+
+
+class Failing(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        raise ValueError(record.value)
+
+
+def of(computation: Computation, records: int = 6) -> tuple[Pipeline, Feed]:
+    pipeline = Pipeline("reviewed")
+    pipeline.injector("records")
+    pipeline.add(computation, name="code", inputs=["records"], outputs=["out"])
+    builder = FeedBuilder(pipeline)
+    for number in range(records):
+        at_us = SECOND + number * SECOND // 10
+        builder.record(at_us=at_us, value=number % 3, timestamp=at_us, key="ab"[number % 2])
+    return pipeline, builder.build()
+
+
+def test_code_that_keeps_to_its_context_has_no_finding_and_every_relation_holds() -> None:
+    workload = WORKLOADS["tallies"]
+    found = review(workload.pipeline, workload.feed(0), options=workload.options)
+    assert found.findings == ()
+    assert {type(one) for one in found.relations.values()} == {Holds}
+    assert found.relations.keys() == {*(one.name for one in RELATIONS), REFERENCE, REPLAY}
+
+
+def test_a_cache_is_told_and_is_no_bug() -> None:
+    found = review(*of(Memo()))
+    assert [one.habit for one in found.findings] == [Habit.HAS_EFFECTS]
+    assert found.bugs == ()
+
+
+def test_memory_of_its_own_is_a_bug() -> None:
+    (bug,) = review(*of(Remembering())).bugs
+    assert bug.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
+    assert bug.feed.records <= 2
+
+
+def test_of_a_long_input_only_the_beginning_is_looked_at() -> None:
+    pipeline, feed = of(Remembering(), records=RECORDS + 1)
+    assert feed.records > RECORDS
+    assert review(pipeline, feed).bugs
+
+
+def test_nothing_is_known_of_runs_that_stop() -> None:
+    relations = review(*of(Failing())).relations
+    assert {type(one) for one in relations.values()} == {Unknown}

@@ -1,0 +1,142 @@
+"""An outside user's package: Millrace from its wheel, a pipeline with a planted bug, and both ways to find it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.cli.rig import plain
+
+ROOT = Path(__file__).parent.parent
+
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "orders"
+version = "1.0"
+dependencies = ["millrace"]
+
+[tool.pytest.ini_options]
+millrace_pipelines = ["orders.totals:pipeline"]
+"""
+
+TOTALS = '''
+"""What each customer has ordered, hour by hour."""
+
+from millrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from millrace_sim import Feed, FeedBuilder
+
+HOUR = 3600 * SECOND
+
+
+class Totals(Computation):
+    def __init__(self) -> None:
+        self.total = 0  # the planted bug: it belongs into context.state
+
+    def process_record(self, context: Context, record: Record) -> None:
+        self.total += record.value["amount"]
+        context.set_timer("hour", record.timestamp // HOUR * HOUR + HOUR)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("totals", {"customer": context.key, "total": self.total})
+        self.total = 0
+
+
+pipeline = Pipeline("orders")
+pipeline.injector("orders")
+pipeline.add(
+    Totals(), name="totals", inputs={"orders": lambda record: record.value["customer"]}, outputs=["totals"]
+)
+
+
+def feed(seed: int) -> Feed:
+    builder = FeedBuilder(pipeline)
+    for number in range(20):
+        order = {"customer": ("ann", "bob", "cy")[(number + seed) % 3], "amount": 10 + number}
+        builder.record(at_us=SECOND + number * SECOND // 5, value=order, timestamp=number * HOUR // 8)
+    return builder.build()
+'''
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Millrace's wheel and the user's package are installed; what they need comes from this environment."""
+    folder = tmp_path_factory.mktemp("outside")
+    package = folder / "package"
+    (package / "orders").mkdir(parents=True)
+    (package / "pyproject.toml").write_text(PROJECT)
+    (package / "orders" / "__init__.py").write_text("")
+    (package / "orders" / "totals.py").write_text(TOTALS)
+    for source in (ROOT, package):
+        arguments = [
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            folder / "wheels",
+            source,
+        ]
+        _pip(folder, *map(str, arguments))
+    wheels = sorted(str(one) for one in (folder / "wheels").iterdir())
+    _pip(folder, "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder / "site"), *wheels)
+    return folder / "site"
+
+
+def _pip(folder: Path, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", *arguments], cwd=folder, check=True)
+
+
+def _run(site: Path, folder: Path, *arguments: str) -> tuple[int, str]:
+    environment = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"}
+    ran = subprocess.run(
+        [sys.executable, "-P", *arguments], cwd=folder, capture_output=True, text=True, check=False,
+        env={**environment, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+    return ran.returncode, plain(ran.stdout + ran.stderr)
+
+
+def test_everything_comes_from_the_wheel(site: Path, tmp_path: Path) -> None:
+    code = "import millrace, millrace_cli, millrace_properties, orders; print(*{m.__file__ for m in (millrace, orders)})"
+    status, text = _run(site, tmp_path, "-c", code)
+    assert status == 0, text
+    assert all(one.startswith(str(site)) for one in text.split())
+
+
+def test_the_command_finds_the_bug(site: Path, tmp_path: Path) -> None:
+    status, text = _run(
+        site, tmp_path, "-m", "millrace_cli", "verify", "orders.totals:pipeline", "--examples", "10"
+    )
+    assert status == 1
+    assert "BUG: the code shares state between keys" in text
+    assert "shown by 2 records" in text
+
+
+def test_pytest_finds_the_bug_without_any_test_of_the_users(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    status, text = _run(site, tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "--millrace-examples", "10")
+    assert status == 1
+    assert "1 failed" in text
+    assert "the code shares state between keys" in text
+
+
+def test_the_mended_package_holds(site: Path, tmp_path: Path) -> None:
+    mended = (
+        TOTALS.replace("self.total = 0  # the planted bug: it belongs into context.state", "pass")
+        .replace(
+            "self.total += record.value",
+            "context.state['total'] = context.state.get('total', 0) + record.value",
+        )
+        .replace('"total": self.total}', '"total": context.state["total"]}')
+        .replace("self.total = 0", 'context.state["total"] = 0')
+    )
+    (tmp_path / "mended.py").write_text(textwrap.dedent(mended))
+    status, text = _run(site, tmp_path, "-m", "millrace_cli", "verify", "mended:pipeline", "--examples", "40")
+    assert status == 0, text
+    assert "HOLDS: every invariant" in text
