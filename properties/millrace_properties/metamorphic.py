@@ -3,7 +3,7 @@
 Each relation changes the pipeline, its input, the cluster or the faults, and says what must not change: what went outside, and
 the states in the end. A relation is `Unknown` where it does not apply, and where user code has been seen to depend on the order
 of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code.
-So it is where the source brings late records: whether they are late at a computation depends on how far its low watermark has come.
+So it is where the source brings late records: whether they are late at a computation depends on how far its low watermark is.
 """
 
 from collections.abc import Callable, Sequence
