@@ -214,7 +214,8 @@ class OwnedInterval:
         arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
         shared = self._shared
         history = shared.history
-        history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, sender))
+        if history.keeps:
+            history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, sender))
         if slot.queue:
             slot.queue.append(arrival)
             return False

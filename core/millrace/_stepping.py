@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from millrace._interval import OwnedInterval, Shared
 
 
+MOST_IN_STEP = 256
+"""Records and timers in one step, at most: what it has is in tuples, copied for each of them. Others wait for the next step."""
+
+
 class _Cause:
     """What user code runs for: a record or a timer, one of which is ``None``."""
 
@@ -83,7 +87,7 @@ class StepRunner:
         number = self._next_number
         self._next_number = number + 1
         step = self.step_class(slot, number)
-        budget = self._shared.options.commit_batch
+        budget = min(self._shared.options.commit_batch, MOST_IN_STEP)
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)
         if slot.queue and not self._run_records(now, step, slot.queue, budget - len(step.fired)):
@@ -178,12 +182,13 @@ class StepRunner:
         if self._failures:
             self._failures.pop(record.record_id, None)
         timestamp, history = record.timestamp, self._shared.history
-        history.record(
-            Executed(
-                history.at_us, self._shared.address, interval.computation, slot.key, record.record_id, timestamp,
-                timestamp < watermark, None, watermark, version, productions,
-            )
-        )  # fmt: skip
+        if history.keeps:
+            history.record(
+                Executed(
+                    history.at_us, self._shared.address, interval.computation, slot.key, record.record_id, timestamp,
+                    timestamp < watermark, None, watermark, version, productions,
+                )
+            )  # fmt: skip
         return True
 
     def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:

@@ -381,20 +381,23 @@ class History:
     Attributes:
         at_us: true time of what happens now, microseconds; kept by the host.
         events: what has happened. Append only.
+        keeps: it keeps what is recorded; if not, what happens with each record need not be told.
     """
 
-    __slots__ = ("at_us", "events", "record")
+    __slots__ = ("at_us", "events", "keeps", "record")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.at_us = 0
         self.events: list[Event] = list(events)
         self.record = self.events.append
+        self.keeps = True
 
     @classmethod
     def discarding(cls) -> "History":
         """A History that keeps nothing, for hosts that were not asked for one."""
         history = cls()
         history.record = _discard
+        history.keeps = False
         return history
 
     def __iter__(self) -> Iterator[Event]:

@@ -16,8 +16,12 @@ from millrace import (
     Record,
     Timer,
     UserCodeError,
+    _mediator,
 )
 from millrace._effects import SourceRecord
+from millrace._mediator import StoredRow
+from millrace._rows import RowDelta
+from millrace._stepping import MOST_IN_STEP
 from millrace.spark import _interval_task
 from millrace.spark._chunks import ROWS_IN_CHUNK, Chunks
 from millrace.spark._clock import END_MS
@@ -160,6 +164,26 @@ def _entry(pipeline: Pipeline, number: int, *, key: str = "anna", value: object 
     assert isinstance(entry.event, SourceRecord)
     event = SourceRecord(number, "mail", key, entry.event.value, number * SECOND, number * SECOND)
     return FeedEntry(number * SECOND, "mail/0", event)
+
+
+def test_many_records_of_one_key_are_taken_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a step has is in tuples, copied for each of its records: a micro-batch of one key was quadratic.
+    writes = list[RowDelta]()
+
+    class Row(StoredRow):
+        __slots__ = ()
+
+        def apply(self, sequencer: int, delta: RowDelta) -> None:
+            writes.append(delta)
+            super().apply(sequencer, delta)
+
+    monkeypatch.setattr(_mediator, "StoredRow", Row)
+    running = query(_counting())
+    count = 3 * MOST_IN_STEP
+    running.batch([_entry(running.plan.pipeline, number) for number in range(1, count + 1)])
+    assert [int(one.value) for one in running.outputs] == list(range(1, count + 1))
+    steps = len(writes)
+    assert 3 <= steps <= 5
 
 
 def test_a_record_that_its_source_repeats_counts_once() -> None:

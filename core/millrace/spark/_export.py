@@ -203,11 +203,16 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
         low = max(low, *[entry.low_watermark for entry in batch])
         _report_injectors(history, pipeline, low)
         for entry in batch:
-            history.events.extend(entry.events)
+            history.events.extend(_with_source_watermark(event, low) for event in entry.events)
         held.update({entry.group: entry.held for entry in batch if entry.level >= 0})
         _publish(history, pipeline, held, low)
     history.record(RunEnded(history.at_us, "spark", "quiescent" if low == MAX_TIME else "deadline"))
     return history
+
+
+def _with_source_watermark(event: Event, low: int) -> Event:
+    """What an injector does not know where it runs: the watermark that was in force, behind which a record was late at its source."""
+    return msgspec.structs.replace(event, source_watermark=low) if isinstance(event, Injected) else event
 
 
 def _report_injectors(history: History, pipeline: Pipeline, low: int) -> None:

@@ -92,6 +92,8 @@ class Injection:
         self._count = 0
         self._injected: list[Injected] = []
         self._at_us = time.time_ns() // 1_000 if plan.history else 0
+        self._specs = dict(plan.pipeline.injectors)
+        self._outputs = {name: spec.all_outputs for name, spec in self._specs.items()}
         self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
         self._keeping_ids = [
             group for name, spec in plan.pipeline.computations.items() if spec.exactly_once for group in plan.groups[name]
@@ -125,14 +127,14 @@ class Injection:
 
     def _send(self, post: Post, injector: str, record: SourceRecord, record_id: str | None) -> None:
         plan = self._plan
-        spec = plan.pipeline.injectors[injector]
+        spec = self._specs[injector]
         origin = record.arrived_us
         if injector not in plan.timed_by_source and type(record.timestamp) is int:
             origin = record.timestamp + self._kept_ids_us[injector]
         name = record_id or f"{injector}/{self._place}:{record.offset}"
         try:
             productions = productions_of(
-                plan.pipeline, injector, spec.all_outputs, record, origin, record_id=name
+                plan.pipeline, injector, self._outputs[injector], record, origin, record_id=name
             )
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):

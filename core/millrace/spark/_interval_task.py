@@ -50,7 +50,7 @@ OPTIONS = EngineOptions(
 """One write for all that waits; no row leaves memory before the batch is over."""
 
 _ELSEWHERE = "elsewhere"
-_PATIENCE = 10_000
+_PATIENCE = 1_000_000
 """Rounds of messages within one micro-batch, before it counts as hung."""
 
 

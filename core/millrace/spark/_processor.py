@@ -77,8 +77,14 @@ class LevelProcessor(StatefulProcessor):
         self._store.group, self._store.watermark_ms = group, watermark_ms
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
         with noted(), collector_paused():
-            parcels = [decode_parcel(data) for frame in rows for data in frame["parcel"]]
-            post = run_interval(self._plan, group, batch, parcels, self._store)
+            # Without a name the parcels are gone before the collector of garbage would look at each record in them.
+            post = run_interval(
+                self._plan,
+                group,
+                batch,
+                [decode_parcel(data) for frame in rows for data in frame["parcel"]],
+                self._store,
+            )
         if post.parcels or post.tallies:
             yield frame_of(post)
 
