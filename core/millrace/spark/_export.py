@@ -211,7 +211,7 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
 
 
 def _with_source_watermark(event: Event, low: int) -> Event:
-    """What an injector does not know where it runs: the watermark that was in force, behind which a record was late at its source."""
+    """What an injector does not know where it runs: the watermark in force, behind which a record was late at its source."""
     return msgspec.structs.replace(event, source_watermark=low) if isinstance(event, Injected) else event
 
 
