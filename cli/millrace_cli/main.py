@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import chaos, compare, mutants, replay, run, scenario, verify
+from millrace_cli import chaos, compare, mutants, replay, report, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -24,6 +24,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace chaos --faults 20
 
   millrace mutants --seeds 100
+
+  millrace report --quick
 
 [bold]Exit codes[/]
 
@@ -63,6 +65,7 @@ app.command("mutants", epilog=mutants.MUTANTS_EXAMPLES)(mutants.mutants)
 app.command("compare", epilog=compare.COMPARE_EXAMPLES)(compare.compare)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
+app.command("report", epilog=report.REPORT_EXAMPLES)(report.report)
 app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)
 
 
