@@ -146,7 +146,7 @@ def sample_figure_14(point: str, seed: int) -> Sample:
 
 # Figure 15
 
-_POLLS = 10
+_POLLS = 20
 
 
 def sample_figure_15(point: str, seed: int) -> Sample:
@@ -177,7 +177,7 @@ EXPERIMENTS = {
             "figure-14",
             "Latency of one stage, weak without exactly-once, input in proportion to the CPUs",
             tuple(_SIZES),
-            tuple(_SIZES)[:3],
+            tuple(_SIZES)[:5],
             sample_figure_14,
         ),
         Experiment(

@@ -15,7 +15,7 @@ from millrace_sim.simulate import start
 
 STAGES = ("stage 1", "stage 2", "stage 3")
 CPUS = 200
-_BEGIN_US = 3 * SECOND
+_BEGIN_US = 2 * SECOND
 _SETTLED_US = 4 * SECOND
 """The first watermarks have come through all stages so long after the first record."""
 _PROMISE_US = 100 * MILLISECOND

@@ -14,7 +14,6 @@ FITTED = {
     "contended_share": "the 95th percentile of Figure 13, weak",
     "commit_us": "the median of Figure 13, strong",
     "source_lag_us": "the first stage's mean lag in Figure 15",
-    "reports_us": "the second stage's lag behind the first in Figure 15",
 }
 """Parameter to what it was fitted to."""
 
@@ -55,7 +54,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield "All times on this page are **simulated** milliseconds, of a model whose few parameters are below; none is wall time."
     yield "± is half of a 95 % interval (Student's t) over runs with seeds of their own."
     if report.quick:
-        yield f"**A quick report**: fewer seeds and points than the full one, which has {FULL.seeds} seeds at each point."
+        yield f"**A quick report**: without the largest clusters; the full one has them, and {FULL.seeds} seeds at each point."
     yield ""
     yield from _provenance(report)
     for measured in report.measured:

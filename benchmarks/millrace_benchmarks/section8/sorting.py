@@ -16,7 +16,7 @@ from millrace_sim import Feed, FeedBuilder, simulate
 BUCKETS = 10_007
 _KEPT = 8
 """Choice: a bucket keeps its smallest numbers, so that rows do not grow with the length of a run."""
-_BEGIN_US = 3 * SECOND
+_BEGIN_US = 2 * SECOND
 """All intervals are assigned by then."""
 _WARM_UP_US = 100 * MILLISECOND
 _CPUS_PER_INJECTOR = 10
