@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL
 from millrace_cli.main import app
 from tests.cli.rig import Run
 
@@ -48,7 +49,9 @@ def test_it_writes_the_page_its_json_and_its_pictures(report: Path) -> None:
     )
     document = json.loads(report.with_suffix(".json").read_text())
     assert [one["name"] for one in document["measured"]] == ["figure-14"]
-    assert [sample["seed"] for sample in document["measured"][0]["samples"]] == [0, 0, 0]
+    assert [sample["seed"] for sample in document["measured"][0]["samples"]] == [0] * len(
+        EXPERIMENTS["figure-14"].quick
+    )
     picture = report.parent / "docs/report/figure-14.svg"
     assert "docs/report/figure-14.svg" in text
     assert picture.read_bytes().startswith(b"<?xml")
@@ -97,3 +100,25 @@ def test_wrong_use_says_what_there_is(run: Run, tmp_path: Path) -> None:
     result = run("report", "--check", "--output", str(tmp_path / "none.md"))
     assert result.exit_code == 2
     assert "Write it with millrace report" in result.stderr
+
+
+# The one in the repository
+
+COMMITTED = Path(__file__).parents[2] / "REPORT.md"
+
+
+def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
+    result = run("report", "--check", "--again", "0", "--output", str(COMMITTED))
+    assert result.exit_code == 0, result.stdout
+    document = json.loads(COMMITTED.with_suffix(".json").read_text())
+    assert [one["name"] for one in document["measured"]] == list(EXPERIMENTS)
+    text = COMMITTED.read_text()
+    for one in document["measured"]:
+        if one["seeds"] < FULL.seeds:
+            assert f"**Only {one['seeds']} seeds** at each point" in text
+
+
+@pytest.mark.slow
+def test_runs_of_the_repositorys_report_come_out_the_same_when_they_are_run_again(run: Run) -> None:
+    result = run("report", "--check", "--again", "2", "--output", str(COMMITTED))
+    assert result.exit_code == 0, result.stdout

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL, Row
 from millrace_benchmarks.section8.paper import CLAIMS, Claim
 from millrace_benchmarks.section8.reporting import Measured, Report, sha256
+from millrace_benchmarks.section8.sorting import BUCKETS
 
 PLOTS = "docs/report"
 """Where the pictures are, from where REPORT.md is."""
@@ -29,13 +30,17 @@ _REMARKS = {
     "figure-13": (
         "Latency: from a record's arrival at the stage that buckets to the arrival of what it becomes at the stage that sorts, so"
         " that each stage's CPU, commit and wire count once. The paper does not say where it begins and ends."
+        f" Nor does it say how many keys there are: here {BUCKETS:,}, on which the tails depend. The fit's runs are longer than"
+        " these and have other seeds; the error of a fitted figure shows how far that carries."
     ),
     "figure-14": (
-        "What grows with the cluster in this model is the number of machines, and nothing that they share: a percentile over all"
-        " records need not grow. The paper's 99th does; what made it grow there is not in this model."
+        f"All sizes have the same {BUCKETS:,} keys, so that in a larger cluster more records meet at a key and wait for each"
+        " other there: a weak step holds its key until its productions are ACKed. That is what makes the tail grow here; with"
+        " more keys it grows less. Whether it is what made the paper's grow, the paper does not say."
     ),
     "figure-15": (
         "Lag: real time less the low watermark that the authority has broadcast, polled once a second; stdev: of a run's polls."
+        " The model's processes keep their periods to the microsecond, so the polls of a run are more alike than the paper's."
         " Productions are strong, with exactly-once."
     ),
 }
@@ -54,7 +59,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield "All times on this page are **simulated** milliseconds, of a model whose few parameters are below; none is wall time."
     yield "± is half of a 95 % interval (Student's t) over runs with seeds of their own."
     if report.quick:
-        yield f"**A quick report**: without the largest clusters; the full one has them, and {FULL.seeds} seeds at each point."
+        yield "**A quick report**: without the largest clusters."
+    fewest = min((one.seeds for one in report.measured), default=0)
+    if fewest < FULL.seeds:
+        yield f"**Only {fewest} seeds** at each point, where the full report has {FULL.seeds}: the intervals are wide."
     yield ""
     yield from _provenance(report)
     for measured in report.measured:
@@ -115,7 +123,7 @@ def _calibration(report: Report) -> Iterator[str]:
     yield "| parameter | value | fitted to |"
     yield "|---|--:|---|"
     for name, value in report.calibration.items():
-        yield f"| {name} | {value:g} | {FITTED.get(name, 'not fitted')} |"
+        yield f"| {name} | {value:.10g} | {FITTED.get(name, 'not fitted')} |"
     yield ""
 
 

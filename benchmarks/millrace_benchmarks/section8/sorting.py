@@ -14,6 +14,10 @@ from millrace_benchmarks.section8.calibration import Calibration
 from millrace_sim import Feed, FeedBuilder, simulate
 
 BUCKETS = 10_007
+"""How many keys there are. Choice: the paper does not say; as many at every size, so a larger cluster has more records a key.
+
+A weak step holds its key until its productions are ACKed, and a key's records wait for each other (4.2): few keys, long tails.
+"""
 _KEPT = 8
 """Choice: a bucket keeps its smallest numbers, so that rows do not grow with the length of a run."""
 _BEGIN_US = 2 * SECOND
