@@ -5,7 +5,7 @@ traceback. Anything else that escapes is our own bug, and keeps its traceback.
 """
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -104,11 +104,17 @@ def exit_code_of_run(verdicts: dict[str, Verdict]) -> ExitCode:
     return ExitCode.UNKNOWN if _all_unknown(verdicts.values()) else ExitCode.HOLDS
 
 
-def exit_code_of_search(verification: Verification) -> ExitCode:
-    """The exit code for a search, which has the time to bring up every case."""
-    if verification.ok is None:
-        return ExitCode.UNKNOWN
-    return ExitCode.HOLDS if verification.ok else ExitCode.VIOLATED
+def exit_code_of_search(verification: Verification, may_be_unknown: Collection[str] = ()) -> ExitCode:
+    """The exit code for a search, which has the time to bring up every case but those that the pipeline does not have.
+
+    Args:
+        verification: what it found.
+        may_be_unknown: invariants whose case need not come up. A search that judged nothing at all is unknown, even so.
+    """
+    if verification.failure is not None:
+        return ExitCode.VIOLATED
+    missing = set(verification.unknown).difference(may_be_unknown)
+    return ExitCode.UNKNOWN if missing or _all_unknown(verification.verdicts.values()) else ExitCode.HOLDS
 
 
 def _all_unknown(verdicts: Iterable[Verdict]) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from millrace import SECOND, ComputationProgress, MillraceError, Pipeline
-from millrace.history import FaultStruck
+from millrace.history import FaultStruck, History
 from millrace_cli._progress import RunProgress
 from millrace_cli._signals import stop_requested
-from millrace_properties.checkers import judge
+from millrace_properties.checkers import Judge, judge
 from millrace_properties.plans import draw_faults, ground_of
 from millrace_properties.progress import ProgressCounter
 from millrace_properties.reference import Emitted, outputs_of, run_reference
@@ -100,22 +100,52 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     ground = ground_of(pipeline, feed, cluster_options)
     schedule = draw_faults(ground, options.faults, options.seed, without=(LateRecords,))
     cluster = start(pipeline, feed, options=cluster_options, faults=schedule, seed=options.seed)
-    until_us, counter, counted = max(schedule.heals_at_us, feed.end_us), ProgressCounter(pipeline), 0
+    until_us, reading = max(schedule.heals_at_us, feed.end_us), _Reading(pipeline, cluster_options)
     for step in range(1, _STEPS + 1):
         cluster.run_until(until_us * step // _STEPS)
-        counter.take(cluster.history.events[counted:])
-        counted = len(cluster.history)
-        progress.advance(0.9 * step / _STEPS, computations=counter.progress())
+        reading.take(cluster.history)
+        progress.advance(0.95 * step / _STEPS, computations=reading.counter.progress())
+    progress.advance(0.95, "waiting until all is at rest")
     cluster.heal(schedule.lasting)
     cluster.run_to_the_end()
-    history = cluster.history
-    progress.advance(0.9, "judging the run")
-    verdicts = judge(history, [pipeline], cluster_options.engine)
-    struck = Counter(one.kind for one in history if isinstance(one, FaultStruck))
-    seconds = history.events[-1].at_us / SECOND
-    notes = (f"{seconds:.1f} simulated seconds, {len(history):,} events judged",)
-    counter.take(history.events[counted:])
-    return HostRun(outputs_of(history), notes, verdicts, dict(sorted(struck.items())), counter.progress())
+    reading.take(cluster.history)
+    seconds = cluster.kernel.now / SECOND
+    return HostRun(
+        outputs=reading.outputs,
+        notes=(f"{seconds:.1f} simulated seconds, {reading.events:,} events judged",),
+        verdicts=reading.judge.verdicts(),
+        struck=dict(sorted(reading.struck.items())),
+        progress=reading.counter.progress(),
+    )
+
+
+class _Reading:
+    """Takes a run's History piece by piece and forgets it, so that a long run needs little more memory than a short one.
+
+    Attributes:
+        judge: all checkers.
+        counter: of each computation's progress.
+        outputs: how often each record went outside.
+        struck: fault to how often it struck.
+        events: how many there were.
+    """
+
+    def __init__(self, pipeline: Pipeline, options: ClusterOptions) -> None:
+        self.judge = Judge([pipeline], options.engine)
+        self.counter = ProgressCounter(pipeline)
+        self.outputs: Counter[Emitted] = Counter()
+        self.struck: Counter[str] = Counter()
+        self.events = 0
+
+    def take(self, history: History) -> None:
+        """Take what has happened since."""
+        events = history.events
+        self.judge.take(events)
+        self.counter.take(events)
+        self.outputs += outputs_of(events)
+        self.struck.update(one.kind for one in events if isinstance(one, FaultStruck))
+        self.events += len(events)
+        events.clear()
 
 
 def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:

@@ -13,6 +13,7 @@ from rich.progress import (
     Progress,
     TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -103,6 +104,37 @@ class SearchProgress:
         if self.shrinking:
             return f"shrinking a failure: {self.runs - verification.runs - verification.idle} runs"
         return f"{verification.runs} of {self._examples} runs, {self.runs_per_second:.0f} a second"
+
+
+class PartsProgress:
+    """Shows which part of a long measurement is being done, and how far it is; a context manager."""
+
+    def __init__(self) -> None:
+        self._console = error_console()
+        self._last_line = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        terminal = self._console.is_terminal
+        self._bar = Progress(*columns, console=self._console, transient=True, disable=not terminal)
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        """Begin to show it."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Take it away."""
+        self._bar.stop()
+
+    def on_part(self, what: str, done: int, total: int) -> None:
+        """Tell what is being measured, how much of it is done, and of how much."""
+        self._bar.update(self._task, description=what, completed=done, total=total)
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._last_line >= _LINE_PERIOD_S:
+            self._last_line = now
+            self._console.print(f"{what}: {done:,} of {total:,}", soft_wrap=True)
 
 
 class RunProgress:

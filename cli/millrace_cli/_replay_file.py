@@ -55,7 +55,7 @@ def save_failure(failure: Failure, target: Target, protocol: Protocol, path: Pat
     Raises:
         UnwritableFileError: the file can not be written.
     """
-    data = to_replay(failure, target.name, protocol.name, target.feed_name)
+    data = to_replay(failure, target.name, protocol.name, target.feed_name, tuple(target.versions))
     digest = failure.digest or hashlib.sha256(data).hexdigest()
     path = path or Path(f"millrace-failure-{digest[:_DIGITS]}.json")
     try:

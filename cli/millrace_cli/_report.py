@@ -29,7 +29,7 @@ from millrace_properties.checkers import CASES
 from millrace_properties.code_review import CodeReview
 from millrace_properties.user_code import UserFinding
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_properties.verification import Verification, is_finding
+from millrace_properties.verification import Verification
 from millrace_sim import Protocol
 from millrace_sim.faults import KINDS
 
@@ -50,6 +50,7 @@ class Report:
         interrupted: by Ctrl-C, before it was done.
         shrinking: it was making a failure smaller then.
         saved_as: the replay file, if there is one.
+        may_be_unknown: invariants whose case need not come up.
         review: of the user's code, if the search came to its end without a failure.
     """
 
@@ -62,6 +63,7 @@ class Report:
     interrupted: bool = False
     shrinking: bool = False
     saved_as: Path | None = None
+    may_be_unknown: tuple[str, ...] = ()
     review: CodeReview | None = None
 
     @property
@@ -69,7 +71,7 @@ class Report:
         """The command's exit code."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        code = exit_code_of_search(self.verification)
+        code = exit_code_of_search(self.verification, self.may_be_unknown)
         return ExitCode.VIOLATED if self._bugs and code is not ExitCode.VIOLATED else code
 
     @property
@@ -87,18 +89,18 @@ class Report:
             return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
         if self._bugs:
             return f"BUG: {', and '.join(f'the code {one.habit.value}' for one in self._bugs)}"
-        if found.ok is None:
-            unknown = [
-                n for n, one in found.verdicts.items() if isinstance(one, Unknown) and not is_finding(n)
-            ]
-            return f"UNKNOWN: nothing is violated, but the case of {', '.join(unknown) or 'anything'} never came up"
-        return f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
+        not_judged = ", ".join(found.unknown)
+        if self.code is ExitCode.UNKNOWN:
+            return f"UNKNOWN: nothing is violated, but the case of {not_judged or 'anything'} never came up"
+        holds = f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
+        return f"{holds}; not judged: {not_judged}" if not_judged else holds
 
     def print(self, console: Console) -> None:
         """Print it for people."""
         found = self.verification
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
-        print_text(console, f"{self.target.name}, seed {self.seed}, protocol: {self.protocol.name}")
+        names = ", then ".join([self.target.name, *self.target.versions])
+        print_text(console, f"{names}, seed {self.seed}, protocol: {self.protocol.name}")
         if found.events:
             runs, events = counted(found.runs, "run"), counted(found.events, "event")
             print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
@@ -146,10 +148,12 @@ class Report:
         found = self.verification
         return {
             "pipeline": self.target.name,
+            "versions": list(self.target.versions),
             "feed": self.target.feed_name,
             "seed": self.seed,
             "protocol": self.protocol.name,
             "result": RESULT_WORDS[self.code],
+            "not_judged": list(found.unknown),
             "runs": found.runs,
             "idle_runs": found.idle,
             "events": found.events,

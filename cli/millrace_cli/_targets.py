@@ -6,12 +6,13 @@ Whatever is wrong with them is met here, before anything runs, and named in one 
 import importlib
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 from millrace import MillraceError, Pipeline
+from millrace._versions import check_versions
 from millrace_sim import Feed, FeedEntry
 
 DEFAULT_FEED = "feed"
@@ -42,12 +43,19 @@ class Target:
         pipeline: the pipeline, validated.
         feed_name: the function that makes its input.
         feed_of: that function.
+        versions: further versions of the pipeline, as they were written and as pipelines.
     """
 
     name: str
     pipeline: Pipeline
     feed_name: str
     feed_of: Callable[[int], object]
+    versions: Mapping[str, Pipeline] = field(default_factory=dict)
+
+    @property
+    def deployed(self) -> tuple[Pipeline, ...]:
+        """All versions; the first is in force from the start."""
+        return (self.pipeline, *self.versions.values())
 
     def feed(self, seed: int) -> Feed:
         """Make the input.
@@ -71,19 +79,23 @@ class Target:
         return feed
 
 
-def load_target(name: str, feed_name: str = DEFAULT_FEED) -> Target:
+def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = ()) -> Target:
     """Import a pipeline and find its input.
 
     Args:
         name: ``MODULE:PIPELINE``. The current directory is searched first.
         feed_name: the function of the same module that makes the input from a seed.
+        versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
 
     Raises:
         TargetError: one of them is not there, or not what it should be.
-        MillraceError: the pipeline's graph does not fit together.
+        MillraceError: the pipeline's graph does not fit together, or its versions do not.
     """
     module, pipeline = _load(name)
-    return Target(name, pipeline, feed_name, _feed_function(name, module, feed_name))
+    feed_of = _feed_function(name, module, feed_name)
+    target = Target(name, pipeline, feed_name, feed_of, {one: load_pipeline(one) for one in versions})
+    check_versions(target.deployed)
+    return target
 
 
 def load_pipeline(name: str) -> Pipeline:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import chaos, compare, mutants, replay, report, run, scenario, verify
+from millrace_cli import bench, chaos, compare, mutants, replay, report, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -24,6 +24,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace chaos --faults 20
 
   millrace mutants --seeds 100
+
+  millrace bench harness
 
   millrace report --quick
 
@@ -62,6 +64,7 @@ def millrace(
 app.add_typer(scenario.app, name="scenario")
 app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
 app.command("mutants", epilog=mutants.MUTANTS_EXAMPLES)(mutants.mutants)
+app.command("bench", epilog=bench.BENCH_EXAMPLES)(bench.bench)
 app.command("compare", epilog=compare.COMPARE_EXAMPLES)(compare.compare)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)

@@ -137,10 +137,10 @@ def _save(pictures: Pictures, replayed: Replayed) -> list[Path]:
 
 def _run(recorded: Recorded) -> Replayed:
     file = recorded.file
-    target = load_target(file.pipeline, recorded.file.feed)
+    target = load_target(file.pipeline, file.feed, file.versions)
     feed = file.input_of(target.feed(file.feed_seed))
     try:
-        history, verdicts, _ = run_plan(target.pipeline, feed, file.plan, recorded.protocol)
+        history, verdicts, _ = run_plan(target.deployed, feed, file.plan, recorded.protocol)
     except (MillraceError, AssertionError) as error:
         return Replayed(recorded, {}, "", f"{type(error).__name__}: {error}")
     return Replayed(recorded, verdicts, history.digest(), "", history.events)

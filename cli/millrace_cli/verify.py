@@ -9,13 +9,15 @@ import typer
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import UnwritableFileError, print_stop, tidy_errors
+from millrace_cli._invariants import invariants_named
 from millrace_cli._progress import SearchProgress
 from millrace_cli._protocols import WITHOUT_HELP, protocol_without
 from millrace_cli._replay_file import check_writable, save_failure
 from millrace_cli._report import Report
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
 from millrace_properties.code_review import review
-from millrace_properties.enumeration import enumerate_faults, single_faults
+from millrace_properties.enumeration import enumerate_faults
+from millrace_properties.step_faults import single_faults
 from millrace_properties.verification import Verification
 from millrace_properties.verification import verify as search
 from millrace_sim import SOUND, ClusterOptions, Protocol
@@ -26,15 +28,20 @@ VERIFY_EXAMPLES = """[bold]Examples[/]
 
   millrace verify my_job:pipeline --examples 10000 --seed 7
 
+  millrace verify my_job:pipeline --version my_job:next_pipeline
+
   millrace verify my_job:pipeline --search enumerate --jobs 2
 
   millrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
+
+  millrace verify my_job:pipeline --allow-unknown S8,S9,L1
 
   millrace verify my_job:pipeline --json > report.json
 
 [bold]Exit codes[/]
 
-  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up"""
+  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up that
+  --allow-unknown does not name"""
 
 
 class SearchKind(enum.Enum):
@@ -49,6 +56,14 @@ def verify(
     pipeline: Annotated[
         str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
     ],
+    versions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--version",
+            metavar="MODULE:PIPELINE",
+            help="Another version of the pipeline, that an operator may put in force while it runs; more than once for more.",
+        ),
+    ] = None,
     how: Annotated[
         SearchKind,
         typer.Option(
@@ -64,7 +79,8 @@ def verify(
         ),
     ] = 200,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Processes that share the runs of enumerate and pairs.")
+        int,
+        typer.Option(min=1, help="Processes that share the runs. The result is the same with any number."),
     ] = 1,
     seed: Annotated[
         int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
@@ -74,6 +90,14 @@ def verify(
         typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
     ] = DEFAULT_FEED,
     without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
+    allow_unknown: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="Invariants whose case need not come up, or [bold]all[/]: S8, S9 and L1 can not where nobody sets a timer."
+            " The report says what was not judged.",
+        ),
+    ] = "",
     save: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Where to save a failure. Default: millrace-failure-DIGEST.json."),
@@ -88,7 +112,10 @@ def verify(
         check_writable(save)
         protocol = protocol_without(without)
         with stdout_reserved(as_json):
-            report = _search(load_target(pipeline, feed), protocol, how, examples, seed, jobs)
+            target = load_target(pipeline, feed, versions or ())
+            may_be_unknown = invariants_named(allow_unknown, target.deployed)
+            report = _search(target, protocol, how, examples, seed, jobs)
+        report.may_be_unknown = may_be_unknown
         _save(report, save)
         if as_json:
             print_document(report.document())
@@ -105,18 +132,18 @@ def _search(
     interrupted = False
     verification: Verification | None = None
     if how is SearchKind.ENUMERATE:
-        examples = len(single_faults(target.pipeline, feed, ClusterOptions()))
+        examples = len(single_faults(target.deployed, feed, ClusterOptions()))
     with SearchProgress(examples) as progress:
         try:
             if how is SearchKind.RANDOM:
                 verification = search(
-                    target.pipeline, lambda _: feed, examples=examples, seed=seed, protocol=protocol,
+                    target.deployed, lambda _: feed, examples=examples, seed=seed, protocol=protocol, jobs=jobs,
                     on_run=progress.on_run,
                 )  # fmt: skip
             else:
                 pairs = examples if how is SearchKind.PAIRS else 0
                 verification = enumerate_faults(
-                    target.pipeline, feed, feed_seed=seed, protocol=protocol, pairs=pairs, seed=seed, jobs=jobs,
+                    target.deployed, feed, feed_seed=seed, protocol=protocol, pairs=pairs, seed=seed, jobs=jobs,
                     on_run=progress.on_run,
                 )  # fmt: skip
         except KeyboardInterrupt:

@@ -11,6 +11,7 @@ Rules of this file:
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from millrace import _messages as m
@@ -370,6 +371,11 @@ class Commits:
         """The interval was dropped."""
         self._committable.clear()
         self._stragglers.clear()
+
+    @property
+    def delivered(self) -> Sequence[tuple[str, str, str]]:
+        """Checkpoints that are to be deleted: key, record id and consumer."""
+        return self._delivered
 
     def to_be_committed(self) -> list[Production]:
         """Productions of steps that wait for a write."""

@@ -155,6 +155,11 @@ class Mediator:
         """The rows of a computation by key, as they are now."""
         return self._rows.get(computation, {})
 
+    @property
+    def table(self) -> m.Table:
+        """The assignment table as it was last minted."""
+        return self._table
+
     def handle(self, request: m.Request) -> m.Reply:
         """Serve one request."""
         return self._handlers[type(request)](request)

@@ -7,7 +7,7 @@ Rules of this file:
 * What is delivered meanwhile is kept, and taken when the scan has ended; what is too much is left to its senders' retries.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from millrace import _messages as m
@@ -121,9 +121,22 @@ class Recovery:
                 interval.commits.delete(now, slot.key, production)
 
     def _record_scan_ended(self, images: list[RowImage]) -> None:
+        """Write what is in memory now, and not what the scan brought: whoever restores less shows it here."""
         interval, history = self._interval, self._shared.history
-        timers = tuple((image.key, timer.tag) for image in images for timer in image.timers)
-        productions = tuple((p.record_id, p.consumer) for image in images for p in image.productions)
+        entries = interval.timers.entries()
+        timers = tuple(
+            (key, timer.tag)
+            for key, slot in interval.slots.items()
+            for timer in [live.timer for live in (slot.timers or {}).values()]
+            if (timer.due, key) in entries[timer.clock]
+        )
+        scanned = [(p.record_id, p.consumer) for image in images for p in image.productions]
+        known = dict.fromkeys(self._known_productions())
+        expected = frozenset(scanned)
+        productions = (
+            *[name for name in scanned if name in known],
+            *[name for name in known if name not in expected],
+        )
         history.record(
             ScanEnded(
                 history.at_us,
@@ -136,3 +149,11 @@ class Recovery:
                 productions,
             )
         )
+
+    def _known_productions(self) -> Iterator[tuple[str, str]]:
+        """Record id and consumer of what this interval sends until it is ACKed, and of what it is about to delete."""
+        interval = self._interval
+        for pending in self._shared.outbox:
+            if any(one.interval is interval for one in pending.holder.all()):
+                yield pending.production.record_id, pending.production.consumer
+        yield from [(record_id, consumer) for _, record_id, consumer in interval.commits.delivered]

@@ -24,6 +24,10 @@ class TimerQueue:
         """A timer was set."""
         heappush(self._watermark if timer.clock is Clock.WATERMARK else self._wall, (timer.due, key))
 
+    def entries(self) -> dict[Clock, frozenset[tuple[int, str]]]:
+        """When which key will be looked at, by clock."""
+        return {Clock.WATERMARK: frozenset(self._watermark), Clock.WALL: frozenset(self._wall)}
+
     def due_keys(self, watermark: int, now: int) -> list[str]:
         """Take out the keys with a timer due by the watermark (event time) or now (wall), in order of time."""
         keys = []

@@ -1,126 +1,21 @@
 """Systematic search: every single fault at every protocol step of a small run, and pairs of them.
 
-The workload runs once without faults, and its steps are counted. Then each applicable fault is tried at the first few of each
-kind of step and at the last one, in a run of its own. Nothing is left to luck, and what is found needs no shrinking.
+Each is tried in a run of its own. Nothing is left to luck, and what is found needs no shrinking.
 """
 
-import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable
 from random import Random
-from typing import get_args
 
-from millrace import MILLISECOND, SECOND, Pipeline
-from millrace._messages import MergeIntervals, MoveInterval, Reply, SplitInterval
-from millrace_properties.outcome import Outcome, try_plan
-from millrace_properties.plans import Ground, Plan, ground_of
+from millrace import SECOND
+from millrace_properties.plans import Plan, ground_of
+from millrace_properties.spread import runner
+from millrace_properties.step_faults import pairs_of, single_faults
 from millrace_properties.verification import Verification
-from millrace_sim import (
-    SOUND,
-    ClusterOptions,
-    Does,
-    FaultSchedule,
-    Feed,
-    Moment,
-    Protocol,
-    Step,
-    StepFault,
-    start,
-)
-from millrace_sim import faults as f
-from millrace_sim.steps import EVENTS, role_of
-from millrace_sim.watch import Watch
-
-ZOMBIE_US = 1_800 * MILLISECOND
-"""Choice: long enough to be replaced, with the default heartbeat time-out of a second."""
-
-_REPLIES = frozenset(kind.__name__ for kind in get_args(Reply))
-_VERBS: tuple[type[MoveInterval | SplitInterval | MergeIntervals], ...] = (
-    MoveInterval,
-    SplitInterval,
-    MergeIntervals,
-)
-_WORK = frozenset({"Deliver", "Ack", "Write", "Written", "Scan", "Scanned", "Report", "CollectIds"})
-"""Choice: an operator's verb is tried where a worker has records, rows or watermarks in its hands."""
-
-
-def steps_of(
-    pipeline: Pipeline, feed: Feed, options: ClusterOptions, seed: int = 0, first: int = 2
-) -> list[Step]:
-    """The protocol steps of a run without faults, in order of process and message.
-
-    Args:
-        pipeline: the pipeline.
-        feed: its input.
-        options: of the cluster.
-        seed: of the run.
-        first: so many of each kind of step, and the last one.
-    """
-    cluster = start(pipeline, feed, options=options, seed=seed)
-    cluster.watch = watch = Watch(cluster)
-    cluster.run_to_the_end()
-    counts = watch.counts
-    told_apart = {place[:3] for place in counts if place[3]}
-    steps = []
-    for place in sorted(counts, key=lambda place: (place[0], place[1].value, place[2:])):
-        process, does, message, computation = place
-        if computation or place[:3] not in told_apart:
-            numbers = sorted({*range(1, min(first, counts[place]) + 1), counts[place]})
-            steps += [Step(process, does, message, nth, computation) for nth in numbers]
-    return steps
-
-
-def faults_at(step: Step, ground: Ground) -> Iterator[StepFault]:
-    """Every fault that can be tried at a step."""
-    process = step.process
-    crash = f.Crash(at_us=0, process=process, restart_after_us=300 * MILLISECOND)
-    yield StepFault(step, crash)
-    yield StepFault(step, crash, Moment.AFTER)
-    yield StepFault(step, f.Crash(at_us=0, process=process))
-    yield StepFault(step, f.Pause(at_us=0, process=process, for_us=ZOMBIE_US))
-    masters = tuple(one for one in ground.leaders if role_of(one) == "master" and one != process)
-    for other in ((), masters, ("store",)):
-        yield StepFault(step, f.Partition(at_us=0, side=(process,), other=other, for_us=ZOMBIE_US))
-    yield StepFault(step, f.Slow(at_us=0, process=process, factor=20_000, for_us=SECOND))
-    yield from _message_faults(step)
-    if role_of(process) == "worker" and step.message in _WORK:
-        computation = step.computation or ground.computations[0]
-        for verb in _VERBS:
-            yield StepFault(step, f.Operate(at_us=0, verb=verb(computation, ground.keys[0])))
-
-
-def _message_faults(step: Step) -> Iterator[StepFault]:
-    """What happens to a message happens once it is sent; to the store's replies, which no process sends, when they come."""
-    if step.message in EVENTS or (step.does is Does.RECEIVES and step.message not in _REPLIES):
-        return
-    yield StepFault(step, f.DropMessage(at_us=0))
-    yield StepFault(step, f.DuplicateMessage(at_us=0, by_us=400 * MILLISECOND))
-    yield StepFault(step, f.DelayMessage(at_us=0, by_us=SECOND))
-
-
-def single_faults(pipeline: Pipeline, feed: Feed, options: ClusterOptions, first: int = 2) -> list[StepFault]:
-    """Every applicable fault at every step; the arguments are those of `steps_of`."""
-    ground = ground_of(pipeline, feed, options)
-    return [
-        fault for step in steps_of(pipeline, feed, options, first=first) for fault in faults_at(step, ground)
-    ]
-
-
-def pairs_of(faults: Sequence[StepFault], most: int, seed: int = 0) -> list[tuple[StepFault, ...]]:
-    """Pairs of faults: all of them, or so many drawn without order or repetition."""
-    total = len(faults) * (len(faults) - 1) // 2
-    if total <= most:
-        return list(combinations(faults, 2))
-    random = Random(f"{seed}/pairs")
-    chosen: dict[tuple[int, int], None] = {}
-    while len(chosen) < most:
-        one, other = sorted(random.sample(range(len(faults)), 2))
-        chosen[one, other] = None
-    return [(faults[one], faults[other]) for one, other in chosen]
+from millrace_sim import SOUND, ClusterOptions, FaultSchedule, Feed, Protocol, StepFault, Versions
 
 
 def enumerate_faults(
-    pipeline: Pipeline,
+    pipeline: Versions,
     feed: Feed,
     *,
     feed_seed: int = 0,
@@ -157,38 +52,13 @@ def enumerate_faults(
     heal_at_us = ground_of(pipeline, feed, base).horizon_us + SECOND
     plans = [Plan(FaultSchedule((), heal_at_us, at_steps=one), base, 0) for one in chosen]
     found = Verification()
-    for plan, outcome in zip(plans, _outcomes(pipeline, feed, plans, protocol, jobs), strict=True):
-        found.take(outcome)
-        if outcome.failed:
-            found.fail(outcome.failure(plan, feed_seed))
-        if on_run is not None:
-            on_run(found)
-        if outcome.failed:
-            break
+    with runner(pipeline, feed, protocol, jobs) as run:
+        for plan, outcome in zip(plans, run(plans), strict=True):
+            found.take(outcome)
+            if outcome.failed:
+                found.fail(outcome.failure(plan, feed_seed))
+            if on_run is not None:
+                on_run(found)
+            if outcome.failed:
+                break
     return found
-
-
-def _outcomes(
-    pipeline: Pipeline, feed: Feed, plans: Sequence[Plan], protocol: Protocol, jobs: int
-) -> Iterator[Outcome]:
-    """The outcome of each plan, in their order."""
-    if jobs == 1:
-        yield from (try_plan(pipeline, feed, plan, protocol) for plan in plans)
-        return
-    # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
-    context = multiprocessing.get_context("fork")
-    with context.Pool(jobs, _begin_job, (pipeline, feed, plans, protocol)) as pool:
-        yield from pool.imap(_job, range(len(plans)), chunksize=16)
-
-
-_shared: tuple[Pipeline, Feed, Sequence[Plan], Protocol]
-
-
-def _begin_job(pipeline: Pipeline, feed: Feed, plans: Sequence[Plan], protocol: Protocol) -> None:
-    global _shared  # noqa: PLW0603  what a pool's process has from its parent
-    _shared = pipeline, feed, plans, protocol
-
-
-def _job(number: int) -> Outcome:
-    pipeline, feed, plans, protocol = _shared
-    return try_plan(pipeline, feed, plans[number], protocol)

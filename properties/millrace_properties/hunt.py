@@ -3,49 +3,29 @@
 Rules of this file:
 
 * A hunt is a function of the mutant and the seeds: the same again gives the same result, in every process.
-* A mutant counts as killed only by a run in which its probe was reached: what breaks otherwise is not its doing.
-* Beside the checkers of a History there are two oracles: ``reference``, the plain sequential reference, on workloads whose result
-  is settled; and ``error``, a run that stops with an exception.
-* The run of seed 0 is without faults: the smallest plan of all.
+* A mutant is killed only by an oracle that it is to break, in a run in which its probe was reached: what else breaks is not its
+  doing, or says nothing of that oracle.
 """
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from random import Random
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-import msgspec
+from millrace_properties.mutants import CATALOGUE, Mutant, Probe
+from millrace_properties.oracles import fired, plan_of, try_workload
+from millrace_properties.outcome import Failure, Outcome
+from millrace_properties.plans import Plan
+from millrace_properties.shrinking import shrink
+from millrace_properties.workloads import WORKLOADS
+from millrace_sim import Feed
 
-from millrace.history import History, Injected
-from millrace_properties.checkers import all_checkers
-from millrace_properties.mutants import CATALOGUE, Directed, Mutant, Probe
-from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
-from millrace_properties.reference import outcome_of, run_reference
-from millrace_properties.verification import run_plan, violations
-from millrace_properties.workloads import WORKLOADS, Workload
-from millrace_sim import SOUND, Feed, Protocol
-
-REFERENCE = "reference"
-ERROR = "error"
 _SMALL = 3
-"""So many faults at most are tried together before the whole plan is thinned out."""
-_SHRINK_RUNS = 250
-"""Runs that shrinking may take."""
+"""A plan of more faults than these tells little: another seed may have a smaller one."""
 _MORE_SEEDS = 200
-"""Runs more that a plan of more faults than those is worth."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """One run of a protocol, judged.
-
-    Attributes:
-        activations: how often the mutant did something else than the sound protocol.
-        broken: oracle to what it says, of those that fired.
-    """
-
-    activations: int
-    broken: dict[str, str]
+"""Runs more that such a plan is worth."""
+_SHRINK_RUNS = 250
+"""Runs that shrinking may take. No limit of time: it would make a slow machine's plans larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +40,11 @@ class Hunted:
         runs: how many runs there were, with the one that killed it and without those that shrink it.
         plan: the plan that kills it, made small.
         feed_seed: of that run's input.
+        kept: which of the input's records it needs, by their order from 0; ``None``: all.
         directed: it was run in its directed scenario, and not left to chance.
-        message: what the first of those oracles says of the small plan's run.
+        message: what the first of the oracles that it is to break says of the small plan's run.
+        shrink_cpu_s: CPU time that making its plan small took, seconds.
+        cpu_s: CPU time of the whole hunt, seconds.
     """
 
     name: str
@@ -71,12 +54,15 @@ class Hunted:
     runs: int
     plan: Plan | None = None
     feed_seed: int = 0
+    kept: tuple[int, ...] | None = None
     directed: bool = False
     message: str = ""
+    shrink_cpu_s: float = field(default=0.0, compare=False)
+    cpu_s: float = field(default=0.0, compare=False)
 
     @property
     def killed(self) -> bool:
-        """An oracle caught it."""
+        """An oracle that it is to break caught it."""
         return bool(self.killed_by)
 
     @property
@@ -92,19 +78,9 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
         mutant: whom.
         seeds: of the plans and of the input, in this order.
     """
-    workload = WORKLOADS[mutant.workload]
-    if mutant.directed is not None:
-        return _direct(mutant, workload, mutant.directed)
-    activated = False
-    for runs, seed in enumerate(seeds, 1):
-        case = _Case(mutant, workload, seed)
-        plan = plan_of(workload, case.feed, seed)
-        found = case.judge(plan)
-        activated |= found.activations > 0
-        if found.activations and found.broken:
-            killed = _killed(case, plan, found, runs)
-            return killed if _size(killed) <= _SMALL else _smaller(killed, mutant, seeds[runs:])
-    return Hunted(mutant.name, mutant.breaks, activated, (), len(seeds))
+    began = time.process_time()
+    found = _by_chance(mutant, seeds) if mutant.directed is None else _in_its_scenario(mutant)
+    return replace(found, cpu_s=time.process_time() - began)
 
 
 def hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
@@ -112,90 +88,86 @@ def hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
     return hunt(CATALOGUE[name], seeds)
 
 
-def judge_run(
-    workload: Workload, feed: Feed, plan: Plan, protocol: Protocol = SOUND, probe: Probe | None = None
-) -> Judgement:
-    """Run a protocol once, and ask all oracles.
-
-    Args:
-        workload: what is run.
-        feed: its input.
-        plan: the faults, options and seed.
-        protocol: the state machines to host.
-        probe: the protocol's.
-    """
-    probe = probe or Probe()
-    try:
-        history, verdicts, _ = run_plan(workload.pipeline, feed, plan, protocol)
-    except Exception as error:  # noqa: BLE001  a broken protocol may stop with anything
-        return Judgement(probe.count, {ERROR: f"{type(error).__name__}: {error}"})
-    broken = {name: one.message for name, one in violations(verdicts).items()}
-    if (
-        workload.settled
-        and not _is_late(history)
-        and outcome_of(history) != run_reference(workload.pipeline, feed)
-    ):
-        broken[REFERENCE] = (
-            "output or state differs from what the plain sequential reference makes of the same input"
-        )
-    return Judgement(probe.count, broken)
+def _by_chance(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
+    activated = False
+    for runs, seed in enumerate(seeds, 1):
+        case = _Case(mutant, seed)
+        plan = case.plan
+        outcome, activations = case.run(plan)
+        activated |= activations > 0
+        if case.kills(outcome, activations):
+            killed = _killed(case, plan, outcome, runs)
+            return killed if _size(killed) <= _SMALL else _smaller(killed, mutant, seeds[runs:])
+    return Hunted(mutant.name, mutant.breaks, activated, (), len(seeds))
 
 
-def plan_of(workload: Workload, feed: Feed, seed: int) -> Plan:
-    """The plan of a seed: random, and for seed 0 the one without faults."""
-    data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
-    return decode_plan(data, ground_of(workload.pipeline, feed, workload.options), workload.options)
-
-
-def oracle_names() -> dict[str, str]:
-    """Each oracle, and what it says in a line."""
-    names = {
-        REFERENCE: "the run comes to what the plain reference does",
-        ERROR: "the run does not stop with an error",
-    }
-    for workload in WORKLOADS.values():
-        names |= {one.name: one.title for one in all_checkers([workload.pipeline]) if not one.finding}
-    return names
-
-
-def _is_late(history: History) -> bool:
-    """Some record was late from the source: then what comes of it may depend on when."""
-    injected = (event for event in history if isinstance(event, Injected))
-    return any(one.timestamp < event.source_watermark for event in injected for one in event.productions)
+def _in_its_scenario(mutant: Mutant) -> Hunted:
+    directed = mutant.directed
+    assert directed is not None
+    case = _Case(mutant, directed.feed_seed)
+    plan = directed.plan(case.workload.options)
+    outcome, activations = case.run(plan)
+    if case.kills(outcome, activations):
+        return replace(_killed(case, plan, outcome, 1), directed=True)
+    return Hunted(mutant.name, mutant.breaks, activations > 0, (), 1, directed=True)
 
 
 class _Case:
     """A mutant on its workload, with the input of one seed."""
 
-    def __init__(self, mutant: Mutant, workload: Workload, feed_seed: int) -> None:
+    def __init__(self, mutant: Mutant, feed_seed: int) -> None:
         self.mutant = mutant
-        self.workload = workload
+        self.workload = WORKLOADS[mutant.workload]
         self.feed_seed = feed_seed
-        self.feed = workload.feed(feed_seed)
+        self.feed = self.workload.feed(feed_seed)
 
-    def judge(self, plan: Plan) -> Judgement:
-        """Run it."""
+    @property
+    def plan(self) -> Plan:
+        """The random plan of the seed."""
+        return plan_of(self.workload, self.feed, self.feed_seed)
+
+    def run(self, plan: Plan, feed: Feed | None = None) -> tuple[Outcome, int]:
+        """Run it; returns how often the mutant did something else than the sound protocol, too."""
         probe = Probe()
-        return judge_run(self.workload, self.feed, plan, self.mutant.protocol(probe), probe)
+        outcome = try_workload(self.workload, feed or self.feed, plan, self.mutant.protocol(probe))
+        return outcome, probe.count
+
+    def kills(self, outcome: Outcome, activations: int) -> bool:
+        """An oracle that it is to break has caught it at it."""
+        return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(outcome))
+
+    def again(self, plan: Plan, feed: Feed) -> Outcome:
+        """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
+        outcome, activations = self.run(plan, feed)
+        return outcome if self.kills(outcome, activations) else replace(outcome, verdicts={}, error="")
+
+    def failure(self, plan: Plan, outcome: Outcome) -> Failure:
+        """What is to be made small: only what it is to break counts."""
+        broken = {name: one for name, one in outcome.broken.items() if name in self.mutant.breaks}
+        return replace(outcome.failure(plan, self.feed_seed), violations=broken)
 
 
-def _killed(case: _Case, plan: Plan, found: Judgement, runs: int, *, directed: bool = False) -> Hunted:
-    small, last = _shrink(case, plan, found)
-    first = next(name for name in last.broken if name in found.broken)
+def _killed(case: _Case, plan: Plan, outcome: Outcome, runs: int) -> Hunted:
+    began, mutant = time.process_time(), case.mutant
+    small = shrink(
+        case.failure(plan, outcome), case.feed, case.workload.options, case.again, math.inf, _SHRINK_RUNS
+    )
+    messages = [one.message for name, one in small.violations.items() if name in mutant.breaks]
     return Hunted(
-        name=case.mutant.name, breaks=case.mutant.breaks, activated=True, killed_by=tuple(found.broken), runs=runs, plan=small,
-        feed_seed=case.feed_seed, directed=directed, message=last.broken[first],
+        name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(outcome), runs=runs, plan=small.plan,
+        feed_seed=case.feed_seed, kept=small.kept, message=small.error or messages[0],
+        shrink_cpu_s=time.process_time() - began,
     )  # fmt: skip
 
 
 def _smaller(killed: Hunted, mutant: Mutant, seeds: Sequence[int]) -> Hunted:
-    """A plan of many faults tells little: look a little further for a smaller one."""
+    """Look a little further for a smaller plan."""
     for seed in seeds[:_MORE_SEEDS]:
-        case = _Case(mutant, WORKLOADS[mutant.workload], seed)
-        plan = plan_of(case.workload, case.feed, seed)
-        found = case.judge(plan)
-        if found.activations and found.broken:
-            other = _killed(case, plan, found, killed.runs)
+        case = _Case(mutant, seed)
+        plan = case.plan
+        outcome, activations = case.run(plan)
+        if case.kills(outcome, activations):
+            other = _killed(case, plan, outcome, killed.runs)
             if _size(other) < _size(killed):
                 killed = other
             if _size(killed) <= _SMALL:
@@ -206,64 +178,3 @@ def _smaller(killed: Hunted, mutant: Mutant, seeds: Sequence[int]) -> Hunted:
 def _size(killed: Hunted) -> int:
     assert killed.faults is not None
     return killed.faults
-
-
-def _direct(mutant: Mutant, workload: Workload, directed: Directed) -> Hunted:
-    case = _Case(mutant, workload, directed.feed_seed)
-    plan = directed.plan(workload.options)
-    found = case.judge(plan)
-    if found.activations and found.broken:
-        return _killed(case, plan, found, 1, directed=True)
-    return Hunted(mutant.name, mutant.breaks, found.activations > 0, (), 1, directed=True)
-
-
-# Shrinking
-
-
-def _shrink(case: _Case, plan: Plan, found: Judgement) -> tuple[Plan, Judgement]:
-    """Find a small plan that is caught by one of the same oracles: few faults first, then default options."""
-    budget = iter(range(_SHRINK_RUNS))
-    last = found
-
-    def still(one: Plan) -> bool:
-        nonlocal last
-        if next(budget, None) is None:
-            return False
-        judged = case.judge(one)
-        fails = bool(judged.activations) and not found.broken.keys().isdisjoint(judged.broken)
-        if fails:
-            last = judged
-        return fails
-
-    plan = _fewer_faults(plan, still)
-    default = Plan(plan.faults, case.workload.options, plan.seed)
-    if default != plan and still(default):
-        plan = default
-    return plan, last
-
-
-def _fewer_faults(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
-    faults = plan.faults.planned
-    for kept in _subsets(len(faults)):
-        small = _with_faults(plan, kept)
-        if still(small):
-            return small
-    left = list(range(len(faults)))
-    for one in range(len(faults)):
-        rest = [number for number in left if number != one]
-        if still(_with_faults(plan, rest)):
-            left = rest
-    return _with_faults(plan, left)
-
-
-def _subsets(count: int) -> Iterator[Sequence[int]]:
-    """The small subsets, the smallest first."""
-    for size in range(min(_SMALL + 1, count)):
-        yield from itertools.combinations(range(count), size)
-
-
-def _with_faults(plan: Plan, kept: Sequence[int]) -> Plan:
-    schedule = plan.faults.with_planned(plan.faults.planned[number] for number in kept)
-    if not kept:
-        schedule = msgspec.structs.replace(schedule, heal_at_us=0)
-    return msgspec.structs.replace(plan, faults=schedule)

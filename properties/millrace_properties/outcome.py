@@ -1,15 +1,15 @@
 """What one run of a plan comes to: its verdicts, what struck in it and where, and, if it failed, the failure as a value."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from millrace import Pipeline
 from millrace.history import History
 from millrace_properties.checkers import judge, reached
 from millrace_properties.coverage import Spot, covered, strikes_of
 from millrace_properties.plans import Plan
 from millrace_properties.verdict import Verdict, Violated
-from millrace_sim import SOUND, Feed, Protocol, simulate
+from millrace_sim import SOUND, Feed, Protocol, Versions, simulate, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def run_plan(
-    pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND
+    pipeline: Versions, feed: Feed, plan: Plan, protocol: Protocol = SOUND
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
     """Run one plan and judge it: (history, verdict by invariant, interesting cases).
 
@@ -81,17 +81,27 @@ def run_plan(
     history = simulate(
         pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
     )
-    return history, judge(history, [pipeline], plan.options.engine), reached(history)
+    return history, judge(history, versions_of(pipeline), plan.options.engine), reached(history)
 
 
-def try_plan(pipeline: Pipeline, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
-    """Run a plan, judge it, and take note of what struck; an error is an outcome, too."""
+def try_plan(
+    pipeline: Versions,
+    feed: Feed,
+    plan: Plan,
+    protocol: Protocol = SOUND,
+    more: Callable[[History], dict[str, Verdict]] = lambda _: {},
+) -> Outcome:
+    """Run a plan, judge it, and take note of what struck; an error is an outcome, too.
+
+    ``more``: gives further verdicts of the History, beside those of the checkers.
+    """
     try:
         history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)
     except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return Outcome({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
-    outcome = Outcome(verdicts, cases, covered(history), strikes_of(history), len(history), "")
-    return replace(outcome, digest=history.digest()) if outcome.broken else outcome
+    return Outcome(
+        verdicts | more(history), cases, covered(history), strikes_of(history), len(history), history.digest()
+    )
 
 
 def is_finding(name: str) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millrace import MILLISECOND, SECOND, Eviction, Pipeline
-from millrace._messages import MergeIntervals, MoveInterval, SplitInterval
-from millrace_sim import ClusterOptions, Does, Feed, Moment, Step, Uniform
+from millrace import MILLISECOND, SECOND, Eviction
+from millrace._messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from millrace_sim import ClusterOptions, Does, Feed, Moment, Step, Uniform, Versions, versions_of
 from millrace_sim import faults as f
 from millrace_sim.steps import MESSAGES, role_of
 
@@ -47,6 +47,7 @@ class Ground(msgspec.Struct, frozen=True):
         computations: names.
         keys: some keys of the feed, for operators' verbs.
         horizon_us: faults begin before this.
+        versions: how many versions of the pipeline an operator can put in force.
     """
 
     workers: tuple[str, ...]
@@ -55,6 +56,7 @@ class Ground(msgspec.Struct, frozen=True):
     computations: tuple[str, ...]
     keys: tuple[str, ...]
     horizon_us: int
+    versions: int = 1
 
     @property
     def processes(self) -> tuple[str, ...]:
@@ -62,20 +64,20 @@ class Ground(msgspec.Struct, frozen=True):
         return self.workers + self.leaders + self.injectors
 
 
-def ground_of(pipeline: Pipeline, feed: Feed, options: ClusterOptions) -> Ground:
+def ground_of(pipeline: Versions, feed: Feed, options: ClusterOptions) -> Ground:
     """Find what there is to disturb."""
-    engine = options.engine
+    engine, versions = options.engine, versions_of(pipeline)
+    specs = {name: spec for version in versions for name, spec in version.computations.items()}
     authorities = [a for shard in range(engine.authority_shards) for a in engine.authority_addresses(shard)]
-    keys = sorted(
-        {key for spec in pipeline.computations.values() for key in spec.split_at} | {"c", "g", "m", "s"}
-    )
+    keys = sorted({key for spec in specs.values() for key in spec.split_at} | {"c", "g", "m", "s"})
     return Ground(
         workers=tuple(f"worker-{number}" for number in range(options.workers)),
         leaders=(*engine.master_addresses(), *authorities),
-        injectors=tuple(a for spec in pipeline.injectors.values() for a in spec.addresses()),
-        computations=tuple(pipeline.computations),
+        injectors=tuple(a for spec in versions[0].injectors.values() for a in spec.addresses()),
+        computations=tuple(specs),
         keys=tuple(keys),
         horizon_us=feed.end_us + SECOND,
+        versions=len(versions),
     )
 
 
@@ -89,7 +91,8 @@ def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:
     """
     assert len(data) == PLAN_BYTES, f"a plan has {PLAN_BYTES} bytes, not {len(data)}"
     swarm = data[0] | data[1] << 8
-    kinds = [make for bit, make in enumerate(MAKERS) if not swarm or swarm >> (bit % 16) & 1] or list(MAKERS)
+    makers = makers_for(ground)
+    kinds = [make for bit, make in enumerate(makers) if not swarm or swarm >> (bit % 16) & 1] or makers
     faults = [kinds[(one.kind - 1) % len(kinds)](one.bytes) for one in _slots(data, ground)]
     timed = tuple(one for one in faults if not isinstance(one, f.StepFault))
     tied = tuple(one for one in faults if isinstance(one, f.StepFault))
@@ -125,10 +128,20 @@ def _slots(data: bytes, ground: Ground) -> Iterator[_Slot]:
 
 
 def _lasting(faults: Sequence[f.AnyFault], ground: Ground) -> tuple[str, ...]:
-    """The first process that is stopped, if the others can do without it: a permanently bad minority (TigerBeetle)."""
+    """The first process that is stopped or cut off, if the others can do without it: a permanently bad minority (TigerBeetle).
+
+    Choice: only who is cut off from everybody, both ways. Whom the masters still hear is not replaced, and then nothing is due.
+    """
     for fault in faults:
-        if isinstance(fault, f.Crash | f.Pause) and fault.process in _spare(ground):
-            return (fault.process,)
+        match fault:
+            case f.Crash(process=process) | f.Pause(process=process):
+                pass
+            case f.Partition(side=(process,), other=(), one_way=False):
+                pass
+            case _:
+                continue
+        if process in _spare(ground):
+            return (process,)
     return ()
 
 
@@ -157,7 +170,7 @@ def draw_faults(
     while len(faults) < count:
         at_us = random.randrange(ground.horizon_us)
         where, how, how_long = random.randbytes(3)
-        fault = random.choice(MAKERS)(_Bytes(ground, at_us, 0, where, how, how_long))
+        fault = random.choice(makers_for(ground))(_Bytes(ground, at_us, 0, where, how, how_long))
         if not isinstance(fault, f.StepFault) and not isinstance(fault, without):
             faults.append(fault)
     return f.FaultSchedule(tuple(faults), ground.horizon_us + SECOND if faults else 0)
@@ -386,9 +399,25 @@ def _operate_at_step(b: _Bytes) -> f.StepFault:
     return f.StepFault(_step(b), _operate(b))
 
 
+def _change(b: _Bytes) -> f.Operate:
+    return f.Operate(at_us=b.at_us, verb=ChangeTopology((b.how + 1) % b.ground.versions))
+
+
+def _change_at_step(b: _Bytes) -> f.StepFault:
+    return f.StepFault(_step(b), _change(b))
+
+
 MAKERS: tuple[Callable[[_Bytes], f.AnyFault | f.StepFault], ...] = (
     _operate, _pause, _crash, _partition, _noise, _delay_commit, _hold, _drop, _zombie, _crash_worker, _lose_commit,
     _lose_reply, _duplicate_commit, _store_unavailable, _store_errors, _slow, _skew, _late, _stall,
     _crash_at_step, _pause_at_step, _message_at_step, _partition_at_step, _operate_at_step,
 )  # fmt: skip
-"""What a slot can become. Every kind of fault is among them."""
+"""What a slot can become, whatever is disturbed. Every kind of fault is among them."""
+
+_CHANGES: tuple[Callable[[_Bytes], f.AnyFault | f.StepFault], ...] = (_change, _change, _change_at_step)
+"""Where there is another version to change to."""
+
+
+def makers_for(ground: Ground) -> list[Callable[[_Bytes], f.AnyFault | f.StepFault]]:
+    """What a slot can become there."""
+    return [*MAKERS, *(_CHANGES if ground.versions > 1 else ())]

@@ -1,26 +1,24 @@
 """`verify`: search for a fault schedule that breaks an invariant, shrink it, and keep it as a file.
 
-Hypothesis draws plans (`millrace_properties.plans`); `millrace_properties.shrinking` makes the one that fails smaller. A run in
-which no fault struck does not count towards the examples.
+Hypothesis draws plans, which are steered to where no fault has struck yet (`millrace_properties.steering`);
+`millrace_properties.shrinking` makes the one that fails smaller. A run in which no fault struck does not count towards the
+examples.
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import hypothesis
 import msgspec
-from hypothesis import HealthCheck, Phase, assume, given, settings
-from hypothesis import strategies as st
 
-from millrace import Pipeline
 from millrace_properties.coverage import Spot
 from millrace_properties.outcome import Failure, Outcome, is_finding, run_plan, try_plan, violations
-from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
-from millrace_properties.shrinking import shrink
+from millrace_properties.plans import Plan
+from millrace_properties.shrinking import Test, shrink
+from millrace_properties.spread import RunPlans, runner
+from millrace_properties.steering import Steering
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_sim import SOUND, ClusterOptions, Feed, Protocol
+from millrace_sim import SOUND, ClusterOptions, Feed, Protocol, Versions
 
 __all__ = [
     "REPLAY_FORMAT",
@@ -74,10 +72,14 @@ class Verification:
         """
         if self.failure is not None:
             return False
-        unknown = [
+        return None if self.unknown or not self.verdicts else True
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The invariants whose case never came up; findings about user code are none."""
+        return tuple(
             name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)
-        ]
-        return None if unknown or not self.verdicts else True
+        )
 
     def take(self, outcome: Outcome) -> None:
         """Add a run."""
@@ -107,109 +109,99 @@ class Verification:
             self.verdicts[name] = verdict
 
 
-class _Broken(Exception):  # noqa: N818  it carries a finding to Hypothesis, it is not an error
-    """A run broke an invariant."""
-
-
 def verify(
-    pipeline: Pipeline,
+    pipeline: Versions,
     feed_of: FeedOf,
     *,
     examples: int = 200,
     seed: int = 0,
     options: ClusterOptions | None = None,
     protocol: Protocol = SOUND,
+    jobs: int = 1,
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Search for a fault schedule that breaks an invariant; stop at the first one found, and make it as small as possible.
 
     Args:
-        pipeline: the pipeline.
+        pipeline: the pipeline, or its versions (3), which plans then change.
         feed_of: makes the input from a seed.
         examples: how many runs in which at least one fault strikes.
         seed: of the search and of the input.
         options: of the cluster; each plan draws some of them anew.
         protocol: the state machines to host; default: the engine's own.
+        jobs: processes that share the runs. The result does not depend on it.
         on_run: told after each run, for progress.
     """
-    search = Search(pipeline, feed_of(seed), seed, options or ClusterOptions(), protocol, on_run)
+    feed, base = feed_of(seed), options or ClusterOptions()
+    steering = Steering(pipeline, feed, base, seed)
+    search = Search(feed, seed, base, on_run)
+    with runner(pipeline, feed, protocol, jobs) as run:
+        search.find(steering, run, examples)
+    return search.result(lambda plan, kept: try_plan(pipeline, kept, plan, protocol))
 
-    @hypothesis.seed(seed)
-    @settings(
-        max_examples=examples, deadline=None, database=None, print_blob=False, report_multiple_bugs=False,
-        phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES))
-    def every_schedule(data: bytes) -> None:
-        outcome = search.run(data)
-        if outcome.failed:
-            raise _Broken
-        assume(outcome.strikes)
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
-            every_schedule()
-    except _Broken:
-        pass
-    return search.result()
+_MOST_IDLE = 10
+"""So many times as many runs as wanted, and the search is over, though in most of them no fault struck."""
 
 
 class Search:
     """The runs of one search, and the first one that failed.
 
     Args:
-        pipeline: the pipeline.
-        feed: its input.
-        feed_seed: that the input was made from.
+        feed: the input.
+        feed_seed: that it was made from.
         base: options that plans vary.
-        protocol: the state machines to host.
         on_run: told after each run.
     """
 
     def __init__(
-        self, pipeline: Pipeline, feed: Feed, feed_seed: int, base: ClusterOptions, protocol: Protocol = SOUND,
-        on_run: Callable[[Verification], None] | None = None,
+        self, feed: Feed, feed_seed: int, base: ClusterOptions, on_run: Callable[[Verification], None] | None = None
     ) -> None:  # fmt: skip
-        self._pipeline = pipeline
         self._feed = feed
         self._feed_seed = feed_seed
         self._base = base
-        self._protocol = protocol
         self._on_run = on_run
-        self._ground = ground_of(pipeline, feed, base)
         self._found = Verification()
 
-    def run(self, data: bytes) -> Outcome:
-        """Run the plan that these bytes are."""
-        plan = decode_plan(data, self._ground, self._base)
-        outcome = try_plan(self._pipeline, self._feed, plan, self._protocol)
-        found = self._found
-        if found.failure is None:  # Hypothesis runs a failure again
-            found.take(outcome)
-            if outcome.failed:
-                found.fail(outcome.failure(plan, self._feed_seed))
-            self._tell()
-        return outcome
+    def find(self, steering: Steering, run: RunPlans, examples: int) -> None:
+        """Run plans, round by round, until one fails or so many of them count.
 
-    def result(self) -> Verification:
-        """What was found, as small as it can be made."""
+        A round is steered by what the rounds before it have reached, and taken in the order in which it was drawn: whoever runs
+        it, the first plan that fails is the same.
+        """
         found = self._found
+        while found.runs + found.idle < _MOST_IDLE * examples:
+            plans = steering.round(found.covered)
+            for plan, outcome in zip(plans, run(plans), strict=True):
+                self._take(plan, outcome)
+                if found.failure is not None or found.runs == examples:
+                    return
+
+    def result(self, test: Test) -> Verification:
+        """What was found, as small as it can be made. ``test``: runs a plan over an input."""
+        found = self._found
+
+        def again(plan: Plan, feed: Feed) -> Outcome:
+            outcome = test(plan, feed)
+            self._tell()
+            return outcome
+
         if found.failure is not None:
-            found.fail(shrink(found.failure, self._feed, self._base, self._again))
+            found.fail(shrink(found.failure, self._feed, self._base, again))
         return found
 
-    def _again(self, plan: Plan, feed: Feed) -> Outcome:
-        outcome = try_plan(self._pipeline, feed, plan, self._protocol)
+    def _take(self, plan: Plan, outcome: Outcome) -> None:
+        self._found.take(outcome)
+        if outcome.failed:
+            self._found.fail(outcome.failure(plan, self._feed_seed))
         self._tell()
-        return outcome
 
     def _tell(self) -> None:
         if self._on_run is not None:
             self._on_run(self._found)
 
 
-REPLAY_FORMAT = 2
+REPLAY_FORMAT = 3
 """Of the files that this version writes."""
 
 
@@ -224,8 +216,9 @@ class ReplayFile(msgspec.Struct, frozen=True):
         digest: of its History; ``""`` if it stopped with an error.
         violations: invariant to message, or ``error`` to what it stopped with.
         feed: name of the function, in the pipeline's module, that makes the input from ``feed_seed``.
-        format: of this file; 1 had no ``kept``, and is read as well.
+        format: of this file; 1 had no ``kept``, and 2 no ``versions``; both are read as well.
         kept: which of the input's records the run needs, by their order from 0; ``None``: all.
+        versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
     """
 
     pipeline: str
@@ -237,16 +230,24 @@ class ReplayFile(msgspec.Struct, frozen=True):
     feed: str = "feed"
     format: int = REPLAY_FORMAT
     kept: tuple[int, ...] | None = None
+    versions: tuple[str, ...] = ()
 
     def input_of(self, feed: Feed) -> Feed:
         """What the run needs of the whole input."""
         return feed if self.kept is None else feed.only(self.kept)
 
 
-def to_replay(failure: Failure, pipeline: str, protocol: str = "sound", feed: str = "feed") -> bytes:
+def to_replay(
+    failure: Failure,
+    pipeline: str,
+    protocol: str = "sound",
+    feed: str = "feed",
+    versions: tuple[str, ...] = (),
+) -> bytes:
     """Write a failure for a file; the arguments are those of `ReplayFile`."""
     broken = {name: one.message for name, one in failure.violations.items()} or {"error": failure.error}
     content = ReplayFile(
-        pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed, kept=failure.kept
-    )
+        pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed, kept=failure.kept,
+        versions=versions,
+    )  # fmt: skip
     return msgspec.json.format(msgspec.json.encode(content), indent=2)

@@ -36,6 +36,7 @@ class Workload:
         pipeline: the pipeline.
         feed: makes the input from a seed.
         options: of the cluster.
+        versions: further versions of the pipeline, that an operator may put in force while it runs (3).
         settled: what it comes to depends neither on the order of arrival nor on the faults, as long as no record is late from
             the source: then it is what the plain reference makes of the feed.
     """
@@ -45,6 +46,12 @@ class Workload:
     feed: Callable[[int], Feed]
     options: ClusterOptions = field(default_factory=ClusterOptions)
     settled: bool = False
+    versions: tuple[Pipeline, ...] = ()
+
+    @property
+    def deployed(self) -> tuple[Pipeline, ...]:
+        """All versions; the first is in force from the start."""
+        return (self.pipeline, *self.versions)
 
     def varied(self, name: str, *, grace_us: int | None = None, **engine: object) -> "Workload":
         """The same under another name, with other options of the engine."""
@@ -408,13 +415,32 @@ def slips() -> Workload:
     return Workload("slips", pipeline, feed)
 
 
+def changing(productions: Productions = Productions.STRONG) -> Workload:
+    """Two versions: one of the computations of the first is replaced by another in the second; both feed the same reader.
+
+    Args:
+        productions: of all of them.
+    """
+    name = "changing" if productions is Productions.STRONG else "weak changing"
+    versions = []
+    for clerk in ("auditor", "archivist"):
+        one = Pipeline(name)
+        one.injector("letters")
+        one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"], productions=productions)
+        one.add(Windows("told"), name=clerk, inputs={"sent": city}, outputs=["told"], productions=productions)
+        one.add(Windows("sums"), name="readers", inputs=["told"], outputs=["sums"], productions=productions)
+        versions.append(one)
+    return Workload(name, versions[0], _letters(versions[0], name, records=8), SHORT, versions=(versions[1],))
+
+
 def _all() -> list[Workload]:
     weak = Productions.WEAK
     echoes, windows = two_stages("echoes", Echo), two_stages("windows", Windows)
     weak_windows = two_stages("weak windows", Windows, weak)
     bursts = two_stages("bursts", Echo, records=12)
     return [
-        tallies(), tallies(weak), slips(), echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
+        tallies(), tallies(weak), slips(), changing(), changing(weak),
+        echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
         long_quiet(),
         two_stages("weak echoes", Echo, weak),
         two_stages("late windows", Windows, late=True),

@@ -7,7 +7,7 @@ from millrace_sim.faults import NO_FAULTS, FaultSchedule, StepFault
 from millrace_sim.feed import Feed, FeedBuilder, FeedEntry
 from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
-from millrace_sim.simulate import simulate, start
+from millrace_sim.simulate import Versions, simulate, start, versions_of
 from millrace_sim.steps import Does, Moment, Step
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "Step",
     "StepFault",
     "Uniform",
+    "Versions",
     "simulate",
     "start",
+    "versions_of",
 ]

@@ -88,6 +88,7 @@ class Cluster:
         self._pipelines = tuple(pipelines)
         self._seed = seed
         self._error: MillraceError | None = None
+        self._lasting: frozenset[str] = frozenset()
         self._published: dict[str, int] = {}
         self._table = Table()
         self._landing = (self._land,)
@@ -145,12 +146,16 @@ class Cluster:
             return False
         names = {one.computation for one in self._table.assignments}
         names |= set(self._pipelines[self._table.topology].injectors)
+        if self._table.version != self.store.mediator.table.version:
+            return False  # the masters have not told of it yet
         if not self._table.assignments or self._table.retiring or self._table.joining is not None:
             return False
         if any(self._published.get(name) != MAX_TIME for name in names):
             return False
         running = [
-            node for node in self.nodes.values() if node.state is NodeState.UP
+            node
+            for address, node in self.nodes.items()
+            if node.state is NodeState.UP and address not in self._lasting
         ]  # the others' work is somebody else's now
         return all(getattr(node.process, "unfinished", 0) == 0 for node in running)
 
@@ -244,6 +249,7 @@ class Cluster:
     def heal(self, lasting: Sequence[str] = ()) -> None:
         """End every fault that is in the nodes or in the store, except on these addresses; liveness is due from here on."""
         self.store.heal()
+        self._lasting = frozenset(lasting)
         if self.watch is not None:
             self.watch.forget()
         for address, node in self.nodes.items():
@@ -350,7 +356,7 @@ class Cluster:
                 node.inbox.append(event)
             return
         watch = self.watch
-        if watch is not None and not watch.receives(node, event):
+        if watch is not None and node.address in watch.receiving and not watch.receives(node, event):
             return
         now = self.history.at_us = self.kernel.now
         effects = node.process.handle(now + node.clock_us, event)
@@ -367,7 +373,7 @@ class Cluster:
         cost *= node.slow_factor
         cpu = node.cpu
         sent_us = node.busy_until_us = begin_us + cost if cpu is None else cpu.finish(begin_us, cost)
-        if watch is not None:
+        if watch is not None and node.address in watch.sending:
             watch.carry_out(node, effects, sent_us)
             return
         for effect in effects:

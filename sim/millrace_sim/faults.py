@@ -287,7 +287,8 @@ class FaultSchedule(msgspec.Struct, frozen=True):
     Attributes:
         faults: in any order.
         heal_at_us: then every fault ends: partitions heal, the paused revive, the crashed restart; ``None``: after the last.
-        lasting: addresses that stay as they are when all else heals (a permanently bad minority).
+        lasting: addresses that stay crashed, paused or cut off, once they are, also when all else heals (a permanently bad
+            minority).
         at_steps: faults that are tied to protocol steps; those whose step comes only after the heal never begin.
     """
 

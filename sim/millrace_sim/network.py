@@ -15,13 +15,14 @@ Send = Callable[[], None]
 class _Rule:
     """A fault that is waiting for, or acting on, messages."""
 
-    __slots__ = ("fault", "handle", "held", "judge", "left", "other", "side")
+    __slots__ = ("fault", "handle", "held", "judge", "lasts", "left", "other", "side")
 
     def __init__(self, handle: int, fault: Any) -> None:
         self.handle = handle
         self.fault = fault
         self.judge: Judge = _acquit
         self.left: int = getattr(fault, "count", 0)
+        self.lasts = False
         self.held: list[Send] = []
         self.side = frozenset(getattr(fault, "side", ()))
         self.other = frozenset(getattr(fault, "other", ()))
@@ -92,6 +93,10 @@ class Network:
         self._appoint()
         return rule.held if rule is not None else []
 
+    def leave(self, handle: int) -> None:
+        """A partition is not healed when all else is: it goes on, and is no strike any more, but how things are."""
+        self.rules[handle].lasts = True
+
     def clear(self) -> None:
         """End every fault; what was held is lost."""
         self.rules.clear()
@@ -126,7 +131,7 @@ class Network:
             there = source in side and (target in other if other else target not in side)
             back = target in side and (source in other if other else source not in side)
             if there or (back and not fault.one_way):
-                return self._strike(fault.kind, source, target, message, _LOST)
+                return _LOST if rule.lasts else self._strike(fault.kind, source, target, message, _LOST)
             return NORMAL
 
         return judge

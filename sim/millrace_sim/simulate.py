@@ -1,6 +1,6 @@
 """A run as a function: ``(pipeline, input, options, faults, seed) -> History``, the same bytes each time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from millrace import OptionsError, Pipeline
@@ -10,14 +10,23 @@ from millrace.history import History
 from millrace_sim import faults as f
 from millrace_sim.cluster import Cluster
 from millrace_sim.feed import Feed
+from millrace_sim.kernel import seldom_collected
 from millrace_sim.options import ClusterOptions
 from millrace_sim.protocol import SOUND, Protocol
 from millrace_sim.steps import EVENTS, MESSAGES, Does
 from millrace_sim.watch import Watch
 
+Versions = Pipeline | Sequence[Pipeline]
+"""A pipeline, or its deployed versions (3), of which the first is in force from the start."""
+
+
+def versions_of(pipeline: Versions) -> list[Pipeline]:
+    """All versions, the first one first."""
+    return [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)
+
 
 def simulate(
-    pipeline: Pipeline | Sequence[Pipeline],
+    pipeline: Versions,
     feed: Feed,
     *,
     options: ClusterOptions | None = None,
@@ -40,15 +49,16 @@ def simulate(
         OptionsError: a fault is to strike a process that there is not.
         MillraceError: user code or input failed for good, and the policy is to stop.
     """
-    cluster = start(pipeline, feed, options=options, faults=faults, seed=seed, protocol=protocol)
-    cluster.run_until(faults.heals_at_us)
-    cluster.heal(faults.lasting)
-    cluster.run_to_the_end()
+    with seldom_collected():
+        cluster = start(pipeline, feed, options=options, faults=faults, seed=seed, protocol=protocol)
+        cluster.run_until(faults.heals_at_us)
+        cluster.heal(faults.lasting)
+        cluster.run_to_the_end()
     return cluster.history
 
 
 def start(
-    pipeline: Pipeline | Sequence[Pipeline],
+    pipeline: Versions,
     feed: Feed,
     *,
     options: ClusterOptions | None = None,
@@ -62,8 +72,7 @@ def start(
         PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault is to strike a process that there is not.
     """
-    pipelines = [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)
-    cluster = Cluster(pipelines, feed, options or ClusterOptions(), seed, protocol)
+    cluster = Cluster(versions_of(pipeline), feed, options or ClusterOptions(), seed, protocol)
     _check(cluster, faults)
     director = _Director(cluster, faults)
     for fault in faults.faults:
@@ -115,6 +124,9 @@ class _Director:
     def begin(self, fault: Any) -> None:
         """Let a fault begin, and see to its end."""
         match fault:
+            case f.Partition(other=(), one_way=False) if self._lasts(fault.side):
+                handle = self._cluster.network.begin(fault)
+                self._later(self._until_heal_us, lambda _: self._cluster.network.leave(handle))
             case f.Partition() | f.Noise() | f.Hold() | f.DropMessages():
                 handle = self._cluster.network.begin(fault)
                 self._until(fault, lambda _: self._cluster.release(handle))
@@ -145,10 +157,14 @@ class _Director:
         cluster, process = self._cluster, fault.process
         match fault:
             case f.Crash():
-                if cluster.crash(process) and fault.restart_after_us is not None:
+                if (
+                    cluster.crash(process)
+                    and fault.restart_after_us is not None
+                    and not self._lasts([process])
+                ):
                     self._later(fault.restart_after_us, lambda _: cluster.restart(process))
             case f.Pause():
-                if cluster.pause(process):
+                if cluster.pause(process) and not self._lasts([process]):
                     self._later(fault.for_us, lambda _: cluster.revive(process))
             case f.Slow():
                 cluster.slow(process, fault.factor)
@@ -174,5 +190,13 @@ class _Director:
     def _until(self, fault: Any, end: Any) -> None:
         """End it after its time, or when all is healed; what holds no time ends only then."""
         duration_us = getattr(fault, "for_us", None)
-        heal_after_us = max(self._heals_at_us - self._cluster.kernel.now, 0)
+        heal_after_us = self._until_heal_us
         self._later(heal_after_us if duration_us is None else min(duration_us, heal_after_us), end)
+
+    @property
+    def _until_heal_us(self) -> int:
+        return max(self._heals_at_us - self._cluster.kernel.now, 0)
+
+    def _lasts(self, addresses: Iterable[str]) -> bool:
+        """What has stopped them, or cut them off, does not end."""
+        return all(address in self._lasting for address in addresses)

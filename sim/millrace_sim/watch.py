@@ -1,11 +1,12 @@
 """Watching a cluster's protocol steps: counting them, and letting faults begin with them.
 
-A cluster that nobody watches does nothing for it; one comparison for each event that a process handles.
+A cluster that nobody watches does nothing for it; one comparison for each event that a process handles. Where faults are planned,
+only the steps of their processes and messages are looked at, and none any more once everything has healed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from millrace._effects import Effect, Event, Send
 from millrace._messages import Message
@@ -13,7 +14,7 @@ from millrace.history import StepReached
 from millrace_sim.faults import DelayMessage, DropMessage, DuplicateMessage, MessageFault, StepFault
 from millrace_sim.network import NORMAL, Fate
 from millrace_sim.node import Node, NodeState
-from millrace_sim.steps import Does, Moment, Step, computation_of
+from millrace_sim.steps import EVENTS, MESSAGES, Does, Moment, Step, computation_of
 
 if TYPE_CHECKING:  # the cluster has a watch, and a watch its cluster
     from millrace_sim.cluster import Cluster
@@ -22,6 +23,17 @@ Place = tuple[str, Does, str, str]
 """Process, what it does, message, computation (``""``: all)."""
 
 _MESSAGES = frozenset(get_args(Message))
+_ALL = frozenset(MESSAGES + EVENTS)
+
+
+class _Caught(NamedTuple):
+    """An event that was paused or delayed when a process was about to handle it.
+
+    ``tied``: the faults that begin once it has.
+    """
+
+    event: Event
+    tied: list[StepFault]
 
 
 class Watch:
@@ -29,50 +41,60 @@ class Watch:
 
     Args:
         cluster: to be watched.
-        planned: the faults.
+        planned: the faults; none: it counts every step.
         begin: lets a fault begin.
 
     Attributes:
-        counts: how often each step has come, by process, what it does, message and computation.
+        counts: how often each step has come that is looked for, by process, what it does, message and computation.
+        sending: process to the names of the messages that are looked for when it sends them.
+        receiving: process to the names of those that are looked for when it receives them.
     """
 
     def __init__(
         self,
         cluster: "Cluster",
-        planned: Iterable[StepFault] = (),
+        planned: Collection[StepFault] = (),
         begin: Callable[[StepFault], None] = lambda _: None,
     ) -> None:
         self.counts: Counter[Place] = Counter()
         self._cluster = cluster
         self._begin = begin
         self._planned: dict[tuple[Place, int], list[StepFault]] = {}
+        self._caught: dict[tuple[str, int, int], _Caught] = {}
         for one in planned:
             self._planned.setdefault((place_of(one.step), one.step.nth), []).append(one)
+        self._ever: Mapping[str, Collection[str]] = {} if planned else dict.fromkeys(cluster.nodes, _ALL)
+        self.sending = _looked_for(planned, Does.SENDS) or self._ever
+        self.receiving = _looked_for(planned, Does.RECEIVES) or self._ever
 
     def forget(self) -> None:
-        """Nothing begins any more; counting goes on."""
+        """Nothing begins any more; counting every step goes on."""
         self._planned.clear()
+        self.sending = self.receiving = self._ever
 
     def receives(self, node: Node, event: Event) -> bool:
-        """A process is about to handle an event; tells whether it does so, now."""
-        planned = self._comes(node.address, Does.RECEIVES, event)
+        """A process that is looked at is about to handle an event; tells whether it does so, now."""
+        caught = self._caught.pop((node.address, node.incarnation, id(event)), None)
+        planned = self._comes(node.address, Does.RECEIVES, event) if caught is None else caught.tied
+        after = [one for one in planned if one.moment is Moment.AFTER]
         fate = self._strike(planned, Moment.BEFORE, node)
         cluster = self._cluster
         if fate is not NORMAL and type(event) in _MESSAGES:
-            if fate.copies:
-                cluster.kernel.call_later(fate.delay_us, self._receives_again, (node, event))
+            if fate.copies == 2:
+                cluster.kernel.call_later(fate.delay_us, self._comes_again, (node, event))
+            elif fate.copies:
+                cluster.kernel.call_later(fate.delay_us, self._goes_on, (node, _Caught(event, after)))
             if fate.copies != 2:
                 return False
         if node.state is not NodeState.UP:
-            cluster.give(node, event)  # what a paused process gets, it keeps
+            self._goes_on((node, _Caught(event, after)))  # what a paused process gets, it keeps
             return False
-        after = [one for one in planned if one.moment is Moment.AFTER]
         if after:  # the rest of this instant is the process's: it handles the event first
             cluster.kernel.call_later(0, self._has_received, (node, node.incarnation, after))
         return True
 
     def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
-        """Carry out what a process has asked for one by one, as far as it lives to do."""
+        """Carry out what a process that is looked at has asked for one by one, as far as it lives to do."""
         cluster, incarnation = self._cluster, node.incarnation
         for number, effect in enumerate(effects):
             if type(effect) is not Send:
@@ -94,9 +116,12 @@ class Watch:
                 self._keep(node, None, rest)
                 return
 
-    def _comes(self, address: str, does: Does, event: Event) -> list[StepFault]:
-        """A step has come: count it, and look up what is tied to it."""
-        name, computation, counts = type(event).__name__, computation_of(event), self.counts
+    def _comes(self, address: str, does: Does, event: Event) -> Sequence[StepFault]:
+        """A step has come: if it is looked for, count it, and look up what is tied to it."""
+        name, looked_for = type(event).__name__, self.sending if does is Does.SENDS else self.receiving
+        if name not in looked_for.get(address, ()):
+            return ()
+        computation, counts = computation_of(event), self.counts
         found: list[StepFault] = []
         for place in {(address, does, name, ""): None, (address, does, name, computation): None}:
             counts[place] += 1
@@ -104,7 +129,7 @@ class Watch:
                 found += self._planned.pop((place, counts[place]), ())
         return found
 
-    def _strike(self, planned: list[StepFault], moment: Moment, node: Node) -> Fate:
+    def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node) -> Fate:
         """Let what is tied to this moment begin; returns what becomes of the message."""
         fate, cluster = NORMAL, self._cluster
         for one in planned:
@@ -120,8 +145,15 @@ class Watch:
                 self._begin(one)
         return fate
 
-    def _receives_again(self, arrival: tuple[Node, Event]) -> None:
+    def _comes_again(self, arrival: tuple[Node, Event]) -> None:
+        """A second copy, which is a step of its own."""
         self._cluster.give(*arrival)
+
+    def _goes_on(self, arrival: "tuple[Node, _Caught]") -> None:
+        """Give what was caught; its step has been counted."""
+        node, caught = arrival
+        self._caught[node.address, node.incarnation, id(caught.event)] = caught
+        self._cluster.give(node, caught.event)
 
     def _has_received(self, receipt: tuple[Node, int, list[StepFault]]) -> None:
         node, incarnation, planned = receipt
@@ -154,6 +186,15 @@ class Watch:
 def place_of(step: Step) -> Place:
     """A step without how often it has come."""
     return step.process, step.does, step.message, step.computation
+
+
+def _looked_for(planned: Iterable[StepFault], does: Does) -> Mapping[str, Collection[str]]:
+    """The names of the messages, by process."""
+    found: dict[str, set[str]] = {}
+    for one in planned:
+        if one.step.does is does:
+            found.setdefault(one.step.process, set()).add(one.step.message)
+    return found
 
 
 def _fate(fault: MessageFault) -> Fate:

@@ -93,7 +93,27 @@ pipeline = views.build(Failing(), "failing")
 feed = views.feed
 '''
 
-MODULES = {"views": VIEWS, "stateless": STATELESS, "failing": FAILING}
+GROWN = '''
+"""Two versions of a pipeline: in the first, somebody reads the counts."""
+
+import views
+from millrace import Computation, Productions
+
+
+class Audit(Computation):
+    def process_record(self, context, record):
+        context.produce("audited", record.value)
+
+
+plain = views.pipeline
+audited = plain.copy()
+audited.add(Audit(), name="auditor", inputs=["counts"], outputs=["audited"])
+weak = plain.copy()
+weak.add(Audit(), name="auditor", inputs=["counts"], outputs=["audited"], productions=Productions.WEAK)
+feed = views.feed
+'''
+
+MODULES = {"views": VIEWS, "stateless": STATELESS, "failing": FAILING, "grown": GROWN}
 
 
 def write_modules(folder: Path) -> None:

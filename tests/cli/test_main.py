@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.rig import Run, plain, run_process
 
-COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",)]
+COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",)]
 
 
 def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Run) -> None:

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from millrace_properties.hunt import Hunted, oracle_names
+from millrace_properties.hunt import Hunted
 from millrace_properties.mutants import CATALOGUE
+from millrace_properties.oracles import oracle_names
 from tests.cli.rig import Run
 
 TWO = ("ack before commit", "recovery without timers")

@@ -12,7 +12,7 @@ from rich.console import Console
 from millrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from millrace_cli import _progress
 from millrace_cli._documents import progress_document
-from millrace_cli._progress import RunProgress
+from millrace_cli._progress import PartsProgress, RunProgress
 from millrace_cli._progress_table import progress_line
 from millrace_cli._signals import stop_requested
 from tests.cli.rig import Run, plain
@@ -75,3 +75,15 @@ def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> No
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_measurement_says_which_part_it_is_at(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=130, markup=False, highlight=False)
+    monkeypatch.setattr(_progress, "error_console", lambda: console)
+    monkeypatch.setattr(_progress, "_LINE_PERIOD_S", 0.0)
+    with PartsProgress() as progress:
+        progress.on_part("hunting mutants", 3, 1_080)
+    assert isinstance(console.file, io.StringIO)
+    text = plain(console.file.getvalue())
+    assert ("hunting mutants" if terminal else "hunting mutants: 3 of 1,080") in text

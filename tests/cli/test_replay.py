@@ -103,7 +103,7 @@ CORRUPT = {
     "{": "Input data was truncated",
     "[]": "Expected `object`, got `array`",
     "{}": "Object missing required field `format`",
-    '{"format": 9}': "it has format 9, and this version of Millrace reads formats up to 2",
+    '{"format": 9}': "it has format 9, and this version of Millrace reads formats up to 3",
     '{"format": 1}': "Object missing required field `pipeline`",
     '{"format": 1, "pipeline": 3}': "Expected `str`, got `int` - at `$.pipeline`",
 }

@@ -83,6 +83,31 @@ def test_pairs_of_faults_are_drawn(folder: Path, run: Run) -> None:
     assert {"role", "step", "fault", "times"} == set(document["coverage"][0])
 
 
+VERSIONS = ("grown:audited", "--version", "grown:plain")
+
+
+def test_versions_are_changed_while_the_pipeline_runs(folder: Path, run: Run) -> None:
+    document = searched(run, *VERSIONS, "--examples", "25")
+    assert document["result"] != "violated"
+    assert (document["pipeline"], document["versions"]) == ("grown:audited", ["grown:plain"])
+    assert document["interesting_cases"]["a computation was removed"] > 0
+    result = run("verify", *VERSIONS, "--examples", "1")
+    assert "grown:audited, then grown:plain, seed 0, protocol: sound\n" in result.stdout
+
+
+def test_a_failure_of_versions_is_replayed_with_them(folder: Path, run: Run) -> None:
+    result = run("verify", *VERSIONS, "--without", "sequencers", "--save", "versions.json")
+    assert result.exit_code == 1
+    assert json.loads((folder / "versions.json").read_text())["versions"] == ["grown:plain"]
+    assert "byte for byte" in run("replay", "versions.json").stdout
+
+
+def test_versions_that_do_not_fit_together_exit_2(folder: Path, run: Run) -> None:
+    result = run("verify", "grown:audited", "--version", "grown:weak")
+    assert result.exit_code == 2
+    assert "computation 'auditor' has productions=strong in version 0" in plain(result.stderr)
+
+
 def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
     long = searched(run, "views:pipeline", "--examples", "3")
     short = searched(run, "views:pipeline", "--examples", "3", "--feed", "short_feed")
@@ -93,7 +118,7 @@ def test_another_feed_function_can_be_named(folder: Path, run: Run) -> None:
 def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_replays(
     folder: Path, run: Run
 ) -> None:
-    result = run("verify", "views:pipeline", "--without", "sequencers", "--seed", "2")
+    result = run("verify", "views:pipeline", "--without", "sequencers", "--seed", "4")
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED: ")
     assert ": VIOLATED\n" in result.stdout
@@ -115,6 +140,33 @@ def test_an_invariant_whose_case_never_came_up_makes_it_unknown_and_exits_3(fold
         "UNKNOWN: nothing is violated, but the case of S8, S9, L1 never came up\n"
     )
     assert searched(run, "stateless:pipeline", "--examples", "3")["result"] == "unknown"
+
+
+@pytest.mark.parametrize("allowed", ["S8,S9,L1", "L1, S9,S8", "all"])
+def test_an_invariant_that_may_be_unknown_does_not_fail_it_and_the_headline_names_it(
+    folder: Path, run: Run, allowed: str
+) -> None:
+    arguments = ("stateless:pipeline", "--examples", "3", "--allow-unknown", allowed)
+    result = run("verify", *arguments)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("HOLDS: every invariant, in 3 runs with faults; not judged: S8, S9, L1\n")
+    document = searched(run, *arguments)
+    assert (document["result"], document["not_judged"]) == ("holds", ["S8", "S9", "L1"])
+
+
+def test_what_may_be_unknown_is_what_was_named_and_nothing_else(folder: Path, run: Run) -> None:
+    result = run("verify", "stateless:pipeline", "--examples", "3", "--allow-unknown", "S8,S9")
+    assert result.exit_code == 3
+    wrong = run("verify", "stateless:pipeline", "--allow-unknown", "S8,S99")
+    assert wrong.exit_code == 2
+    assert "--allow-unknown S99: there is no such invariant. There are: S1, S2," in plain(wrong.stderr)
+
+
+def test_that_all_may_be_unknown_excuses_no_violation(folder: Path, run: Run) -> None:
+    result = run(
+        "verify", "views:pipeline", "--without", "sequencers", "--seed", "2", "--allow-unknown", "all"
+    )
+    assert result.exit_code == 1
 
 
 def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) -> None:

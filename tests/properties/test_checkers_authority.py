@@ -179,10 +179,14 @@ def test_an_owner_that_stays_bad_must_be_replaced() -> None:
     assert "its owner worker-0 (sequencer 1) has stopped" in ended(story).violated("L5")
 
 
-def test_an_owner_that_began_anew_owns_nothing() -> None:
+def test_an_owner_that_began_anew_owns_nothing_and_is_told_when_its_time_is_over() -> None:
     story = begin()
+    story.tick(6_000)
     story.add(ProcessStarted(story.tick(), "worker-0", 2))
-    assert "has begun anew without it" in ended(story).violated("L5")
+    assert "L5" not in ended(story, 4_000).broken()
+    story.events.pop()
+    story.add(ProcessStarted(story.tick(), "worker-0", 3))  # a third life does not excuse the second
+    assert "has begun anew without it" in ended(story, 2_000).violated("L5")
 
 
 @pytest.mark.parametrize("patience_us", [SECOND, 1_000 * SECOND])

@@ -2,9 +2,10 @@
 
 import pytest
 
-from millrace_properties.enumeration import enumerate_faults, faults_at, pairs_of, single_faults, steps_of
+from millrace_properties.enumeration import enumerate_faults
 from millrace_properties.mutants import MUTANTS
 from millrace_properties.plans import ground_of
+from millrace_properties.step_faults import faults_at, pairs_of, single_faults, steps_of
 from millrace_properties.verification import Verification
 from millrace_properties.workloads import WORKLOADS, Workload, tallies
 from millrace_sim import ClusterOptions, Does, Step
@@ -42,9 +43,18 @@ def test_a_message_is_struck_once_on_its_way() -> None:
     assert not {"receives Deliver", "receives Wake", "receives SourceRecord", "receives Start"} & struck
 
 
-@pytest.mark.parametrize("workload", [TALLIES, WORKLOADS["weak tallies"]], ids=lambda one: one.name)
+_QUICK = ("tallies", "weak tallies")
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(one, marks=() if one.name in _QUICK else pytest.mark.slow, id=one.name)
+        for one in WORKLOADS.values()
+    ],
+)
 def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload: Workload) -> None:
-    found = enumerate_faults(workload.pipeline, workload.feed(0), options=workload.options, first=1, jobs=2)
+    found = enumerate_faults(workload.deployed, workload.feed(0), options=workload.options, first=1, jobs=2)
     assert found.failure is None, found.failure
     assert found.runs > 1_200
     assert found.idle < found.runs / 10

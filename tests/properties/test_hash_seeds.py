@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 
+from millrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
 from millrace_properties.mutants import MUTANTS
+from millrace_properties.sample import case_of
 from millrace_properties.verification import to_replay, verify
+from millrace_properties.workloads import WORKLOADS
 from millrace_sim import SOUND, Feed
 from tests.sim.rig import letters, mail
 
@@ -38,9 +41,20 @@ def test_a_search_is_the_same_under_every_hash_seed() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        for seed in ("0", "1", "random")
+        for seed in HASH_SEEDS
     ]
     here = report()
     for process in processes:
         printed, _ = process.communicate(timeout=120)
         assert printed == here + "\n"
+
+
+def test_the_same_runs_have_the_same_trace_hashes_in_two_processes_under_every_hash_seed() -> None:
+    """Faults at protocol steps among them, on every workload."""
+    runs = len(WORKLOADS)
+    assert any(case_of(number).plan.faults.at_steps for number in range(runs))
+    here = digests(runs, seed=0)
+    assert len(set(here)) == runs
+    elsewhere = list(digests_elsewhere(runs, seed=0))
+    assert [hash_seed for hash_seed, _ in elsewhere] == [one for one in HASH_SEEDS for _ in range(2)]
+    assert all(found == here for _, found in elsewhere)

@@ -119,6 +119,34 @@ def test_a_plan_may_leave_a_minority_for_good() -> None:
     assert decode(injector[:2] + b"\x10" + injector[3:]).faults.lasting == ()
 
 
+@pytest.mark.parametrize(
+    ("how", "lasts"), [(0, True), (1, False), (2, False)], ids=["all", "one way", "masters"]
+)
+def test_whoever_is_cut_off_for_good_is_cut_off_from_everybody(how: int, lasts: bool) -> None:  # noqa: FBT001  a parameter of the test
+    cut = slot(4, where=1, how=how)
+    found = decode(cut[:2] + b"\x10" + cut[3:]).faults
+    assert isinstance(found.faults[0], f.Partition)
+    assert found.lasting == (("worker-1",) if lasts else ())
+
+
+def test_an_operator_changes_the_version_where_there_is_another() -> None:
+    """Zeros change nothing, and where there is one version only nothing else can."""
+    two = msgspec.structs.replace(GROUND, versions=2)
+    assert decode_plan(bytes(PLAN_BYTES), two, BASE) == decode_plan(bytes(PLAN_BYTES), GROUND, BASE)
+    draw, changes = random.Random(0), dict.fromkeys((GROUND, two), 0)
+    for _ in range(200):
+        data = draw.randbytes(PLAN_BYTES)
+        for ground in changes:
+            planned = decode_plan(data, ground, BASE).faults.planned
+            faults = [one.fault if isinstance(one, f.StepFault) else one for one in planned]
+            verbs = [one.verb for one in faults if isinstance(one, f.Operate)]
+            versions = {verb.topology for verb in verbs if isinstance(verb, ChangeTopology)}
+            assert versions <= set(range(ground.versions))
+            changes[ground] += bool(versions)
+    assert changes[GROUND] == 0
+    assert changes[two] > 40
+
+
 def test_every_place_is_struck() -> None:
     """Each process crashes and is paused, each worker's writes are disturbed, each injector's records come late."""
     struck: dict[type[f.Fault], set[str]] = {}

@@ -285,6 +285,28 @@ def test_a_lasting_crash_is_worked_around_for_ever() -> None:
     assert done.all(h.Healed)[0].lasting == (COUNTER,)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        f.Partition(at_us=AT, side=(COUNTER,), for_us=SECOND),
+        f.Pause(at_us=AT, process=COUNTER, for_us=SECOND),
+        f.Crash(at_us=AT, process=COUNTER, restart_after_us=SECOND),
+    ],
+    ids=lambda fault: fault.kind,
+)
+def test_what_is_to_last_does_not_end_by_itself_either(fault: f.AnyFault) -> None:
+    """Its time is over long before the heal: it stays away, or cut off, even so, and the others do without it."""
+    pipeline = mail()
+    done = run(pipeline, letters(pipeline), fault, lasting=(COUNTER,))
+    assert_sound(done)
+    assert_as_reference(done)
+    assert done.struck("revive") == done.struck("restart") == []
+    assert max(one.at_us for one in done.struck(fault.kind)) < HEAL_US
+    if isinstance(fault, f.Partition):
+        assert max(one.at_us for one in done.struck(fault.kind)) > HEAL_US - SECOND
+        assert done.cluster.nodes[COUNTER].process.intervals, "nobody has told it that it was replaced"
+
+
 @pytest.mark.parametrize("fault", [f.Crash, f.Pause])
 def test_what_a_process_that_stays_away_was_waiting_for_keeps_no_run_from_its_end(
     fault: type[f.Fault],

@@ -132,6 +132,36 @@ def test_the_message_of_the_step_itself_is_struck(fault: f.MessageFault, does: D
     assert [(one.process, one.kind, one.detail) for one in strikes] == [(WRITER, fault.kind, str(step))]
 
 
+CAUGHT: dict[str, f.AnyFault | f.MessageFault] = {
+    "pause": f.Pause(at_us=0, process=WRITER, for_us=100 * MILLISECOND),
+    "delay": f.DelayMessage(at_us=0, by_us=100 * MILLISECOND),
+}
+
+
+@pytest.mark.parametrize("fault", CAUGHT.values(), ids=CAUGHT)
+def test_what_is_caught_when_it_comes_and_handled_later_is_one_step(
+    fault: f.AnyFault | f.MessageFault,
+) -> None:
+    """The 1st Written waits; when it is handled at last, it is no 2nd one: there are as many as there were Writes."""
+    never = StepFault(Step(WRITER, Does.SENDS, "Write", 1_000), CRASH)  # so that Writes are counted, too
+    schedule = FaultSchedule(at_steps=(StepFault(WRITTEN, fault), never))
+    cluster = start(TALLIES.pipeline, FEED, faults=schedule)
+    cluster.run_to_the_end()
+    assert cluster.watch is not None
+    counts = cluster.watch.counts
+    assert counts[WRITER, Does.RECEIVES, "Written", ""] == counts[WRITER, Does.SENDS, "Write", ""] > 1
+
+
+@pytest.mark.parametrize("fault", CAUGHT.values(), ids=CAUGHT)
+def test_what_is_tied_to_the_end_of_a_step_strikes_when_it_is_taken_at_last(
+    fault: f.AnyFault | f.MessageFault,
+) -> None:
+    history = run(StepFault(WRITTEN, fault), StepFault(WRITTEN, CRASH, Moment.AFTER))
+    waited, crashed = (event for event in history if isinstance(event, StepReached))
+    assert (crashed.nth, crashed.moment) == (1, "after")
+    assert crashed.at_us >= waited.at_us + 100 * MILLISECOND
+
+
 def test_a_doubled_write_changes_nothing_the_second_time() -> None:
     history = run(StepFault(WRITE, f.DuplicateMessage(at_us=0, by_us=300 * MILLISECOND)))
     usual = sum(isinstance(event, Applied) for event in simulate(TALLIES.pipeline, FEED))

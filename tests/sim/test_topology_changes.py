@@ -148,6 +148,20 @@ def test_watermarks_of_those_that_stay_go_on_while_another_drains() -> None:
     assert values[-1][1] == MAX_TIME
 
 
+def test_a_change_at_the_very_end_of_a_run_is_waited_for() -> None:
+    """The new version is minted while all else is done, and nobody has heard of it yet: the run is not over."""
+    options = msgspec.structs.replace(CHECKED, check_period_us=MILLISECOND)
+    feed = letters(PLAIN, 5)
+    calm = run([PLAIN, ARCHIVED], feed, options=options, heal_at_us=None)
+    end_us = calm.all(h.RunEnded)[-1].at_us
+    for at_us in range(end_us - 15 * MILLISECOND, end_us, 500):
+        late = f.Operate(at_us=at_us, verb=ChangeTopology(1))
+        done = run([PLAIN, ARCHIVED], feed, late, options=options, heal_at_us=at_us)
+        assert_sound(done)
+        if any(event.computation == "archivist" for event in done.all(h.IntervalMinted)):
+            assert any("archivist" in dict(event.values) for event in done.all(h.Published))
+
+
 def windowed_auditor() -> Pipeline:
     pipeline = PLAIN.copy()
     pipeline.add(

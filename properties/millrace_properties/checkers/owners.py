@@ -31,7 +31,7 @@ class Owned:
         self._found = Finding()
         self._calm = Calm()
         self._working: set[int] = set()
-        self._incarnations: dict[str, int] = {}
+        self._started: dict[str, list[ProcessStarted]] = {}
         self._stopped: dict[str, int] = {}
         self._why = "the run has not ended"
         self._scans = 0
@@ -52,7 +52,7 @@ class Owned:
         self._working.discard(event.sequencer)
 
     def _on_started(self, event: ProcessStarted) -> None:
-        self._incarnations[event.process] = event.incarnation
+        self._started.setdefault(event.process, []).append(event)
 
     def _on_fault(self, event: FaultStruck) -> None:
         self._calm.handlers[FaultStruck](event)
@@ -97,7 +97,8 @@ class Owned:
             return "has not scanned it, or dropped it"
         if self._stopped.get(mint.owner, until_us + 1) <= until_us:
             return "has stopped"
-        if self._incarnations.get(mint.owner, mint.incarnation) != mint.incarnation:
+        successors = [one for one in self._started.get(mint.owner, ()) if one.incarnation > mint.incarnation]
+        if successors and successors[0].at_us <= until_us:
             return "has begun anew without it"
         return ""
 

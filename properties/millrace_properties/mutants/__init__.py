@@ -10,6 +10,7 @@ from millrace_properties.mutants import (
     ownership,
     productions,
     timers,
+    topology,
     user_code,
     watermarks,
 )
@@ -20,7 +21,7 @@ __all__ = ["CATALOGUE", "MUTANTS", "Directed", "Mutant", "Parts", "Probe", "prot
 
 CATALOGUE: dict[str, Mutant] = {
     one.name: one
-    for area in (deliveries, productions, timers, ownership, watermarks, injectors, user_code)
+    for area in (deliveries, productions, timers, ownership, topology, watermarks, injectors, user_code)
     for one in area.MUTANTS
 }
 """By name."""

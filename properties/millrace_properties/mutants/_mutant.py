@@ -129,7 +129,7 @@ class Mutant:
 
     Attributes:
         name: what it gets wrong, in a few words.
-        breaks: the invariants by which it is caught; see `millrace_properties.hunt` for the names.
+        breaks: the invariants by which it is caught; see `millrace_properties.oracles` for the names.
         section: of the paper, whose rule it breaks.
         wrong: the same in a sentence.
         parts: what it puts in the place of the engine's classes.

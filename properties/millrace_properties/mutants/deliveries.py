@@ -103,7 +103,7 @@ class FilterThatForgets(SeenFilter):
 
 
 class RecoveryWithoutIds(Recovery):
-    """Scans state, timers and productions, and not the ids."""
+    """Restores state, timers and productions, and not the ids."""
 
     probe: ClassVar[Probe]
 
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "recovery without ids", ("S2",), "6.1.1, 7.1",
-        "a new owner does not scan the ids of seen records", Parts(recovery=RecoveryWithoutIds), "echoes",
+        "a new owner does not restore the ids of seen records", Parts(recovery=RecoveryWithoutIds), "echoes",
     ),
     Mutant(
         "ids collected too early", ("S13", "S2"), "6.1.1",

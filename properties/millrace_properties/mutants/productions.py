@@ -10,8 +10,8 @@ from millrace._computation import Context
 from millrace._effects import Send
 from millrace._execution import productions_of
 from millrace._interval import OwnedInterval
-from millrace._recovery import OnRecovered, Recovery
-from millrace._rows import Production, RowDelta
+from millrace._recovery import Recovery
+from millrace._rows import Production, RowDelta, RowImage
 from millrace._step import Holder, Step, StepInput, StepState
 from millrace._stepping import StepRunner
 from millrace_properties.mutants._mutant import Mutant, Parts, Probe
@@ -63,14 +63,14 @@ class CheckpointsInNextWrite(Commits):
 
 
 class RecoveryWithoutCheckpoints(Recovery):
-    """Scans everything but the checkpointed productions."""
+    """Restores everything but the checkpointed productions."""
 
     probe: ClassVar[Probe]
 
-    def _recover(self, now: int, progress: dict[str, m.Progress], on_recovered: OnRecovered) -> None:
-        self.probe.count += sum(bool(image.productions) for image in self._scanned)
-        self._scanned = [msgspec.structs.replace(image, productions=()) for image in self._scanned]
-        super()._recover(now, progress, on_recovered)
+    def _restore(self, now: int, image: RowImage) -> None:
+        if image.productions:
+            self.probe.note()
+        super()._restore(now, msgspec.structs.replace(image, productions=()))
 
 
 class RecoveryRenames(Recovery):
@@ -78,12 +78,9 @@ class RecoveryRenames(Recovery):
 
     probe: ClassVar[Probe]
 
-    def _recover(self, now: int, progress: dict[str, m.Progress], on_recovered: OnRecovered) -> None:
-        self._scanned = [
-            msgspec.structs.replace(image, productions=tuple(map(self._renamed, image.productions)))
-            for image in self._scanned
-        ]
-        super()._recover(now, progress, on_recovered)
+    def _restore(self, now: int, image: RowImage) -> None:
+        renamed = tuple(map(self._renamed, image.productions))
+        super()._restore(now, msgspec.structs.replace(image, productions=renamed))
 
     def _renamed(self, production: Production) -> Production:
         self.probe.note()
@@ -205,7 +202,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoints not replayed", ("S7", "S1"), "6.1.2, 6.2",
-        "a new owner does not scan checkpointed productions, and never sends them", Parts(recovery=RecoveryWithoutCheckpoints),
+        "a new owner does not restore checkpointed productions, and never sends them", Parts(recovery=RecoveryWithoutCheckpoints),
         "echoes",
     ),
     Mutant(

@@ -8,8 +8,8 @@ from millrace import SECOND
 from millrace import _messages as m
 from millrace._commits import Commits
 from millrace._records import Clock
-from millrace._recovery import OnRecovered, Recovery
-from millrace._rows import RowDelta, StoredTimer
+from millrace._recovery import Recovery
+from millrace._rows import RowDelta, RowImage, StoredTimer
 from millrace._step import KeySlot, Step
 from millrace._stepping import StepRunner
 from millrace._timer_queue import TimerQueue, due_timers
@@ -62,14 +62,26 @@ class StepKeepsFired(Step, eq=False):
 
 
 class RecoveryWithoutTimers(Recovery):
-    """Scans everything but the timers."""
+    """Restores everything but the timers."""
 
     probe: ClassVar[Probe]
 
-    def _recover(self, now: int, progress: dict[str, m.Progress], on_recovered: OnRecovered) -> None:
-        self.probe.count += sum(bool(image.timers) for image in self._scanned)
-        self._scanned = [msgspec.structs.replace(image, timers=()) for image in self._scanned]
-        super()._recover(now, progress, on_recovered)
+    def _restore(self, now: int, image: RowImage) -> None:
+        if image.timers:
+            self.probe.note()
+        super()._restore(now, msgspec.structs.replace(image, timers=()))
+
+
+class RecoveryQueuesNothing(Recovery):
+    """Restores timers into the memory of their keys, where nobody looks before something else comes for the key."""
+
+    probe: ClassVar[Probe]
+
+    def _restore(self, now: int, image: RowImage) -> None:
+        super()._restore(now, image)
+        if image.timers:
+            self.probe.note()
+            self._interval.timers = type(self._interval.timers)()
 
 
 class LatestFirst(StepRunner):
@@ -169,7 +181,12 @@ MUTANTS = (
     ),
     Mutant(
         "recovery without timers", ("S7", "L1"), "6.2, 7.1",
-        "a new owner does not scan pending timers", Parts(recovery=RecoveryWithoutTimers), "windows",
+        "a new owner does not restore pending timers", Parts(recovery=RecoveryWithoutTimers), "windows",
+    ),
+    Mutant(
+        "recovery queues no timer", ("S7", "L1"), "6.2, 7.1",
+        "a new owner restores pending timers and does not put them into its heap", Parts(recovery=RecoveryQueuesNothing),
+        "windows",
     ),
     Mutant(
         "timers latest first", ("S8",), "4.6, 6.2",

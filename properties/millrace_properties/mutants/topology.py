@@ -1,0 +1,89 @@
+"""Mutants of topology changes: computations that are added and removed while the pipeline runs (MillWheel 3)."""
+
+from typing import ClassVar
+
+from millrace import MILLISECOND, SECOND
+from millrace._execution import deployed
+from millrace._master import Master
+from millrace._messages import ChangeTopology, Mint
+from millrace._worker import Worker
+from millrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from millrace_sim.faults import DropMessages, FaultSchedule, Hold, Operate
+
+
+class RemovesAtOnce(Master):
+    """Takes a retiring computation out of the table without waiting until it has drained."""
+
+    probe: ClassVar[Probe]
+
+    __slots__ = ()
+
+    def _drain(self, now: int) -> Mint | None:
+        table = self.table
+        if not table.retiring:
+            return super()._drain(now)
+        self.probe.note()
+        return self._build([], table.topology, (), table.joining, table.retiring)
+
+
+class DoesNotCountPassing(Worker):
+    """Takes for the senders of a computation those of the version in force, without those that retire."""
+
+    probe: ClassVar[Probe]
+
+    def _find_senders(self, computation: str) -> tuple[str, ...]:
+        sound = super()._find_senders(computation)
+        senders = deployed(computation, self._topologies, self._table).pipeline.senders(computation)
+        if set(senders) != set(sound):
+            self.probe.note()
+        return senders
+
+
+class FeedsBeforeAllKnow(Master):
+    """Puts a version in force as soon as it is minted, whether everybody has heard of its computations or not."""
+
+    probe: ClassVar[Probe]
+
+    __slots__ = ()
+
+    def _switch(self, now: int) -> Mint | None:
+        if self.table.joining is None:
+            return None
+        mint = super()._switch(now)
+        if mint is None:
+            self.probe.note()
+            mint = self._put_in_force(self.table.joining)
+        return mint
+
+
+MUTANTS = (
+    Mutant(
+        "removed before it has drained", ("S10",), "4.5",
+        "a computation that retires leaves at once, with what it was sent and has not finished", Parts(master=RemovesAtOnce),
+        "changing",
+    ),
+    Mutant(
+        "retiring senders are not counted", ("S10",), "4.5",
+        "a computation's input watermark does not wait for those of its senders that retire",
+        Parts(worker=DoesNotCountPassing), "changing",
+    ),
+    Mutant(
+        "fed before all know of it", ("S10",), "4.5",
+        "an added computation is fed before those behind it count it among their senders", Parts(master=FeedsBeforeAllKnow),
+        "changing",
+        Directed(
+            FaultSchedule(
+                (
+                    Operate(at_us=950 * MILLISECOND, verb=ChangeTopology(1)),
+                    Hold(at_us=950 * MILLISECOND, message="Table", target="worker-2", count=9, for_us=2 * SECOND),
+                    DropMessages(at_us=970 * MILLISECOND, message="Deliver", source="worker-0", count=6),
+                ),
+                4 * SECOND,
+            ),
+            why="the reader's owner must hear of the change late, and a record of the added one must be lost before: chance"
+            " did not find it in 1,000 runs",
+            feed_seed=2,
+        ),
+    ),
+)  # fmt: skip
+"""All of this file."""

@@ -1,0 +1,82 @@
+"""`millrace bench` prints figures beside their goals, in words and as JSON; only a figure about correctness can fail it."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from millrace_benchmarks.catalogue import BENCHMARKS
+from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
+from tests.cli.rig import Run, plain
+
+
+def benchmark(*figures: Figure) -> Benchmark:
+    def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+        for done, one in enumerate(figures, 1):
+            on_progress("measuring", done, len(figures))
+            yield one
+
+    return Benchmark("some", "something", measure)
+
+
+KILLS = at_least("kills", 3, 4, "of 4", binding=True, detail="one survived")
+SPEED = at_most("seconds", 12.5, 10, "s of CPU time")
+ALARMS = at_most("false alarms", 0, 0, "in 1,000 runs", binding=True)
+
+
+def test_without_a_name_it_lists_what_there_is(run: Run) -> None:
+    assert "harness the verification harness" in plain(run("bench").stdout)
+    rows = json.loads(run("bench", "--json").stdout)
+    assert [row["name"] for row in rows] == list(BENCHMARKS)
+
+
+def test_figures_stand_beside_their_goals_with_versions_seed_and_machine(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BENCHMARKS, "some", benchmark(ALARMS, SPEED))
+    result = run("bench", "some", "--seed", "7", "--jobs", "2")
+    assert result.exit_code == 0, "a speed never fails"
+    text = plain(result.stdout)
+    assert "false alarms 0 in 1,000 runs 0 reached" in text
+    assert "seconds 12.50 s of CPU time at most 10 not reached" in text
+    for word in ("seed 7, 2 processes", "python 3.", "hypothesis ", "cores "):
+        assert word in text
+
+
+def test_a_figure_about_correctness_that_is_missed_is_exit_code_1(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BENCHMARKS, "some", benchmark(ALARMS, KILLS))
+    result = run("bench", "some")
+    assert result.exit_code == 1
+    assert "kills 3 of 4 at least 4 MISSED" in plain(result.stdout)
+    assert "kills: one survived" in plain(result.stdout)
+    result = run("bench", "some", "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert document["result"] == "missed"
+    assert [(one["name"], one["met"], one["binding"]) for one in document["figures"]] == [
+        ("false alarms", True, True),
+        ("kills", False, True),
+    ]
+    assert {"versions", "machine", "options", "elapsed_s"} <= document.keys()
+
+
+@pytest.mark.parametrize("options", [["no luck"], ["harness", "--runs", "0"], ["harness", "--jobs", "0"]])
+def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
+    assert run("bench", *options).exit_code == 2
+
+
+def test_an_unknown_benchmark_is_told_which_there_are(run: Run) -> None:
+    assert "there is no benchmark 'luck'. There are: harness" in run("bench", "luck").stderr
+
+
+@pytest.mark.slow
+def test_the_harness_measures_every_figure_of_its_own(run: Run) -> None:
+    result = run("bench", "harness", "--quick", "--json", "--jobs", "1")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 0, [one for one in document["figures"] if one["met"] is False]
+    names = " ".join(one["name"] for one in document["figures"])
+    for word in ("activated", "killed", "false alarms", "hashes", "hard cases", "small runs", "2 cores"):
+        assert word in names
+    assert document["result"] == "reached"
