@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millrace_cli import bench, chaos, compare, mutants, replay, run, scenario, verify
+from millrace_cli import bench, chaos, compare, mutants, replay, report, run, scenario, verify
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -26,6 +26,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace mutants --seeds 100
 
   millrace bench harness
+
+  millrace report --quick
 
 [bold]Exit codes[/]
 
@@ -66,6 +68,7 @@ app.command("bench", epilog=bench.BENCH_EXAMPLES)(bench.bench)
 app.command("compare", epilog=compare.COMPARE_EXAMPLES)(compare.compare)
 app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
 app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
+app.command("report", epilog=report.REPORT_EXAMPLES)(report.report)
 app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)
 
 

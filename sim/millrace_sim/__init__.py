@@ -1,6 +1,7 @@
 """The simulated cluster: `simulate` runs a pipeline over a feed under a fault schedule and returns its `History`."""
 
 from millrace_sim.cluster import Cluster
+from millrace_sim.contention import Contention
 from millrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
 from millrace_sim.faults import NO_FAULTS, FaultSchedule, StepFault
 from millrace_sim.feed import Feed, FeedBuilder, FeedEntry
@@ -15,6 +16,7 @@ __all__ = [
     "Cluster",
     "ClusterOptions",
     "Constant",
+    "Contention",
     "Distribution",
     "Does",
     "Exponential",

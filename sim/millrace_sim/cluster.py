@@ -16,6 +16,7 @@ from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Waterm
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace._versions import check_versions
 from millrace.history import FaultStruck, Healed, History, RunEnded
+from millrace_sim.contention import SharedCpu
 from millrace_sim.feed import Feed, FeedEntry
 from millrace_sim.kernel import Kernel, seldom_collected
 from millrace_sim.network import NORMAL, Fate, Network
@@ -297,7 +298,13 @@ class Cluster:
                 builders[address] = lambda s=spec, n=number: protocol.injector(
                     s, n, pipelines, engine, history
                 )
-        return {address: Node(address, build, skew()) for address, build in builders.items()}
+        return {
+            address: Node(address, build, skew(), self._cpu(address)) for address, build in builders.items()
+        }
+
+    def _cpu(self, address: str) -> SharedCpu | None:
+        contention = self._options.contention
+        return None if contention is None else SharedCpu(contention, self._stream(f"contention of {address}"))
 
     def _start(self, node: Node) -> None:
         node.start()
@@ -363,7 +370,9 @@ class Cluster:
         begin_us = node.busy_until_us
         if begin_us < now:  # noqa: PLR1730  a call of max() for each event
             begin_us = now
-        sent_us = node.busy_until_us = begin_us + cost * node.slow_factor
+        cost *= node.slow_factor
+        cpu = node.cpu
+        sent_us = node.busy_until_us = begin_us + cost if cpu is None else cpu.finish(begin_us, cost)
         if watch is not None and node.address in watch.sending:
             watch.carry_out(node, effects, sent_us)
             return

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from millrace._effects import Effect, Event
+from millrace_sim.contention import SharedCpu
 
 
 class StateMachine(Protocol):
@@ -36,6 +37,7 @@ class Node:
         address: of its process.
         build: makes the process anew, with an empty memory.
         clock_us: how far its clock is ahead of true time.
+        cpu: what it shares its CPU with others by; ``None``: it has it for itself.
 
     Attributes:
         process: the state machine; `None` before it first starts.
@@ -49,14 +51,17 @@ class Node:
     """
 
     __slots__ = (
-        "address", "build", "busy_until_us", "clock_us", "halted_at_us", "inbox", "incarnation", "process",
+        "address", "build", "busy_until_us", "clock_us", "cpu", "halted_at_us", "inbox", "incarnation", "process",
         "runs_user_code", "slow_factor", "state", "waiting",
     )  # fmt: skip
 
-    def __init__(self, address: str, build: Callable[[], StateMachine], clock_us: int) -> None:
+    def __init__(
+        self, address: str, build: Callable[[], StateMachine], clock_us: int, cpu: SharedCpu | None = None
+    ) -> None:
         self.address = address
         self.build = build
         self.clock_us = clock_us
+        self.cpu = cpu
         self.process: Any = None
         self.state = NodeState.DOWN
         self.incarnation = 0

@@ -3,6 +3,7 @@
 import msgspec
 
 from millrace import MILLISECOND, SECOND, EngineOptions, OptionsError
+from millrace_sim.contention import Contention
 from millrace_sim.distributions import Constant, Distribution, Uniform
 
 
@@ -20,6 +21,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
         message_cpu: what a process spends on any event.
         user_code_cpu: what it spends more on each record or timer that user code runs for.
         user_code_cpu_of: the same by computation, for those that take something else.
+        contention: others that take a machine's CPU at times; ``None``: nobody else is on it.
         timer_lag: how late a process is woken.
         clock_skew: how far a machine's clock is ahead; each draws once.
         grace_us: after the heal and the feed's end, everything must be done within this.
@@ -37,6 +39,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     message_cpu: Distribution = Constant(5)
     user_code_cpu: Distribution = Constant(20)
     user_code_cpu_of: dict[str, Distribution] = {}
+    contention: Contention | None = None
     timer_lag: Distribution = Constant(0)
     clock_skew: Distribution = Constant(0)
     grace_us: int = 60 * SECOND

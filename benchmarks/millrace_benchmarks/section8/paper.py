@@ -1,0 +1,51 @@
+"""What the paper measured, as data: nothing else in this package holds one of its numbers.
+
+Latencies and lags in milliseconds. What the paper gives in words only is quoted.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One number of the paper.
+
+    Attributes:
+        ms: milliseconds; ``None``: it says it in words.
+        words: the paper's own, where there is no number.
+        fitted: the calibration was fitted to it; if not, what the model says of it is a prediction.
+    """
+
+    ms: float | None
+    words: str = ""
+    fitted: bool = False
+
+
+WEAK = "weak, exactly-once off"
+STRONG = "strong, exactly-once on"
+
+CLAIMS: dict[tuple[str, str, str], Claim] = {
+    ("figure-13", WEAK, "median"): Claim(3.6, fitted=True),
+    ("figure-13", WEAK, "95 %"): Claim(30.0, fitted=True),
+    ("figure-13", STRONG, "median"): Claim(33.7, fitted=True),
+    ("figure-13", STRONG, "95 %"): Claim(93.8),
+    ("figure-14", "20 CPUs", "median"): Claim(None, "roughly constant"),
+    ("figure-14", "2000 CPUs", "median"): Claim(None, "roughly constant"),
+    ("figure-14", "2000 CPUs", "99 %"): Claim(None, "on the order of 100 ms"),
+    ("figure-15", "stage 1", "mean"): Claim(1795.0, fitted=True),
+    ("figure-15", "stage 1", "stdev"): Claim(159.0),
+    ("figure-15", "stage 2", "mean"): Claim(1954.0),
+    ("figure-15", "stage 2", "stdev"): Claim(127.0),
+    ("figure-15", "stage 3", "mean"): Claim(2081.0),
+    ("figure-15", "stage 3", "stdev"): Claim(140.0),
+    ("figure-15", "stage 2", "more than stage before"): Claim(159.0, "under 200 ms"),
+    ("figure-15", "stage 3", "more than stage before"): Claim(127.0, "under 200 ms"),
+}
+"""By experiment, point and figure (MillWheel 8.1, 8.2; Figures 13-15). The last two are differences of the means."""
+
+
+def number_ms(place: tuple[str, str, str]) -> float:
+    """A number of the paper that something can be fitted to."""
+    ms = CLAIMS[place].ms
+    assert ms is not None, f"the paper says {place} in words only"
+    return ms

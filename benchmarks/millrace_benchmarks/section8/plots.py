@@ -1,0 +1,95 @@
+"""The report's pictures, as SVG that is the same each time. Drawn with matplotlib, which comes with the extra ``flights``."""
+
+import io
+from collections import Counter
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from millrace import MillraceError
+from millrace_benchmarks.section8.experiments import Row, bin_ms
+from millrace_benchmarks.section8.paper import CLAIMS
+from millrace_benchmarks.section8.reporting import Measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class NoPlotsError(MillraceError):
+    """There is nothing to draw with."""
+
+    def __str__(self) -> str:
+        """Say what to do."""
+        return "there is no package 'matplotlib' to draw the report's figures with. Install millrace[flights]"
+
+
+def draw(measured: Measured) -> bytes:
+    """Draw an experiment.
+
+    Raises:
+        NoPlotsError: there is no matplotlib.
+    """
+    try:
+        import matplotlib as mpl  # noqa: PLC0415  an extra, and slow to import
+        from matplotlib.figure import Figure  # noqa: PLC0415  as above
+    except ImportError as error:
+        raise NoPlotsError from error
+    with mpl.rc_context({"font.size": 9, "svg.hashsalt": "millrace"}):
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        _PLOTS[measured.name](figure, measured)
+        file = io.BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def _figure_13(figure: "Figure", measured: Measured) -> None:
+    """A histogram and a CDF of all seeds together, with the paper's percentiles as crosses."""
+    histogram, cdf = figure.subplots(1, 2)
+    for axes, title in ((histogram, "Part of the records"), (cdf, "Part of the records that are not slower")):
+        axes.set(xscale="log", xlabel="latency, simulated ms", title=title, xlim=(0.3, 1_000))
+    for number, point in enumerate(dict.fromkeys(one.point for one in measured.samples)):
+        counts: Counter[int] = Counter()
+        for sample in measured.samples:
+            if sample.point == point:
+                counts.update(sample.counts)
+        bins = range(min(counts), max(counts) + 1)
+        edges = [bin_ms(one) for one in (*bins, bins[-1] + 1)]
+        parts = [counts[one] / counts.total() for one in bins]
+        histogram.stairs(parts, edges, label=point, color=f"C{number}")
+        cdf.plot(edges, [0.0, *accumulate(parts)], label=point, color=f"C{number}")
+        for figure_name, part in (("median", 0.5), ("95 %", 0.95)):
+            claim = CLAIMS.get((measured.name, point, figure_name))
+            if claim is not None and claim.ms is not None:
+                cdf.plot([claim.ms], [part], "x", color=f"C{number}", markersize=9)
+    cdf.plot([], [], "kx", label="the paper's")
+    cdf.legend(frameon=False)
+
+
+def _figure_14(figure: "Figure", measured: Measured) -> None:
+    """Each figure against the size of the cluster."""
+    axes = figure.subplots()
+    axes.set(xscale="log", yscale="log", xlabel="CPUs", ylabel="latency, simulated ms")
+    for name in dict.fromkeys(row.figure for row in measured.rows):
+        rows = [row for row in measured.rows if row.figure == name]
+        _with_intervals(axes, [float(row.point.split()[0]) for row in rows], rows, name)
+    axes.legend(frameon=False)
+
+
+def _figure_15(figure: "Figure", measured: Measured) -> None:
+    """Mean lag of each stage beside the paper's."""
+    axes = figure.subplots()
+    rows = [row for row in measured.rows if row.figure == "mean"]
+    axes.set(ylabel="lag of the low watermark, simulated ms", xlim=(0.5, len(rows) + 0.5))
+    _with_intervals(axes, [float(number) for number in range(1, len(rows) + 1)], rows, "model")
+    found = [CLAIMS[measured.name, row.point, "mean"].ms or 0.0 for row in rows]
+    axes.plot(range(1, len(rows) + 1), found, "kx", markersize=9, label="the paper's")
+    axes.set_xticks(range(1, len(rows) + 1), [row.point for row in rows])
+    axes.legend(frameon=False)
+
+
+def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: str) -> None:
+    means, halves = [row.ms.mean for row in rows], [row.ms.half or 0.0 for row in rows]
+    axes.errorbar(places, means, yerr=halves, marker=".", capsize=3, label=label)
+
+
+_PLOTS = {"figure-13": _figure_13, "figure-14": _figure_14, "figure-15": _figure_15}

@@ -1,0 +1,172 @@
+"""Section 8 on the simulated cluster: what the model is made of, what it is fitted to, and that its numbers can be had again."""
+
+import dataclasses
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from millrace import SECOND, Productions
+from millrace_benchmarks.section8 import fitting
+from millrace_benchmarks.section8.calibration import CALIBRATION, Calibration
+from millrace_benchmarks.section8.experiments import EXPERIMENTS, Sample, Size, rows_of
+from millrace_benchmarks.section8.lagging import STAGES, lags_us
+from millrace_benchmarks.section8.markdown import FITTED, render
+from millrace_benchmarks.section8.paper import CLAIMS
+from millrace_benchmarks.section8.reporting import (
+    Measured,
+    Report,
+    calibration_document,
+    measure,
+    problems,
+    provenance,
+)
+from millrace_benchmarks.section8.sorting import Sorting, latencies_us
+from millrace_benchmarks.section8.statistics import quantile
+
+SMALL = Sorting(cpus=20, for_us=2 * SECOND)
+STRONG = dataclasses.replace(SMALL, productions=Productions.STRONG, exactly_once=True)
+ALONE = dataclasses.replace(CALIBRATION, contended_share=0.0)
+
+
+def median_us(sorting: Sorting, calibration: Calibration = CALIBRATION) -> int:
+    return quantile(latencies_us(sorting, calibration, 0), 0.5)
+
+
+def test_a_strong_production_waits_for_its_commit_and_a_weak_one_does_not() -> None:
+    slow = dataclasses.replace(CALIBRATION, commit_us=3 * CALIBRATION.commit_us)
+    assert median_us(SMALL) == pytest.approx(median_us(SMALL, slow), rel=0.1)
+    assert median_us(STRONG, slow) > 2 * median_us(STRONG) > 4 * median_us(SMALL)
+
+
+def test_the_weak_tail_comes_from_others_on_the_machine_and_the_median_does_not() -> None:
+    larger = dataclasses.replace(SMALL, cpus=100)
+    shared, alone = latencies_us(larger, CALIBRATION, 0), latencies_us(larger, ALONE, 0)
+    assert quantile(shared, 0.99) > 1.5 * quantile(alone, 0.99)
+    assert quantile(shared, 0.5) < 1.5 * quantile(alone, 0.5)
+
+
+def test_no_latency_is_shorter_than_the_wire_and_no_record_is_forgotten() -> None:
+    found = latencies_us(SMALL, CALIBRATION, 0)
+    assert found[0] >= CALIBRATION.link_us + CALIBRATION.message_cpu_us
+    expected = SMALL.cpus / 2 * CALIBRATION.records_per_cpu * SMALL.for_us / SECOND
+    assert len(found) == pytest.approx(expected, rel=0.2)
+
+
+@pytest.mark.slow
+def test_each_stage_lags_behind_the_one_before_it_and_the_first_behind_what_its_source_promises() -> None:
+    found = lags_us(CALIBRATION, 0, polls=3)
+    assert list(found) == list(STAGES)
+    assert all(lag > CALIBRATION.source_lag_us for lag in found[STAGES[0]])
+    for before, stage in pairwise(STAGES):
+        assert sum(found[stage]) > sum(found[before])
+
+
+# The fit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", fitting.LATENCIES, ids=lambda target: target.parameter)
+def test_what_the_file_holds_is_what_the_fit_finds(target: fitting.Target) -> None:
+    assert fitting.is_fitted(target, CALIBRATION)
+
+
+@pytest.mark.slow
+def test_what_the_sources_promise_is_what_the_fit_finds() -> None:
+    assert fitting.fit_lag(CALIBRATION) == CALIBRATION
+
+
+@pytest.mark.slow
+def test_a_parameter_that_was_not_fitted_is_noticed() -> None:
+    commit = fitting.LATENCIES[-1]
+    other = dataclasses.replace(CALIBRATION, commit_us=CALIBRATION.commit_us + 4_000)
+    assert not fitting.is_fitted(commit, other)
+
+
+def test_as_many_parameters_are_fitted_as_the_report_says() -> None:
+    required = [
+        field.name for field in dataclasses.fields(Calibration) if field.default is dataclasses.MISSING
+    ]
+    assert sorted(FITTED) == sorted(required)
+    claims = {place for place, claim in CLAIMS.items() if claim.fitted}
+    assert claims == {*(target.claim for target in fitting.LATENCIES), fitting.LAG}
+    assert len(claims) == len(FITTED)
+
+
+# The report
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    measured = measure(["figure-14"], Size(seeds=2, quick=True), 1, lambda *_: None)
+    return Report(
+        provenance("millrace report"), quick=True, calibration=calibration_document(), measured=measured
+    )
+
+
+def test_every_figure_of_the_report_can_be_had_again(report: Report) -> None:
+    assert list(problems(report, again=2)) == []
+
+
+def test_a_table_that_does_not_follow_from_its_runs_is_noticed(report: Report) -> None:
+    measured = report.measured[0]
+    first = measured.rows[0]
+    better = msgspec.structs.replace(first, ms=msgspec.structs.replace(first.ms, mean=3.6))
+    doctored = msgspec.structs.replace(measured, rows=(better, *measured.rows[1:]))
+    assert list(problems(with_measured(report, doctored), again=0)) == [
+        "figure-14: its table does not follow from its runs"
+    ]
+
+
+def test_a_run_that_is_made_up_is_noticed_when_it_is_run_again(report: Report) -> None:
+    measured = report.measured[0]
+    first = measured.samples[0]
+    better = msgspec.structs.replace(first, values=((first.point, "median", 3.6), *first.values[1:]))
+    samples = (better, *measured.samples[1:])
+    doctored = Measured(measured.name, measured.seeds, samples, tuple(rows_of(samples)))
+    assert list(problems(with_measured(report, doctored), again=1)) == [
+        "figure-14: 20 CPUs, seed 0, comes out differently when it is run again"
+    ]
+
+
+def test_a_report_of_another_calibration_is_stale(report: Report) -> None:
+    other = msgspec.structs.replace(report, calibration=report.calibration | {"link_us": 1.0})
+    assert list(problems(other, again=0)) == [
+        "the calibration is not the one of this code: write the report again"
+    ]
+
+
+def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_number(report: Report) -> None:
+    text = render(report)
+    assert "Command: `millrace report --only figure-14`. Seeds: 0 to 1 at each point." in text
+    for name, version in report.provenance.versions.items():
+        assert f"{name} {version}" in text
+    for row in report.measured[0].rows:
+        assert f"| {row.point} | {row.figure} | " in text
+        assert f" {row.ms} |" in text
+    assert "| 20 CPUs | median | roughly constant |" in text
+    assert "**A quick report**" in text
+
+
+def test_what_was_not_measured_is_named(report: Report) -> None:
+    _, unmeasured = render(report).split("## Not yet measured\n")
+    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "wall time"):
+        assert f"- {name}: " in unmeasured
+    assert "Figure 14" not in unmeasured
+
+
+def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
+    assert {name for name, _, _ in CLAIMS} == set(EXPERIMENTS)
+
+
+def test_a_row_has_the_runs_of_its_point_only() -> None:
+    samples = [
+        Sample("a", 0, (("a", "mean", 1.0),)),
+        Sample("b", 0, (("b", "mean", 5.0),)),
+        Sample("a", 1, (("a", "mean", 3.0),)),
+    ]
+    assert [(row.point, row.ms.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
+
+
+def with_measured(report: Report, measured: Measured) -> Report:
+    return msgspec.structs.replace(report, measured=(measured,))

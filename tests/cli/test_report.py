@@ -1,0 +1,124 @@
+"""``millrace report``: what it writes, and what it says of a report that somebody has changed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL
+from millrace_cli.main import app
+from tests.cli.rig import Run
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small report, of one run at each of the small sizes."""
+    output = tmp_path_factory.mktemp("report") / "REPORT.md"
+    arguments = [
+        "report",
+        "--quick",
+        "--only",
+        "figure-14",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--output",
+        str(output),
+    ]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return output
+
+
+@pytest.fixture
+def report(written: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    shutil.copytree(written.parent, tmp_path / "copy")
+    return tmp_path / "copy" / "REPORT.md"
+
+
+def test_it_writes_the_page_its_json_and_its_pictures(report: Path) -> None:
+    text = report.read_text()
+    assert text.startswith(
+        "<!-- Written by `millrace report --quick --only figure-14 --seeds 1`. Do not edit:"
+    )
+    document = json.loads(report.with_suffix(".json").read_text())
+    assert [one["name"] for one in document["measured"]] == ["figure-14"]
+    assert [sample["seed"] for sample in document["measured"][0]["samples"]] == [0] * len(
+        EXPERIMENTS["figure-14"].quick
+    )
+    picture = report.parent / "docs/report/figure-14.svg"
+    assert "docs/report/figure-14.svg" in text
+    assert picture.read_bytes().startswith(b"<?xml")
+    assert b"<dc:date>" not in picture.read_bytes()
+
+
+def test_what_it_wrote_stands_when_it_is_run_again(report: Path, run: Run) -> None:
+    result = run("report", "--check", "--output", str(report))
+    assert result.exit_code == 0
+    assert "nothing in it is other than the code finds it" in result.stdout
+
+
+def test_a_doctored_number_on_the_page_is_noticed(report: Path, run: Run) -> None:
+    text = report.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("| 20 CPUs | median |"))
+    cells = line.split(" | ")
+    cells[3] = "3.6"
+    report.write_text(text.replace(line, " | ".join(cells)))
+    result = run("report", "--check", "--again", "0", "--output", str(report), "--json")
+    assert result.exit_code == 1
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert "is not what the report's JSON says: | 20 CPUs | median | roughly constant | 3.6 |" in problem
+
+
+def test_a_doctored_number_in_the_json_is_noticed(report: Path, run: Run) -> None:
+    path = report.with_suffix(".json")
+    document = json.loads(path.read_text())
+    document["measured"][0]["rows"][0]["ms"]["mean"] = 3.6
+    path.write_text(json.dumps(document))
+    result = run("report", "--check", "--again", "0", "--output", str(report))
+    assert result.exit_code == 1
+    assert "its table does not follow from its runs" in result.stdout
+
+
+def test_a_changed_picture_is_noticed(report: Path, run: Run) -> None:
+    (report.parent / "docs/report/figure-14.svg").write_text("<svg/>")
+    result = run("report", "--check", "--again", "0", "--output", str(report))
+    assert result.exit_code == 1
+    assert "the picture of figure-14 was changed" in result.stdout
+
+
+def test_wrong_use_says_what_there_is(run: Run, tmp_path: Path) -> None:
+    result = run("report", "--only", "figure-99")
+    assert result.exit_code == 2
+    assert "figure-13" in result.stderr
+    result = run("report", "--check", "--output", str(tmp_path / "none.md"))
+    assert result.exit_code == 2
+    assert "Write it with millrace report" in result.stderr
+
+
+# The one in the repository
+
+COMMITTED = Path(__file__).parents[2] / "REPORT.md"
+
+
+def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
+    result = run("report", "--check", "--again", "0", "--output", str(COMMITTED))
+    assert result.exit_code == 0, result.stdout
+    document = json.loads(COMMITTED.with_suffix(".json").read_text())
+    assert [one["name"] for one in document["measured"]] == list(EXPERIMENTS)
+    text = COMMITTED.read_text()
+    for one in document["measured"]:
+        if one["seeds"] < FULL.seeds:
+            assert f"**Only {one['seeds']} seeds** at each point" in text
+
+
+@pytest.mark.slow
+def test_runs_of_the_repositorys_report_come_out_the_same_when_they_are_run_again(run: Run) -> None:
+    result = run("report", "--check", "--again", "2", "--output", str(COMMITTED))
+    assert result.exit_code == 0, result.stdout
