@@ -65,18 +65,18 @@ def test_each_stage_lags_behind_the_one_before_it_and_the_first_behind_what_its_
 # The fit
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("target", fitting.LATENCIES, ids=lambda target: target.parameter)
 def test_what_the_file_holds_is_what_the_fit_finds(target: fitting.Target) -> None:
     assert fitting.is_fitted(target, CALIBRATION)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_the_sources_promise_is_what_the_fit_finds() -> None:
     assert fitting.fit_lag(CALIBRATION) == CALIBRATION
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_parameter_that_was_not_fitted_is_noticed() -> None:
     commit = fitting.LATENCIES[-1]
     other = dataclasses.replace(CALIBRATION, commit_us=CALIBRATION.commit_us + 4_000)

@@ -49,7 +49,7 @@ _QUICK = ("tallies", "weak tallies")
 @pytest.mark.parametrize(
     "workload",
     [
-        pytest.param(one, marks=() if one.name in _QUICK else pytest.mark.slow, id=one.name)
+        pytest.param(one, marks=() if one.name in _QUICK else pytest.mark.nightly, id=one.name)
         for one in WORKLOADS.values()
     ],
 )
