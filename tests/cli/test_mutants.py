@@ -23,7 +23,7 @@ def test_the_matrix_says_who_was_killed_by_what_in_how_many_runs(run: Run) -> No
 def test_one_mutant_alone_is_told_with_its_smallest_plan(run: Run) -> None:
     result = run("mutants", "recovery without timers", "--jobs", "1")
     assert result.exit_code == 0
-    assert "a new owner does not scan pending timers (MillWheel 6.2, 7.1)" in result.stdout
+    assert "a new owner does not restore pending timers (MillWheel 6.2, 7.1)" in result.stdout
     assert "S7: timer" in result.stdout
     assert "The smallest plan, healed at" in result.stdout
 

@@ -73,7 +73,7 @@ def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_work
     code, text = pytest_in(project)
     assert code == 1
     assert "views breaks S" in text
-    assert "S4, each step is applied whole, or not at all" in text
+    assert "S6, only the latest owner writes" in text
     assert "The smallest fault schedule found that does this" in text
     assert "everything heals" in text
     (saved,) = project.glob("millrace-failure-*.json")

@@ -125,7 +125,7 @@ def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     finding = next(one for one in examine(*numbers(planted)) if one.habit is habit)
     assert finding.feed.records == records
     assert habit.value in str(finding)
-    assert f"shown by {records} records" in str(finding)
+    assert f"shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
 
 
 def test_an_effect_outside_is_named() -> None:
