@@ -254,7 +254,7 @@ def test_a_zombie_is_refused_and_a_lost_commit_is_done_again(tmp_path: Path) -> 
     assert any("the sink knew it" in note for note in report.seen[1].notes)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_fencing_a_zombie_writes_what_was_written(tmp_path: Path) -> None:
     arguments = ["--faults", "1", "--kinds", "zombie", "--without", "fencing", "--seed", "2", "--json"]
     arguments += ["--master", "local-cluster[1,1,1024]"]
