@@ -24,6 +24,7 @@ from millrace_properties.user_code import with_fresh_code
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_sim import ClusterOptions, FaultSchedule, Feed, simulate
 from millrace_sim import faults as f
+from millrace_sim.kernel import seldom_collected
 
 FAULTS = 6
 """Drawn for each faulty run."""
@@ -88,6 +89,7 @@ REFERENCE = "reference"
 REPLAY = "replay"
 
 
+@seldom_collected()
 def check_relations(
     pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0,
     relations: Sequence[Relation] | None = None,
