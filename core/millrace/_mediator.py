@@ -26,6 +26,7 @@ from millrace.history import (
     IdsCollected,
     IntervalMinted,
     RoleClaimed,
+    VersionAdopted,
     WriteRefused,
 )
 
@@ -294,6 +295,8 @@ class Mediator:
         for computation in request.removed:
             self._live.pop(computation, None)
             self._history.record(ComputationRemoved(self._history.at_us, STORE, computation))
+        if request.topology != self._table.topology:
+            self._history.record(VersionAdopted(self._history.at_us, STORE, request.topology))
         kept.sort(key=lambda one: (one.computation, one.interval.low))
         self._table = m.Table(
             self._table.version + 1, request.topology, request.retiring, tuple(kept), request.joining
