@@ -106,10 +106,10 @@ class _Counter:
             DeadLettered: self._counts("a record went to the dead letters"),
             Delivered: owners.on_delivered,
             DuplicateDropped: records.on_duplicate,
-            Executed: self._all(owners.on_executed, records.on_executed, versions.on_executed),
+            Executed: self._all(owners.on_executed, records.on_executed, versions.on_made),
             Healed: self._on_healed,
             IdsCollected: records.on_collected,
-            Injected: records.on_injected,
+            Injected: self._all(records.on_injected, versions.on_made),
             IntervalMinted: owners.on_minted,
             ProcessStarted: self._all(self._on_started, versions.on_started),
             Published: self._on_published,
@@ -334,7 +334,7 @@ class _Versions:
         """It knows nothing yet."""
         self._adopted.pop(event.process, None)
 
-    def on_executed(self, event: Executed) -> None:
+    def on_made(self, event: Executed | Injected) -> None:
         """Somebody made something, perhaps for the consumers of another version."""
         if event.productions and self._adopted.get(event.process, 0) != self._in_force:
             self._counts["a record was made by a version out of force"] += 1
