@@ -177,15 +177,15 @@ def test_an_incarnation_begins_with_the_first_version() -> None:
     assert "out of turn to 'auditor'" in story.violated("S17")
 
 
-def test_who_retires_works_by_the_latest_version_that_has_it() -> None:
+def test_who_retires_goes_on_by_the_version_that_it_retires_from() -> None:
     without = PLAIN.without("detector").without("counter")
     without.add(Computation(), name="other", inputs=["queries"], outputs=["counts"])
     story = begun(PLAIN, AUDITED, without)
     adopt(story, 2, "store", "worker-0")
-    count(story, "detector", "auditor")
+    count(story, "detector")
     assert story.verdicts()["S17"] == Holds(1)
-    count(story, "detector", number=2)
-    story.violated("S17")
+    count(story, "detector", "auditor", number=2)
+    assert "out of turn to 'auditor'" in story.violated("S17")
 
 
 def test_an_injector_feeds_the_version_that_it_knows_and_may_owe_those_that_retire() -> None:

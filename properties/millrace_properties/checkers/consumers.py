@@ -5,7 +5,7 @@ Rules of this file:
 * A worker or an injector's process works by the version that it has adopted last, each incarnation at first by version 0.
 * Its word is not enough: who runs a step under a sequencer has a table that is at least as new as that sequencer, and so
   works by the version that was in force when it was minted, or by one that came into force later.
-* A computation that is not in its owner's version retires: it works by the latest version before that has it.
+* A computation that is not in its owner's version retires: it goes on by the version that was in force when it began to.
 * A consumer that has left the topology need not get anything. What an injector reads again may also go to those that retire,
   which may be owed it.
 * That what is addressed to a consumer is applied there is S1's and L2's; that every owner learns of the version in force, L5's.
@@ -13,15 +13,13 @@ Rules of this file:
 
 from collections.abc import Iterable
 
-from millrace import Pipeline, format_time
+from millrace import format_time
 from millrace._messages import STORE
 from millrace._rows import Production
 from millrace.history import Executed, Injected, IntervalMinted, ProcessStarted, VersionAdopted
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.verdict import Verdict
-
-_NOBODY: frozenset[str] = frozenset()
 
 
 class EveryConsumer:
@@ -40,10 +38,11 @@ class EveryConsumer:
         self._ledger = ledger
         self._versions = ledger.topology.versions
         self._found = Finding()
-        self._consumers: dict[tuple[str, int, str], frozenset[str]] = {}
+        self._consumers: dict[tuple[int, str], frozenset[str]] = {}
         self._in_force = [0]
         self._in_force_at_mint: dict[int, int] = {}
         self._adopted: dict[str, int] = {}
+        self._retired_from: dict[str, list[int]] = {}
         self.handlers: Handlers = {Executed: self._on_executed, Injected: self._on_injected}
         if ledger.topology.changes:
             self.handlers = {
@@ -54,10 +53,14 @@ class EveryConsumer:
             }
 
     def _on_adopted(self, event: VersionAdopted) -> None:
-        if event.process == STORE:
-            self._in_force.append(event.version)
-        else:
+        if event.process != STORE:
             self._adopted[event.process] = event.version
+            return
+        before = self._in_force[-1]
+        self._in_force.append(event.version)
+        for name in self._versions[before].computations:
+            if name not in self._versions[event.version].computations:
+                self._retired_from.setdefault(name, []).append(before)
 
     def _on_started(self, event: ProcessStarted) -> None:
         self._adopted.pop(event.process, None)
@@ -81,61 +84,55 @@ class EveryConsumer:
         self._judge(event, event.process.partition("/")[0], self._adopted.get(event.process, 0))
 
     def _judge(self, event: Executed | Injected, maker: str, version: int) -> None:
+        """What one step, or one record of the source, made."""
+        works_by = self._works_by(maker, version)
         for (record_id, stream), got in _by_record(event.productions).items():
             self._found.reached += 1
-            wanted = self._consumers_of(maker, version, stream)
-            if len(got) == len(wanted) and wanted.issuperset(got):
-                continue
-            missing = [one for one in sorted(wanted.difference(got)) if not self._ledger.has_left(one)]
-            more = [one for one in got if one not in wanted and not self._may_be_owed(one, event, stream)]
-            more += [one for one in set(got) if got.count(one) > 1]
-            if missing or more:
-                self._note(event, record_id, version, missing, more)
+            problems = [self._problem(event, stream, got, one) for one in works_by]
+            if all(problems):
+                self._found.violated(
+                    f"{event.process}, which works by version {version} of the pipeline, made record {record_id} at"
+                    f" {format_time(event.at_us)} and sends it {problems[0]} (MillWheel 2, 3)",
+                    event,
+                )
 
-    def _consumers_of(self, maker: str, version: int, stream: str) -> frozenset[str]:
-        """The names of a stream's consumers, as its maker in a version knows them; asked for with each record, and remembered."""
-        found = self._consumers.get((maker, version, stream))
+    def _problem(self, event: Executed | Injected, stream: str, got: list[str], version: int) -> str:
+        """What is wrong with a record's consumers, if its maker works by this version; ``""``: nothing."""
+        wanted = self._consumers_of(version, stream)
+        if len(got) == len(wanted) and wanted.issuperset(got):
+            return ""
+        missing = [one for one in sorted(wanted.difference(got)) if not self._ledger.has_left(one)]
+        more = [one for one in got if one not in wanted and not self._may_be_owed(one, event, stream)]
+        more += sorted({one for one in got if got.count(one) > 1})
+        return " and ".join(
+            f"{what} {', '.join(map(repr, names))}"
+            for what, names in (("not to", missing), ("out of turn to", more))
+            if names
+        )
+
+    def _works_by(self, maker: str, version: int) -> list[int]:
+        """The version that its process has adopted; of a computation that is not in it, those that it can have retired from."""
+        pipeline = self._versions[version]
+        if maker in pipeline.injectors or maker in pipeline.computations:
+            return [version]
+        return self._retired_from.get(maker) or [
+            number for number, one in enumerate(self._versions) if maker in one.computations
+        ]
+
+    def _consumers_of(self, version: int, stream: str) -> frozenset[str]:
+        """The names of a stream's consumers in a version; asked for with each record, and so remembered."""
+        found = self._consumers.get((version, stream))
         if found is None:
-            pipeline = self._version_with(maker, version)
+            pipeline = self._versions[version]
             subscribers = pipeline.consumers(stream) if stream in pipeline.streams else ()
-            found = self._consumers[maker, version, stream] = frozenset(name for name, _ in subscribers)
+            found = self._consumers[version, stream] = frozenset(name for name, _ in subscribers)
         return found
-
-    def _version_with(self, maker: str, version: int) -> Pipeline:
-        """The version itself; for a computation that retires, the latest before that has it, or any."""
-        versions = self._versions
-        for pipeline in (versions[version], *reversed(versions[:version]), *versions):
-            if maker in pipeline.computations or maker in pipeline.injectors:
-                return pipeline
-        return versions[version]
 
     def _may_be_owed(self, consumer: str, event: Executed | Injected, stream: str) -> bool:
         """An injector may have died owing a record to a consumer that retires."""
         if isinstance(event, Executed) or self._ledger.has_left(consumer):
             return False
-        injector = event.process.partition("/")[0]
-        return any(
-            consumer in self._consumers_of(injector, number, stream) for number in range(len(self._versions))
-        )
-
-    def _note(
-        self,
-        event: Executed | Injected,
-        record_id: str,
-        version: int,
-        missing: list[str],
-        more: list[str],
-    ) -> None:
-        wrong = " and ".join(
-            f"{what} {', '.join(map(repr, names))}"
-            for what, names in (("not to", missing), ("out of turn to", more))
-            if names
-        )
-        self._found.violated(
-            f"{event.process}, which works by version {version} of the pipeline, made record {record_id} at"
-            f" {format_time(event.at_us)} and sends it {wrong} (MillWheel 2, 3)",
-            event,
-        )
+        return any(consumer in self._consumers_of(number, stream) for number in range(len(self._versions)))
 
     def verdict(self) -> Verdict:
         """What is known so far."""
