@@ -14,6 +14,7 @@ from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import PartsProgress
 from millrace_cli._render import plain_table, print_heading, print_table, print_text
 
@@ -56,7 +57,7 @@ def bench(
     quick: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--quick", help="A fraction of everything, to see that it works.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Measure something, and print each figure beside its goal or the paper's number."""
     with tidy_errors():

@@ -22,6 +22,7 @@ from millrace_benchmarks.section8.reporting import (
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document
 from millrace_cli._exit import ExitCode, UnwritableFileError, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import RunProgress
 from millrace_cli._render import counted
 
@@ -88,7 +89,7 @@ def report(
     again: Annotated[
         int, typer.Option(min=0, help="With --check: so many runs of each experiment are run again.")
     ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
 

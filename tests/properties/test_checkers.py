@@ -133,6 +133,14 @@ def test_liveness_is_due_once_faults_are_healed() -> None:
     story.violated("L2")
 
 
+def test_liveness_is_due_when_all_is_at_rest_healed_or_not() -> None:
+    story = begin()
+    story.add(FaultStruck(story.tick(), "worker-0", "crash", ""))
+    story.inject(0, 100)
+    story.end("quiescent")
+    story.violated("L2")
+
+
 def test_without_exactly_once_an_ack_shows_that_a_record_arrived() -> None:
     story = begin(counting(exactly_once=False))
     query = story.inject(0, 100)
