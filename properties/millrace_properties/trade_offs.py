@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from millrace import MillraceError, Pipeline, Productions
-from millrace._rows import Version
+from millrace._rows import Production, Version
 from millrace.history import Acked, Applied, Checkpointed, Executed, History, Injected, Output, Resent
 from millrace_properties.plans import Plan, draw_faults, ground_of
 from millrace_properties.reference import Emitted, outputs_of, run_reference
@@ -86,6 +86,7 @@ class Costs:
         resent: deliveries that were sent again.
         latencies_us: of each record that went outside: since its cause was injected, or its timer first ran.
         held_us: of each production: how long its sender had to keep it until it was ACKed.
+        held_byte_us: the same, times its bytes: what senders retained, over time.
     """
 
     executions: int = 0
@@ -98,6 +99,7 @@ class Costs:
     resent: int = 0
     latencies_us: list[int] = field(default_factory=list)
     held_us: list[int] = field(default_factory=list)
+    held_byte_us: int = 0
 
     def take(self, history: History) -> None:
         """Add a run."""
@@ -213,7 +215,8 @@ class _Reading:
         self._costs = costs
         self._began: dict[str, int] = {}
         """Record id, or timer, to when the work began that led to it."""
-        self._sent: dict[tuple[str, str], int] = {}
+        self._sent: dict[tuple[str, str], tuple[int, int]] = {}
+        """Production to when it was first sent, and its bytes."""
         self._made: dict[str, set[tuple[bytes, int]]] = defaultdict(set)
         self._running: dict[Version, list[str]] = defaultdict(list)
         """Write to the causes that it is to consume."""
@@ -244,7 +247,7 @@ class _Reading:
     def _on_injected(self, event: Injected) -> None:
         for production in event.productions:
             self._began.setdefault(production.record_id, event.at_us)
-            self._sent.setdefault((production.record_id, production.consumer), event.at_us)
+            self._note_sent(production, event.at_us)
 
     def _on_executed(self, event: Executed) -> None:
         self._costs.executions += 1
@@ -252,7 +255,7 @@ class _Reading:
         began = self._began.setdefault(event.cause, event.at_us)
         for one in event.productions:
             self._began.setdefault(one.record_id, began)
-            self._sent.setdefault((one.record_id, one.consumer), event.at_us)
+            self._note_sent(one, event.at_us)
             self._made[one.record_id].add((one.value, one.timestamp))
 
     def _on_applied(self, event: Applied) -> None:
@@ -262,9 +265,15 @@ class _Reading:
         self._effects.update((event.computation, cause) for cause in causes)
 
     def _on_acked(self, event: Acked) -> None:
-        sent_us = self._sent.pop((event.record_id, event.consumer), None)
-        if sent_us is not None:
-            self._costs.held_us.append(event.at_us - sent_us)
+        sent = self._sent.pop((event.record_id, event.consumer), None)
+        if sent is not None:
+            held_us = event.at_us - sent[0]
+            self._costs.held_us.append(held_us)
+            self._costs.held_byte_us += held_us * sent[1]
+
+    def _note_sent(self, production: Production, at_us: int) -> None:
+        place = (production.record_id, production.consumer)
+        self._sent.setdefault(place, (at_us, len(_ENCODER.encode(production))))
 
     def _on_output(self, event: Output) -> None:
         self._costs.latencies_us.append(event.at_us - self._began[event.production.record_id])

@@ -1,11 +1,11 @@
 """REPORT.md: a function of the report's JSON and of the paper's numbers, so that a number that was changed by hand shows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL, Row
+from millrace_benchmarks.section8.experiment import FULL, Experiment, Row
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.paper import CLAIMS, Claim
 from millrace_benchmarks.section8.reporting import Measured, Report, sha256
-from millrace_benchmarks.section8.sorting import BUCKETS
 
 PLOTS = "docs/report"
 """Where the pictures are, from where REPORT.md is."""
@@ -19,31 +19,10 @@ FITTED = {
 """Parameter to what it was fitted to."""
 
 UNMEASURED = (
-    ("Figure 16", "the framework's cache"),
-    ("6.1.3", "pipelines of depth 1 to 8 with machines failing, and what senders hold meanwhile"),
     ("6.1.2, 6.1.3", "strong against weak in one table; until then `millrace compare MODULE:PIPELINE`"),
     ("wall time", "the same on real Spark"),
 )
 """What no command of this report measures yet."""
-
-_REMARKS = {
-    "figure-13": (
-        "Latency: from a record's arrival at the stage that buckets to the arrival of what it becomes at the stage that sorts, so"
-        " that each stage's CPU, commit and wire count once. The paper does not say where it begins and ends."
-        f" Nor does it say how many keys there are: here {BUCKETS:,}, on which the tails depend. The fit's runs are longer than"
-        " these and have other seeds; the error of a fitted figure shows how far that carries."
-    ),
-    "figure-14": (
-        f"All sizes have the same {BUCKETS:,} keys, so that in a larger cluster more records meet at a key and wait for each"
-        " other there: a weak step holds its key until its productions are ACKed. That is what makes the tail grow here; with"
-        " more keys it grows less. Whether it is what made the paper's grow, the paper does not say."
-    ),
-    "figure-15": (
-        "Lag: real time less the low watermark that the authority has broadcast, polled once a second; stdev: of a run's polls."
-        " The model's processes keep their periods to the microsecond, so the polls of a run are more alike than the paper's."
-        " Productions are strong, with exactly-once."
-    ),
-}
 
 
 def render(report: Report) -> str:
@@ -80,38 +59,58 @@ def _provenance(report: Report) -> Iterator[str]:
 
 def _measured(measured: Measured) -> Iterator[str]:
     experiment = EXPERIMENTS[measured.name]
-    yield f"## {heading(measured.name)}: {experiment.title}"
+    yield f"## {experiment.place}: {experiment.title}"
     yield ""
-    yield f"![{heading(measured.name)}]({PLOTS}/{measured.name}.svg)"
+    yield f"![{experiment.place}]({PLOTS}/{measured.name}.svg)"
     yield ""
     yield f"Command: `millrace report --only {measured.name}`. Seeds: 0 to {measured.seeds - 1} at each point."
     yield ""
-    yield "| | figure | paper, ms | model, simulated ms | error | |"
-    yield "|---|---|--:|--:|--:|---|"
-    for row in measured.rows:
-        yield _row(row, CLAIMS.get((measured.name, row.point, row.figure)))
+    claimed = {row: CLAIMS.get((measured.name, row.point, row.figure)) for row in measured.rows}
+    if experiment.wide:
+        yield from _wide(measured.rows)
+        claimed = {row: claim for row, claim in claimed.items() if claim is not None}
+    if claimed:
+        yield _header(experiment)
+        yield "|---|---|--:|--:|--:|---|"
+        for row, claim in claimed.items():
+            yield _row(row, claim)
+        yield ""
+    yield experiment.remark
     yield ""
-    yield _REMARKS[measured.name]
-    yield ""
 
 
-def heading(name: str) -> str:
-    """How people call an experiment.
+def _wide(rows: Iterable[Row]) -> Iterator[str]:
+    """A row for each point, a column for each figure; points with other figures are another table."""
+    points: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        points.setdefault(row.point, {})[row.figure] = row
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for point, found in points.items():
+        tables.setdefault(tuple(found), []).append(point)
+    for figures, table in tables.items():
+        yield f"| | {' | '.join(figures)} |"
+        yield f"|---|{'--:|' * len(figures)}"
+        for point in table:
+            yield f"| {point} | {' | '.join(str(one.value) for one in points[point].values())} |"
+        yield ""
 
-    >>> heading("figure-13")
-    'Figure 13'
-    """
-    return name.capitalize().replace("-", " ")
+
+def _header(experiment: Experiment) -> str:
+    """Simulated time and wall time are never in one column; times in a table of several units say what they are."""
+    if experiment.wall:
+        return "| | figure | paper | this machine | error | |"
+    paper, model = (f", {experiment.unit}", f", simulated {experiment.unit}") if experiment.unit else ("", "")
+    return f"| | figure | paper{paper} | model{model} | error | |"
 
 
 def _row(row: Row, claim: Claim | None) -> str:
     paper = error = kind = ""
     if claim is not None:
         kind = "fitted" if claim.fitted else "predicted"
-        paper = claim.words if claim.ms is None else f"{claim.ms:g}"
-        if claim.ms is not None:
-            error = f"{(row.ms.mean - claim.ms) / claim.ms:+.0%}"
-    return f"| {row.point} | {row.figure} | {paper} | {row.ms} | {error} | {kind} |"
+        paper = claim.words if claim.value is None else f"{claim.value:g}"
+        if claim.value is not None:
+            error = f"{(row.value.mean - claim.value) / claim.value:+.0%}"
+    return f"| {row.point} | {row.figure} | {paper} | {row.value} | {error} | {kind} |"
 
 
 def _calibration(report: Report) -> Iterator[str]:
@@ -133,6 +132,6 @@ def _unmeasured(report: Report) -> Iterator[str]:
     done = {one.name for one in report.measured}
     for name, experiment in EXPERIMENTS.items():
         if name not in done:
-            yield f"- {heading(name)}: {experiment.title} (left out of this run)"
+            yield f"- {experiment.place}: {experiment.title} (left out of this run)"
     for what, words in UNMEASURED:
         yield f"- {what}: {words}"

@@ -6,8 +6,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from millrace import MillraceError
-from millrace_benchmarks.section8.experiments import Row, bin_ms
-from millrace_benchmarks.section8.paper import CLAIMS
+from millrace_benchmarks.section8 import figure_16, section_6_1_3
+from millrace_benchmarks.section8.experiment import Row
+from millrace_benchmarks.section8.experiments import bin_ms
+from millrace_benchmarks.section8.paper import CHANCE, CLAIMS
 from millrace_benchmarks.section8.reporting import Measured
 
 if TYPE_CHECKING:
@@ -59,8 +61,8 @@ def _figure_13(figure: "Figure", measured: Measured) -> None:
         cdf.plot(edges, [0.0, *accumulate(parts)], label=point, color=f"C{number}")
         for figure_name, part in (("median", 0.5), ("95 %", 0.95)):
             claim = CLAIMS.get((measured.name, point, figure_name))
-            if claim is not None and claim.ms is not None:
-                cdf.plot([claim.ms], [part], "x", color=f"C{number}", markersize=9)
+            if claim is not None and claim.value is not None:
+                cdf.plot([claim.value], [part], "x", color=f"C{number}", markersize=9)
     cdf.plot([], [], "kx", label="the paper's")
     cdf.legend(frameon=False)
 
@@ -81,15 +83,54 @@ def _figure_15(figure: "Figure", measured: Measured) -> None:
     rows = [row for row in measured.rows if row.figure == "mean"]
     axes.set(ylabel="lag of the low watermark, simulated ms", xlim=(0.5, len(rows) + 0.5))
     _with_intervals(axes, [float(number) for number in range(1, len(rows) + 1)], rows, "model")
-    found = [CLAIMS[measured.name, row.point, "mean"].ms or 0.0 for row in rows]
+    found = [CLAIMS[measured.name, row.point, "mean"].value or 0.0 for row in rows]
     axes.plot(range(1, len(rows) + 1), found, "kx", markersize=9, label="the paper's")
     axes.set_xticks(range(1, len(rows) + 1), [row.point for row in rows])
     axes.legend(frameon=False)
 
 
+def _figure_16(figure: "Figure", measured: Measured) -> None:
+    """CPU against the size of the cache, a line for each policy, beside the loads."""
+    axes = figure.subplots()
+    axes.set(
+        xlabel="cache, part of the working set", ylabel="CPU of workers and store, % of that without a cache"
+    )
+    axes.set_ylim(0, 105)
+    for point in dict.fromkeys(row.figure for row in measured.rows):
+        found = [(figure_16.part_of(row.point), row) for row in measured.rows if row.figure == point]
+        placed = [(part, row) for part, row in found if part is not None]
+        _with_intervals(axes, [part for part, _ in placed], [row for _, row in placed], point)
+    axes.legend(frameon=False)
+
+
+def _depth(figure: "Figure", measured: Measured) -> None:
+    """The chance to meet a failure beside its closed form, latencies, and what senders retain, each against the depth."""
+    chance, latency, retained = figure.subplots(1, 3)
+    for axes, label, names in (
+        (chance, "records that meet a failure in a minute, %", (CHANCE, section_6_1_3.CLOSED_FORM)),
+        (latency, "95 % of latencies, simulated ms", (section_6_1_3.TAIL,)),
+        (retained, "retained by senders, mean kB", (section_6_1_3.RETAINED,)),
+    ):
+        axes.set(xlabel="stages", ylabel=label)
+        for name in names:
+            rows = [row for row in measured.rows if row.figure == name]
+            ways = dict.fromkeys(row.point.partition(", ")[2] for row in rows)
+            for way in ways:
+                line = [row for row in rows if row.point.partition(", ")[2] == way]
+                places = [float(row.point.split()[0]) for row in line]
+                _with_intervals(axes, places, line, way or {CHANCE: "model"}.get(name, "1 - 0.99^depth"))
+        axes.legend(frameon=False)
+
+
 def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: str) -> None:
-    means, halves = [row.ms.mean for row in rows], [row.ms.half or 0.0 for row in rows]
+    means, halves = [row.value.mean for row in rows], [row.value.half or 0.0 for row in rows]
     axes.errorbar(places, means, yerr=halves, marker=".", capsize=3, label=label)
 
 
-_PLOTS = {"figure-13": _figure_13, "figure-14": _figure_14, "figure-15": _figure_15}
+_PLOTS = {
+    "figure-13": _figure_13,
+    "figure-14": _figure_14,
+    "figure-15": _figure_15,
+    "figure-16": _figure_16,
+    "depth": _depth,
+}

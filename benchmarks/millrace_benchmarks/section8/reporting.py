@@ -16,7 +16,8 @@ from multiprocessing import get_context
 import msgspec
 
 from millrace_benchmarks.section8.calibration import CALIBRATION
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, Row, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 
 _PACKAGES = ("millrace", "simpy", "hypothesis", "msgspec")
 
