@@ -17,7 +17,17 @@ import msgspec
 
 from millrace import MillraceError, Pipeline, Productions
 from millrace._rows import Production, Version
-from millrace.history import Acked, Applied, Checkpointed, Executed, History, Injected, Output, Resent
+from millrace.history import (
+    Acked,
+    Applied,
+    Checkpointed,
+    Executed,
+    FaultStruck,
+    History,
+    Injected,
+    Output,
+    Resent,
+)
 from millrace_properties.plans import Plan, draw_faults, ground_of
 from millrace_properties.reference import Emitted, outputs_of, run_reference
 from millrace_properties.verdict import Verdict
@@ -77,6 +87,7 @@ class Costs:
 
     Attributes:
         executions: runs of user code.
+        again: runs of user code for a record or timer that it had run for before.
         redone: runs of user code that came to nothing, because they were never applied.
         counted_twice: times that a record or timer was applied after it had been.
         diverged: productions that were made more than once with one id, and bit-wise different (6.1.2).
@@ -84,12 +95,14 @@ class Costs:
         applied_bytes: the encoded size of these.
         checkpointed: weak stragglers.
         resent: deliveries that were sent again.
+        crashes: of any process.
         latencies_us: of each record that went outside: since its cause was injected, or its timer first ran.
         held_us: of each production: how long its sender had to keep it until it was ACKed.
         held_byte_us: the same, times its bytes: what senders retained, over time.
     """
 
     executions: int = 0
+    again: int = 0
     redone: int = 0
     counted_twice: int = 0
     diverged: int = 0
@@ -97,6 +110,7 @@ class Costs:
     applied_bytes: int = 0
     checkpointed: int = 0
     resent: int = 0
+    crashes: int = 0
     latencies_us: list[int] = field(default_factory=list)
     held_us: list[int] = field(default_factory=list)
     held_byte_us: int = 0
@@ -220,6 +234,7 @@ class _Reading:
         self._made: dict[str, set[tuple[bytes, int]]] = defaultdict(set)
         self._running: dict[Version, list[str]] = defaultdict(list)
         """Write to the causes that it is to consume."""
+        self._executed: set[tuple[str, str]] = set()
         self._effects: Counter[tuple[str, str]] = Counter()
         self._handlers: dict[type, Callable[..., None]] = {
             Injected: self._on_injected,
@@ -229,6 +244,7 @@ class _Reading:
             Output: self._on_output,
             Checkpointed: self._on_checkpointed,
             Resent: self._on_resent,
+            FaultStruck: self._on_fault,
         }
 
     def take(self, event: object) -> None:
@@ -251,6 +267,9 @@ class _Reading:
 
     def _on_executed(self, event: Executed) -> None:
         self._costs.executions += 1
+        place = (event.computation, event.cause)
+        self._costs.again += place in self._executed
+        self._executed.add(place)
         self._running[event.version].append(event.cause)
         began = self._began.setdefault(event.cause, event.at_us)
         for one in event.productions:
@@ -283,6 +302,9 @@ class _Reading:
 
     def _on_resent(self, _event: Resent) -> None:
         self._costs.resent += 1
+
+    def _on_fault(self, event: FaultStruck) -> None:
+        self._costs.crashes += event.kind == "crash"
 
 
 _ENCODER = msgspec.msgpack.Encoder()
