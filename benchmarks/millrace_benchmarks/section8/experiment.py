@@ -66,7 +66,7 @@ class Experiment:
         sample: runs it once.
         remark: how its figures are to be read, and what they do not tell.
         unit: of all its figures; empty: each figure's name says its own.
-        wall: its figures are wall time, which no run repeats.
+        wall: its figures are real time of this machine, which no run repeats: it is run once, and alone.
         wide: its table has a row for each point and a column for each figure.
     """
 
@@ -84,7 +84,11 @@ class Experiment:
     def tasks(self, size: Size) -> list[tuple[str, int]]:
         """All (point, seed) to run."""
         points = self.quick if size.quick else self.points
-        return [(point, seed) for seed in range(size.seeds) for point in points]
+        return [(point, seed) for seed in range(self.seeds(size)) for point in points]
+
+    def seeds(self, size: Size) -> int:
+        """Runs at each point."""
+        return 1 if self.wall else size.seeds
 
 
 def rows_of(samples: Sequence[Sample]) -> list[Row]:

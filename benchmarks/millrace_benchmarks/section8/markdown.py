@@ -18,10 +18,7 @@ FITTED = {
 }
 """Parameter to what it was fitted to."""
 
-UNMEASURED = (
-    ("6.1.2, 6.1.3", "strong against weak in one table; until then `millrace compare MODULE:PIPELINE`"),
-    ("wall time", "the same on real Spark"),
-)
+UNMEASURED = (("wall time", "the same on real Spark"),)
 """What no command of this report measures yet."""
 
 
@@ -35,18 +32,25 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"<!-- sha256 of the JSON beside this file: {sha256(report.to_bytes())} -->"
     yield "# MillWheel's evaluation on the simulated cluster"
     yield ""
-    yield "All times on this page are **simulated** milliseconds, of a model whose few parameters are below; none is wall time."
+    yield "Times on this page are **simulated**, of a model whose few parameters are below; real time has a chapter of its own."
     yield "± is half of a 95 % interval (Student's t) over runs with seeds of their own."
     if report.quick:
         yield "**A quick report**: without the largest clusters."
-    fewest = min((one.seeds for one in report.measured), default=0)
+    fewest = min((one.seeds for one in report.measured if not EXPERIMENTS[one.name].wall), default=FULL.seeds)
     if fewest < FULL.seeds:
         yield f"**Only {fewest} seeds** at each point, where the full report has {FULL.seeds}: the intervals are wide."
     yield ""
     yield from _provenance(report)
     for measured in report.measured:
-        yield from _measured(measured)
+        if not EXPERIMENTS[measured.name].wall:
+            yield from _measured(measured)
     yield from _calibration(report)
+    real = [one for one in report.measured if EXPERIMENTS[one.name].wall]
+    if real:
+        yield "# Real time"
+        yield ""
+    for measured in real:
+        yield from _measured(measured)
     yield from _unmeasured(report)
 
 
@@ -63,7 +67,8 @@ def _measured(measured: Measured) -> Iterator[str]:
     yield ""
     yield f"![{experiment.place}]({PLOTS}/{measured.name}.svg)"
     yield ""
-    yield f"Command: `millrace report --only {measured.name}`. Seeds: 0 to {measured.seeds - 1} at each point."
+    seeds = "Run once" if experiment.wall else f"Seeds: 0 to {measured.seeds - 1} at each point"
+    yield f"Command: `millrace report --only {measured.name}`. {seeds}."
     yield ""
     claimed = {row: CLAIMS.get((measured.name, row.point, row.figure)) for row in measured.rows}
     if experiment.wide:
@@ -73,7 +78,7 @@ def _measured(measured: Measured) -> Iterator[str]:
         yield _header(experiment)
         yield "|---|---|--:|--:|--:|---|"
         for row, claim in claimed.items():
-            yield _row(row, claim)
+            yield _row(row, claim, wall=experiment.wall)
         yield ""
     yield experiment.remark
     yield ""
@@ -96,17 +101,15 @@ def _wide(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _header(experiment: Experiment) -> str:
-    """Simulated time and wall time are never in one column; times in a table of several units say what they are."""
-    if experiment.wall:
-        return "| | figure | paper | this machine | error | |"
+    """Simulated time and real time are never in one column; times in a table of several units say what they are."""
     paper, model = (f", {experiment.unit}", f", simulated {experiment.unit}") if experiment.unit else ("", "")
-    return f"| | figure | paper{paper} | model{model} | error | |"
+    return f"| | figure | paper{paper} | {'this machine' if experiment.wall else 'model'}{model} | error | |"
 
 
-def _row(row: Row, claim: Claim | None) -> str:
+def _row(row: Row, claim: Claim | None, *, wall: bool) -> str:
     paper = error = kind = ""
     if claim is not None:
-        kind = "fitted" if claim.fitted else "predicted"
+        kind = "measured" if wall else "fitted" if claim.fitted else "predicted"
         paper = claim.words if claim.value is None else f"{claim.value:g}"
         if claim.value is not None:
             error = f"{(row.value.mean - claim.value) / claim.value:+.0%}"

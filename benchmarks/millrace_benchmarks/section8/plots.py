@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from millrace import MillraceError
-from millrace_benchmarks.section8 import figure_16, section_6_1_3
+from millrace_benchmarks.section8 import figure_16, hot_key, section_6_1_3, skew, strong_weak
 from millrace_benchmarks.section8.experiment import Row
 from millrace_benchmarks.section8.experiments import bin_ms
 from millrace_benchmarks.section8.paper import CHANCE, CLAIMS
@@ -73,7 +73,7 @@ def _figure_14(figure: "Figure", measured: Measured) -> None:
     axes.set(xscale="log", yscale="log", xlabel="CPUs", ylabel="latency, simulated ms")
     for name in dict.fromkeys(row.figure for row in measured.rows):
         rows = [row for row in measured.rows if row.figure == name]
-        _with_intervals(axes, [float(row.point.split()[0]) for row in rows], rows, name)
+        _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, name)
     axes.legend(frameon=False)
 
 
@@ -117,9 +117,59 @@ def _depth(figure: "Figure", measured: Measured) -> None:
             ways = dict.fromkeys(row.point.partition(", ")[2] for row in rows)
             for way in ways:
                 line = [row for row in rows if row.point.partition(", ")[2] == way]
-                places = [float(row.point.split()[0]) for row in line]
+                places = [float(row.point.split(maxsplit=1)[0]) for row in line]
                 _with_intervals(axes, places, line, way or {CHANCE: "model"}.get(name, "1 - 0.99^depth"))
         axes.legend(frameon=False)
+
+
+def _strong_weak(figure: "Figure", measured: Measured) -> None:
+    """Latency, what is made again, and what comes out otherwise, each way, for each code."""
+    names = (strong_weak.LATENCY, strong_weak.AGAIN, strong_weak.REPEATED, strong_weak.CHANGED)
+    points = list(dict.fromkeys(row.point for row in measured.rows))
+    for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
+        rows = [row for row in measured.rows if row.figure == name]
+        halves = [row.value.half or 0.0 for row in rows]
+        axes.barh([points.index(row.point) for row in rows], [row.value.mean for row in rows], xerr=halves)
+        axes.set_title(name, fontsize=7)
+        axes.set_yticks(range(len(points)), points, fontsize=6)
+        axes.set_ylim(len(points) - 0.5, -0.5)
+
+
+def _hot_key(figure: "Figure", measured: Measured) -> None:
+    """How long the last record waits, and the busiest machine's share, against the key's share."""
+    behind, busiest = figure.subplots(1, 2)
+    for axes, name in ((behind, hot_key.BEHIND), (busiest, hot_key.BUSIEST)):
+        axes.set(xlabel="records of one key, %", ylabel=name)
+        rows = [row for row in measured.rows if row.figure == name]
+        one = [row for row in rows if row.point != hot_key.TWO_PHASES]
+        two = [row for row in rows if row.point == hot_key.TWO_PHASES]
+        for line, label in ((one, "one phase"), (two, "two phases")):
+            _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in line], line, label)
+        axes.legend(frameon=False)
+
+
+def _skew(figure: "Figure", measured: Measured) -> None:
+    """What is buffered, and what waits to be injected, against the hours that one source is behind."""
+    buffered, waiting = figure.subplots(1, 2, sharey=True)
+    for axes, name in ((buffered, skew.BUFFERED), (waiting, skew.WAITING)):
+        axes.set(xlabel="hours that one source is behind", ylabel=name)
+        for point in (skew.UNLIMITED, skew.LIMITED):
+            rows = [row for row in measured.rows if row.figure == name and row.point.endswith(point)]
+            _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, point)
+        axes.legend(frameon=False)
+
+
+def _authority(figure: "Figure", measured: Measured) -> None:
+    """CPU time of an update against the number of intervals."""
+    axes = figure.subplots()
+    axes.set(xscale="log", xlabel="key intervals", ylabel="an update, real CPU µs")
+    for name in dict.fromkeys(row.figure for row in measured.rows):
+        for shards in dict.fromkeys(row.point.partition(", ")[2] for row in measured.rows):
+            rows = [row for row in measured.rows if row.figure == name and row.point.endswith(f", {shards}")]
+            places = [float(row.point.split(maxsplit=1)[0].replace(",", "")) for row in rows]
+            _with_intervals(axes, places, rows, f"{name.partition(', CPU')[0]}, {shards}")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
 
 
 def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: str) -> None:
@@ -132,5 +182,9 @@ _PLOTS = {
     "figure-14": _figure_14,
     "figure-15": _figure_15,
     "figure-16": _figure_16,
+    "strong-weak": _strong_weak,
     "depth": _depth,
+    "hot-key": _hot_key,
+    "skew": _skew,
+    "authority": _authority,
 }

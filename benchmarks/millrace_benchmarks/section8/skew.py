@@ -1,7 +1,7 @@
 """Hours of skew between two sources, and what that buffers, with a limit on the skew and without (MillWheel 8.4).
 
-One source is hours behind the other. The low watermark follows the one that is behind; windows of what the other brings stay open,
-and their records in their rows. Event time runs many times faster than simulated time here, as when a backlog is worked off.
+One source is hours behind the other. The low watermark follows the one that is behind; what the other brings stays in windows
+that are open. Event time runs many times faster than simulated time here, as when a backlog is worked off.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Strong against weak productions in one table, with exactly-once and without (MillWheel 6.1.2, 6.1.3).
 
-The comparison itself is `millrace compare`'s (`millrace_properties.trade_offs`): every way gets the same faults at the same times.
+The comparison is that of `millrace compare` (`millrace_properties.trade_offs`): every way gets the same faults at the same times.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,8 @@ from millrace_scenarios import wall_clock
 from millrace_sim import Feed, FeedBuilder
 
 AGAIN = "runs of user code made again, a crash"
+REPEATED = "repeated, a run"
+CHANGED = "changed, a run"
 LATENCY = "median latency, simulated ms"
 _RUNS = 8
 _FAULTS = 10
@@ -99,7 +101,12 @@ def sample(point: str, seed: int) -> Sample:
     """Run one code each way, once without faults, and then under the same fault schedules."""
     code = CODES[point]
     accounts = compare(
-        code.pipeline, code.feed(seed), runs=_RUNS, faults=_FAULTS, seed=seed, options=CALIBRATION.cluster(_WORKERS)
+        code.pipeline,
+        code.feed(seed),
+        runs=_RUNS,
+        faults=_FAULTS,
+        seed=seed,
+        options=CALIBRATION.cluster(_WORKERS),
     )
     values = [(f"{point}, {one.way.name}", *figure) for one in accounts for figure in _figures(one)]
     return Sample(point, seed, tuple(values))
@@ -110,12 +117,12 @@ def _figures(account: Account) -> Iterator[tuple[str, float]]:
     yield LATENCY, median(calm.latencies_us) / MILLISECOND
     yield "rows written, a run of user code", calm.applied / calm.executions
     yield "bytes written", calm.applied_bytes / calm.executions
-    yield "retained by senders, bytes × s a production", calm.held_byte_us / SECOND / len(calm.held_us)
+    yield "retained by senders, byte seconds a production", calm.held_byte_us / SECOND / len(calm.held_us)
     yield AGAIN, stormy.again / max(stormy.crashes, 1)
     yield "lost, a run", account.lost / runs
-    yield "repeated", account.repeated / runs
-    yield "changed", account.changed / runs
-    yield "one id, two values", stormy.diverged / runs
+    yield REPEATED, account.repeated / runs
+    yield CHANGED, account.changed / runs
+    yield "one id, two values, a run", stormy.diverged / runs
     yield "invariants broken", float(account.broken.total() + len(account.errors))
 
 
