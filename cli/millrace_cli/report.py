@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from millrace import MillraceError
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL, QUICK, Size
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Size
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.markdown import PLOTS, render
 from millrace_benchmarks.section8.plots import draw
 from millrace_benchmarks.section8.reporting import (
