@@ -4,9 +4,13 @@ Four questions (Dataflow 2): *what* is computed, *where* in event time, *when* i
 results relate to earlier ones.
 """
 
-from millrace.dataflow._combining import CombineFn
+from millrace.dataflow._collection import Flow, PCollection, read
+from millrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
 from millrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming
+from millrace.dataflow._errors import DataflowError, WindowMergeError
+from millrace.dataflow._grouping import Alarm, Grouping, KeyState, WindowState
 from millrace.dataflow._panes import Accumulation, Element, Pane, Timing
+from millrace.dataflow._stages import DoFn, GroupByKeyAndWindow, ParDo
 from millrace.dataflow._triggers import (
     DEFAULT_TRIGGER,
     AfterDelay,
@@ -37,11 +41,18 @@ from millrace.dataflow._windows import (
 )
 
 __all__ = [
+    "COUNT",
     "DEFAULT_TRIGGER",
     "END_OF_TIME",
     "GLOBAL",
+    "LIST",
+    "MAX",
+    "MEAN",
+    "MIN",
+    "SUM",
     "Accumulation",
     "AfterDelay",
+    "Alarm",
     "AllOf",
     "AnyOf",
     "AtCount",
@@ -50,13 +61,21 @@ __all__ = [
     "Batch",
     "CombineFn",
     "Custom",
+    "DataflowError",
+    "DoFn",
     "Element",
     "Engine",
     "FixedWindows",
+    "Flow",
     "GlobalWindows",
+    "GroupByKeyAndWindow",
+    "Grouping",
     "Instant",
+    "KeyState",
     "MicroBatch",
+    "PCollection",
     "Pane",
+    "ParDo",
     "Repeat",
     "RepeatUntil",
     "SequenceOf",
@@ -70,4 +89,8 @@ __all__ = [
     "When",
     "Window",
     "WindowFn",
+    "WindowMergeError",
+    "WindowState",
+    "read",
+    "top",
 ]

@@ -280,6 +280,8 @@ def _wanted(
 
 
 _PLAIN = (AtWatermark, AtPeriod, AtCount, AfterDelay, When)
+LEAVES = (*_PLAIN, Custom)
+"""The triggers that are made of no others."""
 
 
 def _leaf(state: Any, *, ready: bool) -> Outcome:

@@ -135,8 +135,7 @@ class Grouping:
         """
         watermark = self._watermark(watermark)
         panes = self.advance(state, now - 1, watermark)
-        assigned = (element.window,) if self.windows is None else self.windows.assign_windows(element)
-        for window in assigned:
+        for window in self.assigned(element):
             panes += self._take(state, window, element, now, watermark)
         return panes
 
@@ -171,17 +170,18 @@ class Grouping:
         return panes + self._evaluate_all(passed, now - 1, watermark, state)
 
     def alarms(self, state: KeyState) -> set[Alarm]:
-        """Tell when to call `advance`: a function of the state alone."""
-        found: set[Alarm] = set()
-        for one in state.windows:
-            if self.allowed_lateness_us is not None:
-                found.add(Alarm(self._clipped(one.window.end + self.allowed_lateness_us), Clock.WATERMARK))
-            if not one.finished and not isinstance(self.engine, MicroBatch):
-                found.update(self._wishes(one))
-        if state.next_batch is not None:
-            ends = [one.window.end for one in state.windows if one.fresh and one.window != GLOBAL]
-            found.add(Alarm(state.next_batch, Clock.WALL, min(ends, default=None)))
-        return found
+        """Tell when to call `advance`: a function of the state alone, at most one alarm for each time of each clock."""
+        found: dict[tuple[int, Clock], Alarm] = {}
+        for alarm in self._alarms(state):
+            place = alarm.time, alarm.clock
+            known = found.setdefault(place, alarm)
+            if alarm.hold is not None and (known.hold is None or alarm.hold < known.hold):
+                found[place] = alarm
+        return set(found.values())
+
+    def assigned(self, element: Element) -> Iterable[Window]:
+        """Assign an element to windows, before any merge."""
+        return (element.window,) if self.windows is None else self.windows.assign_windows(element)
 
     # Elements
 
@@ -327,6 +327,16 @@ class Grouping:
         return lateness_us is not None and self._clipped(window.end + lateness_us) <= watermark
 
     # Times
+
+    def _alarms(self, state: KeyState) -> Iterator[Alarm]:
+        for one in state.windows:
+            if self.allowed_lateness_us is not None:
+                yield Alarm(self._clipped(one.window.end + self.allowed_lateness_us), Clock.WATERMARK)
+            if not one.finished and not isinstance(self.engine, MicroBatch):
+                yield from self._wishes(one)
+        if state.next_batch is not None:
+            ends = [one.window.end for one in state.windows if one.fresh and one.window != GLOBAL]
+            yield Alarm(state.next_batch, Clock.WALL, min(ends, default=None))
 
     def _watermark(self, watermark: int) -> int:
         """What the engine lets triggers know of it (Figures 10 and 12). At the end of time all windows are complete."""
