@@ -1,0 +1,114 @@
+"""Whether what was emitted is what a transcript expects, in words where it is not."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from millrace.dataflow import GLOBAL, Accumulation, Window
+from millrace_properties.dataflow_model import Emission
+from millrace_properties.transcripts._format import Expected
+
+SECOND_US = 1_000_000
+
+
+def mismatches(
+    expected: Sequence[Expected], emitted: Sequence[Emission], *, by_step: bool = True
+) -> list[str]:
+    """Tell what differs, pane by pane in the order of emission; nothing: all is as expected.
+
+    Args:
+        expected: what was.
+        emitted: what came.
+        by_step: whether it must have come by the step under which it is expected.
+    """
+    found = []
+    for number, (one, pane) in enumerate(zip(expected, emitted, strict=False)):
+        if problems := _problems(one, pane, by_step=by_step):
+            found.append(
+                f"pane {number}: expected {say_expected(one)}, got {say(pane)}: {', '.join(problems)}"
+            )
+    found += [f"missing: {say_expected(one)}" for one in expected[len(emitted) :]]
+    found += [f"unexpected: {say(pane)}" for pane in emitted[len(expected) :]]
+    return found
+
+
+def _problems(one: Expected, pane: Emission, *, by_step: bool) -> list[str]:
+    line = one.line
+    compared = {
+        "key": (line.key, pane.key),
+        "value": (line.value, pane.value),
+        "window": (one.window, pane.window),
+        "retraction": (line.retraction, pane.retraction),
+        "timing": (one.timing, pane.timing),
+        "index": (line.index, pane.index),
+        "step": (one.step if by_step else None, pane.step),
+    }
+    return [
+        f"{name} differs" for name, (wanted, got) in compared.items() if wanted is not None and wanted != got
+    ]
+
+
+def say(pane: Emission) -> str:
+    """A pane in words.
+
+    >>> from millrace.dataflow import Timing
+    >>> say(Emission(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY))
+    '5 of [0, 120) for k, early, index 0, at 360.000 s'
+    """
+    at = f"at {pane.at_us / SECOND_US:.3f} s"
+    sign = "-" if pane.retraction else ""
+    return f"{sign}{pane.value} of {_say_window(pane.window)} for {pane.key}, {pane.timing.value}, index {pane.index}, {at}"
+
+
+def say_expected(one: Expected) -> str:
+    """What was expected, in words."""
+    line = one.line
+    details = [
+        detail for detail in (line.timing, "" if line.index is None else f"index {line.index}") if detail
+    ]
+    step = [] if one.step is None else [f"by step {one.step}"]
+    sign = "-" if line.retraction else ""
+    return ", ".join([f"{sign}{line.value} of {_say_window(one.window)} for {line.key}", *details, *step])
+
+
+def _say_window(window: Window) -> str:
+    if window == GLOBAL:
+        return "the global window"
+    return f"[{window.start / SECOND_US:.10g}, {window.end / SECOND_US:.10g})"
+
+
+Settled = Counter[tuple[str, Window | None, object]]
+"""(key, window, value): what is in force in the end, and how often."""
+
+
+def settled(panes: Sequence[Emission], accumulation: Accumulation) -> Settled:
+    """What an output comes to once all of it is there, whatever the panes on the way.
+
+    Retracting: the panes that were not taken back. Accumulating: the last pane of each window that no later one of the same key
+    covers. Discarding: the sum of a key's panes, since these can be cut elsewhere.
+    """
+    match accumulation:
+        case Accumulation.ACCUMULATING_AND_RETRACTING:
+            found: Settled = Counter()
+            for pane in panes:
+                found[pane.key, pane.window, pane.value] += -1 if pane.retraction else 1
+            return Counter({name: count for name, count in found.items() if count})
+        case Accumulation.ACCUMULATING:
+            return Counter((pane.key, pane.window, pane.value) for pane in _last(panes))
+        case Accumulation.DISCARDING:
+            sums: Counter[str] = Counter()
+            for pane in panes:
+                sums[pane.key] += -pane.value if pane.retraction else pane.value
+            return Counter({(key, None, total): 1 for key, total in sums.items()})
+
+
+def _last(panes: Sequence[Emission]) -> list[Emission]:
+    last: dict[tuple[str, Window], Emission] = {}
+    for pane in panes:
+        name = pane.key, pane.window
+        if name not in last or pane.index >= last[name].index:
+            last[name] = pane
+    return [pane for pane in last.values() if not any(_merged_into(pane, other) for other in last.values())]
+
+
+def _merged_into(pane: Emission, other: Emission) -> bool:
+    return pane.key == other.key and pane.window != other.window and other.window.covers(pane.window)
