@@ -174,7 +174,8 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
             return _leaf(state, ready=state)
         case Custom(fn):
             ready = fn.is_ready(state[0], seen.instant)
-            return _leaf([state[0], seen.now, seen.watermark], ready=ready)
+            asked = [max(state[1], seen.now), max(state[2], seen.watermark)]
+            return _leaf([state[0], *asked], ready=ready)
         case Repeat(inner):
             return Outcome(*_again(inner, state, seen), finished=False)
         case RepeatUntil():
