@@ -25,8 +25,7 @@ from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
-from millrace._records import Clock
-from millrace._time import MIN_TIME
+from millrace import MIN_TIME, Clock
 from millrace.dataflow._triggers import (
     AfterDelay,
     AllOf,
