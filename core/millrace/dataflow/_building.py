@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from millrace._codecs import Codec
-from millrace._pipeline import KeyExtractor, Pipeline, same_key
+from millrace import Codec, Pipeline, same_key
 from millrace.dataflow._checks import check_grouping, percentiles
 from millrace.dataflow._codecs import StructCodec
 from millrace.dataflow._combining import CombineFn
 from millrace.dataflow._engines import Engine
 from millrace.dataflow._grouping import Grouping, KeyState
 from millrace.dataflow._panes import Accumulation, Pane
-from millrace.dataflow._stages import DoFn, GroupByKeyAndWindow, ParDo, PercentileProbe
+from millrace.dataflow._stages import DoFn, GroupByKeyAndWindow, KeyExtractor, ParDo, PercentileProbe
 from millrace.dataflow._triggers import Trigger
 from millrace.dataflow._windows import WindowFn
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from millrace._errors import OptionsError
+from millrace import OptionsError
 from millrace.dataflow._engines import Engine, Streaming
 from millrace.dataflow._errors import DataflowError
 from millrace.dataflow._firing import LEAVES

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from millrace._codecs import JsonCodec
+from millrace import JsonCodec
 
 
 class StructCodec:

@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from millrace._codecs import Codec
-from millrace._errors import OptionsError
-from millrace._pipeline import KeyExtractor, Pipeline, same_key
+from millrace import Codec, OptionsError, Pipeline, same_key
 from millrace.dataflow._building import Builder, Grouped, Node, Read
 from millrace.dataflow._checks import check_lateness, check_trigger, check_windows
 from millrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
 from millrace.dataflow._engines import Engine, Streaming
 from millrace.dataflow._panes import Accumulation, Element
-from millrace.dataflow._stages import DoFn
+from millrace.dataflow._stages import DoFn, KeyExtractor
 from millrace.dataflow._triggers import DEFAULT_TRIGGER, Trigger
 from millrace.dataflow._windows import GlobalWindows, WindowFn
 

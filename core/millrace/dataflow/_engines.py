@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from millrace._errors import OptionsError
+from millrace import OptionsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What a user of the Dataflow layer can get wrong."""
 
-from millrace._errors import MillraceError
+from millrace import MillraceError
 from millrace.dataflow._windows import Window
 
 

@@ -25,8 +25,7 @@ from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
-from millrace._records import Clock
-from millrace._time import MIN_TIME
+from millrace import MIN_TIME, Clock
 from millrace.dataflow._triggers import (
     AfterDelay,
     AllOf,
@@ -174,7 +173,8 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
             return _leaf(state, ready=state)
         case Custom(fn):
             ready = fn.is_ready(state[0], seen.instant)
-            return _leaf([state[0], seen.now, seen.watermark], ready=ready)
+            asked = [max(state[1], seen.now), max(state[2], seen.watermark)]
+            return _leaf([state[0], *asked], ready=ready)
         case Repeat(inner):
             return Outcome(*_again(inner, state, seen), finished=False)
         case RepeatUntil():

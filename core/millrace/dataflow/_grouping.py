@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millrace._records import Clock
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace import MAX_TIME, MIN_TIME, Clock
 from millrace.dataflow._combining import LIST, CombineFn
 from millrace.dataflow._contents import Contents
 from millrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming

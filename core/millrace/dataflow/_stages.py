@@ -16,14 +16,13 @@ back for a pane that is to come on time. A pane that the clock is to fire holds 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from millrace._computation import Computation, Context
-from millrace._records import Clock, Record, Timer
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
 from millrace.dataflow._grouping import Alarm, Grouping, KeyState
 from millrace.dataflow._panes import Element, Pane
 from millrace.dataflow._windows import END_OF_TIME, GLOBAL
 
 DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
+KeyExtractor = Callable[[Record], str]
 
 
 class ParDo(Computation):

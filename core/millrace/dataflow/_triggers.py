@@ -10,8 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from millrace._errors import OptionsError
-from millrace._records import Clock
+from millrace import Clock, OptionsError
 from millrace.dataflow._windows import Window
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
-from millrace._errors import OptionsError
-from millrace._time import HOUR, MAX_TIME, MIN_TIME
+from millrace import HOUR, MAX_TIME, MIN_TIME, OptionsError
 
 if TYPE_CHECKING:
     from millrace.dataflow._panes import Element
