@@ -4,6 +4,17 @@ A transcript says what happens (elements, watermarks, time that passes), and whi
 brute-force model, on the layer's pure logic, in the simulated cluster and on Spark; see docs/transcripts.md.
 """
 
+from millrace_properties.transcripts._cluster import (
+    PROMPT,
+    TOLERANCE_US,
+    bare,
+    committed_panes,
+    feed_of,
+    pipeline_of,
+    received_panes,
+    run_cluster,
+    until_the_end,
+)
 from millrace_properties.transcripts._expressions import (
     AtLeast,
     ExpressionError,
@@ -22,9 +33,11 @@ from millrace_properties.transcripts._format import (
     load_transcripts,
 )
 from millrace_properties.transcripts._layer import emission_of, run_layer
-from millrace_properties.transcripts._matching import Settled, mismatches, say, say_expected, settled
+from millrace_properties.transcripts._matching import Settled, mismatches, say, say_expected, settled, settles
 
 __all__ = [
+    "PROMPT",
+    "TOLERANCE_US",
     "AtLeast",
     "Expected",
     "ExpressionError",
@@ -34,15 +47,23 @@ __all__ = [
     "Transcript",
     "TranscriptError",
     "TranscriptFile",
+    "bare",
+    "committed_panes",
     "compiled",
     "emission_of",
+    "feed_of",
     "load_transcript",
     "load_transcripts",
     "mismatches",
     "parse_trigger",
     "parse_windows",
+    "pipeline_of",
+    "received_panes",
+    "run_cluster",
     "run_layer",
     "say",
     "say_expected",
     "settled",
+    "settles",
+    "until_the_end",
 ]

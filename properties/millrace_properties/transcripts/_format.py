@@ -119,6 +119,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         allowed_lateness: event time, seconds; left out: unlimited.
         engine: ``streaming``, ``batch``, or a micro-batch engine's period in seconds.
         wrong: of a negative transcript: what is wrong with it. It must not be met.
+        exact_time: it can be told only where time is exact, and so not where messages take a while.
     """
 
     title: str
@@ -131,6 +132,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allowed_lateness: float | None = None
     engine: Literal["streaming", "batch"] | float = "streaming"
     wrong: str = ""
+    exact_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class Transcript:
         steps: what happens.
         expected: which panes come of it, in order.
         wrong: of a negative one: what is wrong with it; ``""``: nothing.
+        exact_time: it can be told only where time is exact.
     """
 
     name: str
@@ -177,6 +180,13 @@ class Transcript:
     steps: tuple[Step, ...]
     expected: tuple[Expected, ...]
     wrong: str = ""
+    exact_time: bool = False
+
+    @property
+    def can_be_fed(self) -> bool:
+        """A source can play it, to a pipeline in which messages take a while."""
+        retractions = any(step.element is not None and step.element.retraction for step in self.steps)
+        return not self.exact_time and not retractions
 
 
 def load_transcripts(folder: Path) -> list[Transcript]:
@@ -227,7 +237,9 @@ def compiled(name: str, file: TranscriptFile) -> Transcript:
     _check(name, file.steps)
     expected = [Expected(number, pane) for number, step in enumerate(file.steps) for pane in step.panes]
     steps = tuple(map(_step, file.steps))
-    return Transcript(name, file.title, file.source, query, steps, tuple(expected), file.wrong)
+    return Transcript(
+        name, file.title, file.source, query, steps, tuple(expected), file.wrong, file.exact_time
+    )
 
 
 def _engine(engine: str | float) -> Engine:

@@ -3,8 +3,21 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from millrace.dataflow import GLOBAL, Accumulation, Window
-from millrace_properties.dataflow_model import Emission
+from millrace.dataflow import (
+    GLOBAL,
+    Accumulation,
+    AllOf,
+    AnyOf,
+    AtWatermark,
+    Element,
+    MicroBatch,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    Window,
+)
+from millrace_properties.dataflow_model import Emission, Query
 from millrace_properties.transcripts._format import Expected
 
 SECOND_US = 1_000_000
@@ -112,3 +125,43 @@ def _last(panes: Sequence[Emission]) -> list[Emission]:
 
 def _merged_into(pane: Emission, other: Emission) -> bool:
     return pane.key == other.key and pane.window != other.window and other.window.covers(pane.window)
+
+
+def settles(query: Query) -> bool:
+    """Whether all that came is out in the end, whatever the order in which it came: only then `settled` is the same in each run.
+
+    That is so if late elements are taken for ever, the watermark alone makes every part of the trigger fire, and it is never
+    finished.
+    """
+    strays = isinstance(query.engine, MicroBatch) and query.windows.assign_windows(_ANYTHING) == (GLOBAL,)
+    return query.allowed_lateness_us is None and _lasts(query.trigger) and not strays
+
+
+_ANYTHING = Element("", None, 0)
+
+
+def _lasts(trigger: Trigger) -> bool:
+    match trigger:
+        case Repeat(inner):
+            return _by_watermark(inner)
+        case SequenceOf(triggers):
+            return all(_by_watermark(one) for one in triggers[:-1]) and _lasts(triggers[-1])
+        case _:
+            return False
+
+
+def _by_watermark(trigger: Trigger) -> bool:
+    """Whether it fires as soon as the watermark has passed."""
+    match trigger:
+        case AtWatermark():
+            return True
+        case Repeat(inner):
+            return _by_watermark(inner)
+        case RepeatUntil(inner, until):
+            return _by_watermark(inner) or _by_watermark(until)
+        case AnyOf(triggers):
+            return any(_by_watermark(one) for one in triggers)
+        case SequenceOf(triggers) | AllOf(triggers):
+            return all(_by_watermark(one) for one in triggers)
+        case _:
+            return False
