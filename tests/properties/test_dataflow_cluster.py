@@ -15,9 +15,9 @@ from millrace_properties.transcripts import (
     TOLERANCE_US,
     Transcript,
     bare,
+    cluster_mismatches,
     committed_panes,
     feed_of,
-    mismatches,
     pipeline_of,
     received_panes,
     run_cluster,
@@ -41,20 +41,20 @@ pytestmark = pytest.mark.slow
 def test_the_cluster_tells_the_transcript(transcript: Transcript) -> None:
     """As the model does until the end of the source, within the time that messages take."""
     query, steps = transcript.query, until_the_end(transcript.steps)
-    panes = committed_panes(run_cluster(query, transcript.steps), query)
+    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
     told = run_model(query, steps).panes
     assert bare(panes) == bare(told)
     in_order = sorted(told, key=lambda pane: pane.key), sorted(panes, key=lambda pane: pane.key)
     late_us = [one.at_us - other.at_us for one, other in zip(*in_order, strict=True)]
     assert max(map(abs, late_us), default=0) <= TOLERANCE_US
-    assert mismatches(transcript.expected, panes[: len(transcript.expected)], by_step=False) == []
+    assert cluster_mismatches(transcript, panes) == []
 
 
 @pytest.mark.parametrize("transcript", NEGATIVE, ids=lambda one: one.name)
 def test_what_a_negative_transcript_gets_wrong_is_reported_by_the_cluster(transcript: Transcript) -> None:
-    panes = committed_panes(run_cluster(transcript.query, transcript.steps), transcript.query)
-    before_the_end = [pane for pane in panes if pane.at_us <= transcript.steps[-1].at_us + SECOND]
-    assert mismatches(transcript.expected, before_the_end, by_step=False)
+    query = transcript.query
+    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    assert cluster_mismatches(transcript, panes)
 
 
 def storm(steps_end_us: int) -> FaultSchedule:
@@ -87,12 +87,14 @@ def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
     events = run_cluster(query, transcript.steps, faults=faults, seed=1)
     assert sum(isinstance(one, FaultStruck) for one in events) > 5
     told = run_model(query, until_the_end(transcript.steps)).panes
-    assert settled(received_panes(events, query), query.accumulation) == settled(told, query.accumulation)
+    assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
+        told, query.accumulation
+    )
 
 
 def cluster_agrees(case: Case) -> None:
     told = run_model(case.query, until_the_end(case.steps))
-    panes = committed_panes(run_cluster(case.query, case.steps), case.query)
+    panes = committed_panes(run_cluster(case.query, case.steps), pipeline_of(case.query))
     assert bare(panes) == bare(told.panes)
 
 
@@ -103,7 +105,9 @@ def faulty_cluster_settles(case: Case, data: bytes) -> None:
     events = run_cluster(query, case.steps, faults=plan.faults, options=plan.options, seed=plan.seed)
     event("struck" if any(isinstance(one, FaultStruck) for one in events) else "idle")
     told = run_model(query, until_the_end(case.steps)).panes
-    assert settled(received_panes(events, query), query.accumulation) == settled(told, query.accumulation)
+    assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
+        told, query.accumulation
+    )
     broken = {n: one.message for n, one in judge(events, [pipeline]).items() if isinstance(one, Violated)}
     assert broken == {}
 

@@ -57,7 +57,7 @@ def test_a_mismatch_says_what_was_expected_and_what_came() -> None:
     assert mismatches(wrong.expected, run_layer(wrong.query, wrong.steps)) == [
         (
             "pane 0: expected 6 of [0, 120) for k, by step 1, "
-            "got 5 of [0, 120) for k, on_time, index 0, at 358.000 s: value differs"
+            "got 5 of [0, 120) for k, on_time, index 0, at 58.000 s: value differs"
         )
     ]
 

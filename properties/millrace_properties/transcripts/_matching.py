@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from millrace.dataflow import (
     GLOBAL,
@@ -97,21 +98,26 @@ def settled(panes: Sequence[Emission], accumulation: Accumulation) -> Settled:
     """What an output comes to once all of it is there, whatever the panes on the way.
 
     Retracting: the panes that were not taken back. Accumulating: the last pane of each window that no later one of the same key
-    covers. Discarding: the sum of a key's panes, since these can be cut elsewhere.
+    covers. Discarding: all panes of a key together, since these can be cut elsewhere: sums, counts or lists.
     """
     match accumulation:
         case Accumulation.ACCUMULATING_AND_RETRACTING:
             found: Settled = Counter()
             for pane in panes:
-                found[pane.key, pane.window, pane.value] += -1 if pane.retraction else 1
+                found[pane.key, pane.window, _frozen(pane.value)] += -1 if pane.retraction else 1
             return Counter({name: count for name, count in found.items() if count})
         case Accumulation.ACCUMULATING:
-            return Counter((pane.key, pane.window, pane.value) for pane in _last(panes))
+            return Counter((pane.key, pane.window, _frozen(pane.value)) for pane in _last(panes))
         case Accumulation.DISCARDING:
-            sums: Counter[str] = Counter()
+            sums: dict[str, Any] = {}
             for pane in panes:
-                sums[pane.key] += -pane.value if pane.retraction else pane.value
-            return Counter({(key, None, total): 1 for key, total in sums.items()})
+                sums[pane.key] = sums[pane.key] + pane.value if pane.key in sums else pane.value
+            return Counter((key, None, _frozen(total)) for key, total in sums.items())
+
+
+def _frozen(value: Any) -> object:
+    """A list is in no order that one may rely on."""
+    return tuple(sorted(value)) if isinstance(value, list) else value
 
 
 def _last(panes: Sequence[Emission]) -> list[Emission]:
