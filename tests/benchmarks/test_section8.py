@@ -9,10 +9,11 @@ import pytest
 from millrace import SECOND, Productions
 from millrace_benchmarks.section8 import fitting
 from millrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from millrace_benchmarks.section8.experiment import Sample, Size, rows_of
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
 from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.lagging import STAGES, lags_us
 from millrace_benchmarks.section8.markdown import FITTED, render
+from millrace_benchmarks.section8.on_spark import JOBS
 from millrace_benchmarks.section8.paper import CLAIMS
 from millrace_benchmarks.section8.reporting import (
     Measured,
@@ -150,14 +151,28 @@ def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_n
 
 
 def test_what_was_not_measured_is_named(report: Report) -> None:
-    _, unmeasured = render(report).split("## Not yet measured\n")
-    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "wall time"):
+    _, unmeasured = render(report).split("## Left out of this run\n")
+    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "8.1"):
         assert f"- {name}: " in unmeasured
     assert "Figure 14" not in unmeasured
 
 
 def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
-    assert {name for name, _, _ in CLAIMS} == set(EXPERIMENTS)
+    assert {name for name, _, _ in CLAIMS} <= set(EXPERIMENTS)
+
+
+def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for() -> None:
+    spark = EXPERIMENTS["spark"]
+    without = dataclasses.replace(spark, needs="no_such_module")
+    there = dataclasses.replace(spark, needs="millrace")
+    assert (without.is_usual(FULL), there.is_usual(FULL), there.is_usual(QUICK)) == (False, True, False)
+    assert there.tasks(QUICK) == [(point, 0) for point in JOBS]
+
+
+@pytest.mark.spark
+def test_the_points_on_spark_are_the_jobs_that_there_are() -> None:
+    beside = pytest.importorskip("millrace_benchmarks.spark_beside")
+    assert tuple(beside.JOBS) == JOBS
 
 
 def test_a_row_has_the_runs_of_its_point_only() -> None:
