@@ -224,9 +224,7 @@ class Flow:
         self._build(Builder(pipeline, engine or Streaming()))
 
     def _build(self, builder: Builder) -> None:
-        builder.count_uses([collection.node for collection, _ in self.outputs])
-        for collection, stream in self.outputs:
-            builder.output(collection.node, collection.functions, stream)
+        builder.build((collection.node, collection.functions, stream) for collection, stream in self.outputs)
 
 
 def read(
