@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from millrace import Codec, Pipeline, same_key
+from millrace import Codec, Pipeline, TypedCodec, same_key
 from millrace.dataflow._checks import check_grouping, percentiles
 from millrace.dataflow._codecs import StructCodec
 from millrace.dataflow._combining import CombineFn
@@ -150,8 +150,7 @@ class Builder:
             outputs=streams,
             state_codec=StructCodec(KeyState),
         )
-        for stream in streams:
-            self._pipeline.stream(stream, StructCodec(Pane))
+        self._declare(streams, inner=inner)
         takes_back = node.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
         return self._remember(
             node,
@@ -193,11 +192,16 @@ class Builder:
             outputs=[stream],
         )
         if source.carries_panes:
-            self._pipeline.stream(stream, StructCodec(Pane))
+            self._declare([stream], inner="" if output else stream)
         return _Stream(
             stream, {stream: same_key}, source.lag, carries_panes=source.carries_panes,
             has_retractions=source.has_retractions, bounded=source.bounded,
         )  # fmt: skip
+
+    def _declare(self, streams: Iterable[str], *, inner: str) -> None:
+        """Say how panes are written: for outsiders by a codec that they know."""
+        for stream in streams:
+            self._pipeline.stream(stream, StructCodec(Pane) if stream == inner else TypedCodec(Pane))
 
     def _name(self, wanted: str) -> str:
         """Number those of one name."""

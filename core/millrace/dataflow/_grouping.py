@@ -198,8 +198,7 @@ class Grouping:
             state.windows.append(one)
         self._add(one, element, now, seen)
         if isinstance(self.engine, MicroBatch):
-            period_us = self.engine.period_us
-            state.next_batch = ((now - 1) // period_us + 1) * period_us
+            state.next_batch = self._boundary(now)
             return []
         return self._evaluate(one, now - 1, watermark, state)
 
@@ -272,9 +271,22 @@ class Grouping:
         """At a boundary: every window with something new, and the watermark is past all that was read (Figure 11)."""
         if state.next_batch is None or state.next_batch > now:
             return []
-        state.next_batch = None
         changed = [one for one in state.windows if one.fresh]
-        return self._evaluate_all(changed, now, watermark, state)
+        panes = self._evaluate_all(changed, now, watermark, state)
+        waits = [
+            wish.wanted.time
+            for one in changed
+            if one.fresh
+            for wish in wishes(self.trigger, one.trigger, one.window)
+            if wish.wanted.clock is Clock.WALL
+        ]
+        state.next_batch = self._boundary(max(min(waits), now + 1)) if waits else None
+        return panes
+
+    def _boundary(self, time: int) -> int:
+        """The end of the batch that a wall time is in; microseconds."""
+        assert isinstance(self.engine, MicroBatch)
+        return -(-time // self.engine.period_us) * self.engine.period_us
 
     def _evaluate(self, one: WindowState, now: int, watermark: int, state: KeyState) -> list[Pane]:
         """Ask its trigger, and emit if it fires."""
