@@ -125,14 +125,14 @@ class PCollection(Generic[V]):
         """Let a pane hold all, and the last one be taken back first (2.3)."""
         return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
 
-    # What: each key and window
+    # What: each key and window. ``name`` is the computation's; a number is added if there are several of one name.
 
     def combine(self, combine: CombineFn, *, name: str = "combine") -> "PCollection[Any]":
         """Group by key and window, and combine the values (``GroupByKeyAndWindow``, 2.2).
 
         Args:
             combine: how.
-            name: of the computation; a number is added if there are several.
+            name: of the computation.
         """
         grouped = Grouped(
             self.node,
@@ -150,33 +150,33 @@ class PCollection(Generic[V]):
             grouped, merging=merging, accumulation=self.accumulation, lateness_us=self.lateness_us
         )
 
-    def group(self) -> "PCollection[list[V]]":
+    def group(self, *, name: str = "group") -> "PCollection[list[V]]":
         """Collect the values, in no order that one may rely on (``GroupByKey``)."""
-        return self.combine(LIST, name="group")
+        return self.combine(LIST, name=name)
 
-    def sum(self) -> "PCollection[V]":
+    def sum(self, *, name: str = "sum") -> "PCollection[V]":
         """Add them up."""
-        return self.combine(SUM, name="sum")
+        return self.combine(SUM, name=name)
 
-    def count(self) -> "PCollection[int]":
+    def count(self, *, name: str = "count") -> "PCollection[int]":
         """Count them."""
-        return self.combine(COUNT, name="count")
+        return self.combine(COUNT, name=name)
 
-    def mean(self) -> "PCollection[float | None]":
+    def mean(self, *, name: str = "mean") -> "PCollection[float | None]":
         """Compute their mean."""
-        return self.combine(MEAN, name="mean")
+        return self.combine(MEAN, name=name)
 
-    def min(self) -> "PCollection[V | None]":
+    def min(self, *, name: str = "min") -> "PCollection[V | None]":
         """Find the least."""
-        return self.combine(MIN, name="min")
+        return self.combine(MIN, name=name)
 
-    def max(self) -> "PCollection[V | None]":
+    def max(self, *, name: str = "max") -> "PCollection[V | None]":
         """Find the greatest."""
-        return self.combine(MAX, name="max")
+        return self.combine(MAX, name=name)
 
-    def top(self, count: int) -> "PCollection[list[V]]":
+    def top(self, count: int, *, name: str = "top") -> "PCollection[list[V]]":
         """Find the greatest ones, the greatest first."""
-        return self.combine(top(count), name="top")
+        return self.combine(top(count), name=name)
 
     def to(self, stream: str) -> "Flow":
         """Send it to a stream: panes, if it has been grouped; else values."""
@@ -224,9 +224,7 @@ class Flow:
         self._build(Builder(pipeline, engine or Streaming()))
 
     def _build(self, builder: Builder) -> None:
-        builder.count_uses([collection.node for collection, _ in self.outputs])
-        for collection, stream in self.outputs:
-            builder.output(collection.node, collection.functions, stream)
+        builder.build((collection.node, collection.functions, stream) for collection, stream in self.outputs)
 
 
 def read(

@@ -52,17 +52,23 @@ class GroupByKeyAndWindow(Computation):
 
     Args:
         grouping: where, when, how and what.
-        output: stream of the panes.
+        outputs: streams of the panes; each has all.
         lag: how many groupings are above it.
         carries_panes: its input's values are panes; else plain values.
         signals: stream on which percentile watermarks are told; ``""``: none.
     """
 
     def __init__(
-        self, grouping: Grouping, output: str, *, lag: int = 0, carries_panes: bool = False, signals: str = ""
+        self,
+        grouping: Grouping,
+        outputs: Iterable[str],
+        *,
+        lag: int = 0,
+        carries_panes: bool = False,
+        signals: str = "",
     ) -> None:
         self.grouping = grouping
-        self._output = output
+        self._outputs = tuple(outputs)
         self._lag = lag
         self._carries_panes = carries_panes
         self._signals = signals
@@ -96,7 +102,8 @@ class GroupByKeyAndWindow(Computation):
     def _emit(self, context: Context, panes: Iterable[Pane]) -> None:
         for pane in panes:
             end = pane.time + 1 if pane.window == GLOBAL else min(pane.window.end, END_OF_TIME)
-            context.produce(self._output, pane, timestamp=max(end + self._lag, context.stamp))
+            for output in self._outputs:
+                context.produce(output, pane, timestamp=max(end + self._lag, context.stamp))
 
     def _set_alarms(self, context: Context, before: set[Alarm], after: set[Alarm]) -> None:
         """Bring the row's timers in line with what the grouping asks for.

@@ -199,3 +199,14 @@ def test_a_percentile_trigger_has_a_companion_with_that_watermark() -> None:
 def test_computations_of_one_name_are_numbered() -> None:
     flow = read("scores").window_into(FixedWindows(SECOND)).sum().sum().to("out")
     assert list(flow.pipeline("games").computations) == ["sum", "sum-2"]
+
+
+def test_a_grouping_may_be_given_a_name() -> None:
+    flow = (
+        read("scores")
+        .window_into(FixedWindows(SECOND))
+        .count(name="games played")
+        .top(3, name="best")
+        .to("out")
+    )
+    assert list(flow.pipeline("games").computations) == ["games played", "best"]
