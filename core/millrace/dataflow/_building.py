@@ -10,7 +10,8 @@ from millrace.dataflow._combining import CombineFn
 from millrace.dataflow._engines import Engine
 from millrace.dataflow._grouping import Grouping, KeyState
 from millrace.dataflow._panes import Accumulation, Pane
-from millrace.dataflow._stages import DoFn, GroupByKeyAndWindow, KeyExtractor, ParDo, PercentileProbe
+from millrace.dataflow._stages import GroupByKeyAndWindow, KeyExtractor, ParDo, PercentileProbe
+from millrace.dataflow._steps import MoveInTime, Step
 from millrace.dataflow._triggers import Trigger
 from millrace.dataflow._windows import WindowFn
 
@@ -30,7 +31,7 @@ class Grouped:
     """A grouping of what another node gives: see `PCollection` for the fields."""
 
     source: "Node"
-    functions: tuple[DoFn, ...]
+    steps: tuple[Step, ...]
     name: str
     windows: WindowFn | None
     merging: WindowFn
@@ -90,7 +91,7 @@ class Builder:
                     found.setdefault(one.stream, one)
         return list(found.values())
 
-    def build(self, outputs: Iterable[tuple[Node, tuple[DoFn, ...], str]]) -> None:
+    def build(self, outputs: Iterable[tuple[Node, tuple[Step, ...], str]]) -> None:
         """Add all that some outputs need.
 
         A stream that somebody subscribes to does not go outside. So a grouping that feeds both has a stream for each.
@@ -99,19 +100,19 @@ class Builder:
             outputs: (node, what is done to each of its elements, stream) of each.
         """
         direct, applied = [], []
-        for node, functions, stream in outputs:
-            if isinstance(node, Grouped) and not functions:
+        for node, steps, stream in outputs:
+            if isinstance(node, Grouped) and not steps:
                 self._outputs.setdefault(node, []).append(stream)
                 direct.append(node)
             else:
-                applied.append((node, functions, stream))
+                applied.append((node, steps, stream))
         self._inner.update(node for node, _, _ in applied)
         for node in [*direct, *(node for node, _, _ in applied)]:
             self._inner.update(one.source for one in _ancestry(node) if isinstance(one, Grouped))
         for node in direct:
             self._stream_of(node)
-        for node, functions, stream in applied:
-            self._par_do(self._stream_of(node), functions, stream)
+        for node, steps, stream in applied:
+            self._par_do(self._stream_of(node), steps, stream)
 
     def _stream_of(self, node: Node) -> _Stream:
         if isinstance(node, Read):
@@ -124,8 +125,8 @@ class Builder:
     def _group(self, node: Grouped) -> _Stream:
         """Add a grouping; its streams are the outputs, and one for what follows in this pipeline."""
         source = self._stream_of(node.source)
-        if node.functions:
-            source = self._par_do(source, node.functions, None)
+        if node.steps:
+            source = self._par_do(source, node.steps, None)
         grouping = Grouping(
             windows=node.windows,
             trigger=node.trigger,
@@ -182,19 +183,20 @@ class Builder:
             )
         return signals
 
-    def _par_do(self, source: _Stream, functions: tuple[DoFn, ...], output: str | None) -> _Stream:
+    def _par_do(self, source: _Stream, steps: tuple[Step, ...], output: str | None) -> _Stream:
         name = self._name("par_do")
+        makes_panes = source.carries_panes or any(isinstance(one, MoveInTime) for one in steps)
         stream = output or f"{name} elements"
         self._pipeline.add(
-            ParDo(functions, stream, carries_panes=source.carries_panes),
+            ParDo(steps, stream, carries_panes=source.carries_panes, makes_panes=makes_panes),
             name=name,
             inputs=source.inputs,
             outputs=[stream],
         )
-        if source.carries_panes:
+        if makes_panes:
             self._declare([stream], inner="" if output else stream)
         return _Stream(
-            stream, {stream: same_key}, source.lag, carries_panes=source.carries_panes,
+            stream, {stream: same_key}, source.lag, carries_panes=makes_panes,
             has_retractions=source.has_retractions, bounded=source.bounded,
         )  # fmt: skip
 
