@@ -1,5 +1,7 @@
 """Each broken Dataflow layer is killed: by a transcript, and by a random case on which it differs from the model."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
@@ -47,3 +49,10 @@ def test_a_random_case_kills_it(mutant: DataflowMutant) -> None:
 
 def test_mutants_have_different_names() -> None:
     assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+
+
+def test_the_documentation_lists_them_all() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 4]
+    listed = [row for row in rows if any(row.startswith(f"| {one.name} |") for one in MUTANTS)]
+    assert listed == [f"| {one.name} | {one.section} | {one.wrong} |" for one in MUTANTS]
