@@ -7,7 +7,7 @@ import msgspec
 from millrace import MAX_TIME, SECOND, EngineOptions
 from millrace import _messages as m
 from millrace._mediator import Mediator, StoredRow
-from millrace.history import History, Resent
+from millrace.history import Healed, History, Resent
 from millrace_properties.checkers import judge
 from millrace_properties.verdict import Holds, Unknown, Violated
 from millrace_sim import ClusterOptions, Protocol, simulate
@@ -139,6 +139,22 @@ def test_a_checkpoint_that_arrived_long_ago_must_be_gone() -> None:
     count = record("counter@1.1#0", "detector", 100)
     story.take("counter", 1, story.inject(0, 100), count)
     story.take("detector", 1, count, sequencer=2)
+    story.end()
+    assert "L3" not in story.broken()
+    story.events.pop()
+    story.tick(2_000)
+    story.end()
+    assert "the checkpoint of counter@1.1#0" in story.violated("L3")
+
+
+def test_a_checkpoint_may_stay_for_a_while_after_the_heal() -> None:
+    """Its sender was told of the ACK, and died before it could delete it."""
+    story = begin()
+    count = record("counter@1.1#0", "detector", 100)
+    story.take("counter", 1, story.inject(0, 100), count)
+    story.take("detector", 1, count, sequencer=2)
+    story.tick(2_000)
+    story.add(Healed(story.tick(), "", ()))
     story.end()
     assert "L3" not in story.broken()
     story.events.pop()

@@ -114,7 +114,8 @@ class Drained:
     Args:
         ledger: the truth.
         options: of the engine, for its slack and periods; ``None``: the default.
-        grace_us: how long what is due may stay when a run ends by its deadline, microseconds.
+        grace_us: how long what is due may stay when a run ends by its deadline, microseconds; from the heal on, for who was
+            told of an ACK may die with what it knows, and has to be told again.
         settle_us: likewise for checkpoints when it ends at rest.
     """
 
@@ -175,7 +176,7 @@ class Drained:
         grace_us = self._settle_us if event.why == "quiescent" else self._grace_us
         for computation, key, production in self._ledger.checkpoints():
             since_us = self._ledger.settled_at_us(production.consumer, production.record_id)
-            if since_us is not None and event.at_us - since_us >= grace_us:
+            if since_us is not None and event.at_us - max(since_us, self._calm.since_us) >= grace_us:
                 self._found.violated(
                     f"the checkpoint of {production.record_id} in key {key!r} at {computation!r} is still there at the end,"
                     f" {format_time(event.at_us)}; the record arrived at {format_time(since_us)} (MillWheel 6.1.2)",
