@@ -30,7 +30,7 @@ MINUTE_US = 4 * SECOND
 """What stands for a minute here, and how long a failure goes unnoticed."""
 _BEGIN_US = 2 * SECOND
 """All intervals are assigned by then."""
-_KEYS = 1_009
+_KEYS = 503
 _FACTOR = 31
 """Each stage's key is another function of the number."""
 
@@ -52,7 +52,7 @@ class Depth:
     way: Way
     workers: int = 60
     minutes: int = 3
-    records_a_second: int = 100
+    records_a_second: int = 60
     record_bytes: int = 1_000
 
 
