@@ -30,4 +30,4 @@ def _unit(experiment: Experiment) -> str:
 
 
 BENCHMARKS = tuple(_benchmark(one) for one in EXPERIMENTS.values())
-"""In the report's order. Their seeds are the report's, whatever ``--seed`` says, so that their figures are those of the report."""
+"""In the report's order. Seeds are the report's, whatever ``--seed`` says, so that figures are those of the report."""

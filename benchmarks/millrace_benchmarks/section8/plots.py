@@ -9,7 +9,7 @@ from millrace import MillraceError
 from millrace_benchmarks.section8 import figure_16, hot_key, section_6_1_3, skew, strong_weak
 from millrace_benchmarks.section8.experiment import Row
 from millrace_benchmarks.section8.experiments import bin_ms
-from millrace_benchmarks.section8.paper import CHANCE, CLAIMS
+from millrace_benchmarks.section8.paper import BUSIEST, CHANCE, CLAIMS
 from millrace_benchmarks.section8.reporting import Measured
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _strong_weak(figure: "Figure", measured: Measured) -> None:
 def _hot_key(figure: "Figure", measured: Measured) -> None:
     """How long the last record waits, and the busiest machine's share, against the key's share."""
     behind, busiest = figure.subplots(1, 2)
-    for axes, name in ((behind, hot_key.BEHIND), (busiest, hot_key.BUSIEST)):
+    for axes, name in ((behind, hot_key.BEHIND), (busiest, BUSIEST)):
         axes.set(xlabel="records of one key, %", ylabel=name)
         rows = [row for row in measured.rows if row.figure == name]
         one = [row for row in rows if row.point != hot_key.TWO_PHASES]
