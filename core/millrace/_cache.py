@@ -4,9 +4,12 @@ The framework knows more than a storage system: a row that buffers data until th
 fetched then, so the most recently modified row is the one least likely to be fetched soon.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import Protocol
+
+import msgspec
 
 from millrace._options import Eviction
 from millrace._time import MAX_TIME
@@ -16,14 +19,20 @@ _ID_BYTES = 48
 _FEW = 64
 
 
-class CachedRow:
-    """The part of a row that is worth keeping near: the state and the ids of seen records."""
+NO_IDS: Mapping[str, int] = MappingProxyType({})
+"""What most rows have seen that can still come again: nothing, for which nobody needs a dict of his own."""
 
-    __slots__ = ("seen", "state")
 
-    def __init__(self, state: bytes, seen: dict[str, int]) -> None:
-        self.state = state
-        self.seen = seen
+class CachedRow(msgspec.Struct, eq=False, gc=False):
+    """The part of a row that is worth keeping near.
+
+    Attributes:
+        state: of the user.
+        seen: ids of records that it has consumed, with their origins; `NO_IDS`, or a dict.
+    """
+
+    state: bytes = b""
+    seen: Mapping[str, int] = NO_IDS
 
 
 class Cacheable(Protocol):

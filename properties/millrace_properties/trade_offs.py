@@ -34,6 +34,7 @@ from millrace_properties.verdict import Verdict
 from millrace_properties.verification import run_plan, violations
 from millrace_sim import ClusterOptions, Feed
 from millrace_sim.faults import NO_FAULTS
+from millrace_sim.kernel import seldom_collected
 
 _NEVER_US = 10**15
 """Longer than any run: no straggler is ever checkpointed."""
@@ -164,6 +165,7 @@ class Account:
             self.repeated += extra[place] - changed
 
 
+@seldom_collected()
 def compare(
     pipeline: Pipeline, feed: Feed, *, runs: int = 20, faults: int = 10, seed: int = 0,
     options: ClusterOptions | None = None, on_run: Callable[[int], None] | None = None,

@@ -9,10 +9,11 @@ import pytest
 from millrace import SECOND, Productions
 from millrace_benchmarks.section8 import fitting
 from millrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from millrace_benchmarks.section8.experiment import FULL, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
 from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.lagging import STAGES, lags_us
 from millrace_benchmarks.section8.markdown import FITTED, render
+from millrace_benchmarks.section8.on_spark import JOBS
 from millrace_benchmarks.section8.paper import CHANCE, CLAIMS, USUAL
 from millrace_benchmarks.section8.reporting import (
     Measured,
@@ -150,23 +151,28 @@ def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_n
 
 
 def test_what_was_not_measured_is_named(report: Report) -> None:
-    _, unmeasured = render(report).split("## Not yet measured\n")
-    for name in (
-        "Figure 13",
-        "Figure 15",
-        "Figure 16",
-        "6.1.3",
-        "6.1.2, 6.1.3",
-        "8.4, skew",
-        "7.2",
-        "wall time",
-    ):
+    _, unmeasured = render(report).split("## Left out of this run\n")
+    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "6.1.2, 6.1.3", "8.4, skew", "7.2", "8.1"):
         assert f"- {name}: " in unmeasured
     assert "Figure 14" not in unmeasured
 
 
 def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
-    assert {name for name, _, _ in CLAIMS} == set(EXPERIMENTS)
+    assert {name for name, _, _ in CLAIMS} <= set(EXPERIMENTS)
+
+
+def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for() -> None:
+    spark = EXPERIMENTS["spark"]
+    without = dataclasses.replace(spark, needs="no_such_module")
+    there = dataclasses.replace(spark, needs="millrace")
+    assert (without.is_usual(FULL), there.is_usual(FULL), there.is_usual(QUICK)) == (False, True, False)
+    assert there.tasks(QUICK) == [(point, 0) for point in JOBS]
+
+
+@pytest.mark.spark
+def test_the_points_on_spark_are_the_jobs_that_there_are() -> None:
+    beside = pytest.importorskip("millrace_benchmarks.spark_beside")
+    assert tuple(beside.JOBS) == JOBS
 
 
 def test_figures_of_several_units_stand_in_a_row_for_each_point_and_the_papers_number_beside_them() -> None:
@@ -186,7 +192,7 @@ def test_real_time_has_a_chapter_of_its_own_and_is_not_run_again() -> None:
     assert "| 500,000 intervals, 1 shard | 2.5 ± 0.0 |" in real
     assert "| | figure | paper | this machine | error | |" in real
     assert "CPU µs" not in simulated
-    assert "simulated" not in real.partition("## Not yet measured")[0].replace("Not simulated", "")
+    assert "simulated" not in real.partition("## Left out of this run")[0].replace("Not simulated", "")
     assert list(problems(both[1], again=1)) == []
 
 
@@ -206,7 +212,7 @@ def test_a_run_of_any_experiment_that_is_made_up_is_noticed(name: str, point: st
 def test_what_takes_real_time_is_run_once_after_all_else_and_alone() -> None:
     names = list(EXPERIMENTS)
     real = [name for name, one in EXPERIMENTS.items() if one.wall]
-    assert real == names[-len(real) :] == ["authority"]
+    assert real == names[-len(real) :] == ["authority", "spark"]
     assert len(EXPERIMENTS["authority"].tasks(FULL)) == len(EXPERIMENTS["authority"].points)
 
 

@@ -94,6 +94,8 @@ def tuple_rate(records: int) -> float:
 
 # Memory
 
+_AT_ONCE = 1_000
+
 
 class _Count(Computation):
     """Counts what it gets."""
@@ -107,6 +109,13 @@ class _Count(Computation):
         context.state = context.state + 1
 
 
+def _record(number: int) -> tuple[str, Production]:
+    """The one record of a key."""
+    return "worker-0", Production(
+        f"source:{number}", "records", "count", f"{number:07d}", b"1", number, number
+    )
+
+
 def idle_key_bytes(keys: int) -> float:
     """Memory of a worker for a key whose row is in its cache and whose ids were collected, bytes."""
     pipeline = Pipeline("counts")
@@ -115,13 +124,8 @@ def idle_key_bytes(keys: int) -> float:
     tracemalloc.start()
     try:
         loop = EngineLoop(pipeline, 1, EngineOptions(cache_bytes=1 << 40, eviction=Eviction.LRU))
-        loop.deliver(
-            (
-                "worker-0",
-                Production(f"source:{number}", "records", "count", f"{number:07d}", b"1", number, number),
-            )
-            for number in range(keys)
-        )
+        for first in range(0, keys, _AT_ONCE):
+            loop.deliver(map(_record, range(first, min(first + _AT_ONCE, keys))))
         loop.tell_all(m.Watermarks(0, (("records", m.Progress(keys, 10 * keys + 10**9)),)))
         loop.now_us += EngineOptions().collect_period_us
         loop.tell_all(Wake())

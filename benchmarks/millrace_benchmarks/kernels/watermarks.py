@@ -1,12 +1,12 @@
 """The watermark authority's kernel: reports taken, and the minimum over all intervals.
 
-Usual: each report is of some interval and raises it, and the minimum is read once a period, as broadcasts do. Worst: each report
-is of the interval that holds the minimum, and the minimum is read after each. Sharded: the intervals are those of several
-computations, divided among the shards of an authority.
+A report is a worker's, and has what it says of many intervals. Usual: the intervals are any, each rises, and the minimum is read
+once in a while, as broadcasts do. Worst: each is the one that holds the minimum, and the minimum is read after each. Sharded: the
+intervals are those of several computations, divided among the shards of an authority.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 
 from millrace import Computation, EngineOptions, Pipeline
@@ -20,11 +20,16 @@ FEW, MANY = 1_000, 500_000
 SHARDS = 4
 _COMPUTATIONS = 8
 """Of a sharded authority: two for each shard, more or less."""
-_BETWEEN_READS = 1_000
+_IN_REPORT = 25
+_REPORTS_BETWEEN_READS = 40
 
 
 class _Authority:
-    """An authority whose every interval has reported once."""
+    """An authority whose every interval has reported once, each something else.
+
+    Attributes:
+        intervals: (computation, keys) of each, in the order of what they reported.
+    """
 
     def __init__(self, intervals: int, shards: int) -> None:
         names = [f"stage {number}" for number in range(_COMPUTATIONS if shards > 1 else 1)]
@@ -37,14 +42,26 @@ class _Authority:
             WatermarkAuthority(f"authority-{shard}.0", shard, (pipeline,), options, History.discarding())
             for shard in range(shards)
         ]
-        self.intervals = [(name, keys) for name in names for keys in _divided(intervals // len(names))]
-        for name, keys in self.intervals:
-            self.report(name, keys, 0)
+        keys = _divided(intervals // len(names))
+        self.intervals = [(name, one) for one in keys for name in names]
+        for report in self.reports(self.intervals, 0):
+            self.take(report)
+        for name in names:
+            self.read(name)
 
-    def report(self, name: str, keys: KeyInterval, low_watermark: int) -> None:
-        """An owner reports one interval."""
-        one = m.IntervalReport(name, keys, 1, low_watermark, low_watermark)
-        self._shards[self._options.shard_of(name)].handle(0, m.Report("worker", (one,)))
+    def reports(self, intervals: Sequence[tuple[str, KeyInterval]], at_us: int) -> Iterator[m.Report]:
+        """What owners report, each interval a microsecond more than the one before. A report is of one computation."""
+        by_name: dict[str, list[m.IntervalReport]] = {}
+        for low_us, (name, keys) in enumerate(intervals, at_us):
+            found = by_name.setdefault(name, [])
+            found.append(m.IntervalReport(name, keys, 1, low_us, low_us))
+            if len(found) == _IN_REPORT:
+                yield m.Report("worker", tuple(by_name.pop(name)))
+        yield from (m.Report("worker", tuple(found)) for found in by_name.values())
+
+    def take(self, report: m.Report) -> None:
+        """Let the shard that it concerns take a report."""
+        self._shards[self._options.shard_of(report.intervals[0].computation)].handle(0, report)
 
     def read(self, name: str) -> None:
         """Combine, as before a broadcast."""
@@ -59,28 +76,33 @@ def _divided(intervals: int) -> list[KeyInterval]:
 def usual_rate(intervals: int, shards: int, updates: int) -> float:
     """Updates by CPU second."""
     authority, draw = _Authority(intervals, shards), random.Random(0)
-    order = draw.choices(authority.intervals, k=updates)
+    order = list(authority.reports(draw.choices(authority.intervals, k=updates), intervals))
 
     def run() -> None:
-        for low_us, (name, keys) in enumerate(order, 1):
-            authority.report(name, keys, low_us)
-            if low_us % _BETWEEN_READS == 0:
-                authority.read(name)
+        for number, report in enumerate(order):
+            authority.take(report)
+            if number % _REPORTS_BETWEEN_READS == 0:
+                authority.read(report.intervals[0].computation)
 
     return rate(updates, run)
 
 
 def worst_rate(intervals: int, shards: int, updates: int) -> float:
-    """The same where each report raises the minimum, which is read after each."""
+    """The same where each interval holds the minimum, which is read after each."""
     authority = _Authority(intervals, shards)
-    order = list(islice(cycle(authority.intervals), updates))
+    in_turn = list(islice(cycle(authority.intervals), updates))
+    order = [
+        (name, m.Report("worker", (m.IntervalReport(name, keys, 1, low_us, low_us),)))
+        for low_us, (name, keys) in enumerate(in_turn, intervals)
+    ]
 
     def run() -> None:
-        for low_us, (name, keys) in enumerate(order, 1):
-            authority.report(name, keys, low_us)
+        for name, report in order:
+            authority.take(report)
             authority.read(name)
 
     return rate(updates, run)
 
 
 CASES: dict[str, Callable[[int, int, int], float]] = {"usual": usual_rate, "worst case": worst_rate}
+"""By name."""

@@ -6,6 +6,7 @@ can be run again. Those that take wall time are marked, and stand by themselves.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import msgspec
 
@@ -62,12 +63,13 @@ class Experiment:
         place: where the paper has it.
         title: what it shows.
         points: where it is measured.
-        quick: those of them that are measured in a hurry.
+        quick: those of them that are measured in a hurry; none: it is left out then, unless it is asked for.
         sample: runs it once.
         remark: how its figures are to be read, and what they do not tell.
         unit: of all its figures; empty: each figure's name says its own.
         wall: its figures are real time of this machine, which no run repeats: it is run once, and alone.
         wide: its table has a row for each point and a column for each figure.
+        needs: a module that it can not run without, and that not everybody has; empty: none.
     """
 
     name: str
@@ -80,10 +82,16 @@ class Experiment:
     unit: str = ""
     wall: bool = False
     wide: bool = False
+    needs: str = ""
+
+    def is_usual(self, size: Size) -> bool:
+        """Tell whether it is measured when nobody asks for it by name."""
+        has_all = not self.needs or find_spec(self.needs) is not None
+        return has_all and bool(self.quick or not size.quick)
 
     def tasks(self, size: Size) -> list[tuple[str, int]]:
         """All (point, seed) to run."""
-        points = self.quick if size.quick else self.points
+        points = (size.quick and self.quick) or self.points
         return [(point, seed) for seed in range(self.seeds(size)) for point in points]
 
     def seeds(self, size: Size) -> int:

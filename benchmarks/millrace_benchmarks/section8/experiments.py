@@ -10,6 +10,7 @@ from millrace import MILLISECOND, Productions
 from millrace_benchmarks.section8 import (
     figure_16,
     hot_key,
+    on_spark,
     section_6_1_3,
     section_7_2,
     skew,
@@ -142,6 +143,7 @@ EXPERIMENTS = {
         hot_key.EXPERIMENT,
         skew.EXPERIMENT,
         section_7_2.EXPERIMENT,
+        on_spark.EXPERIMENT,
     )
 }
 """By name: the paper's figures, then its other claims; those that take real time are the last."""

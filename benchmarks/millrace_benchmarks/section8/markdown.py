@@ -18,9 +18,6 @@ FITTED = {
 }
 """Parameter to what it was fitted to."""
 
-UNMEASURED = (("wall time", "the same on real Spark"),)
-"""What no command of this report measures yet."""
-
 
 def render(report: Report) -> str:
     """Write the report for people."""
@@ -51,7 +48,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
     for measured in real:
         yield from _measured(measured)
-    yield from _unmeasured(report)
+    yield from _left_out(report)
 
 
 def _provenance(report: Report) -> Iterator[str]:
@@ -129,12 +126,11 @@ def _calibration(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _unmeasured(report: Report) -> Iterator[str]:
-    yield "## Not yet measured"
-    yield ""
+def _left_out(report: Report) -> Iterator[str]:
     done = {one.name for one in report.measured}
-    for name, experiment in EXPERIMENTS.items():
-        if name not in done:
-            yield f"- {experiment.place}: {experiment.title} (left out of this run)"
-    for what, words in UNMEASURED:
-        yield f"- {what}: {words}"
+    left_out = [one for name, one in EXPERIMENTS.items() if name not in done]
+    if left_out:
+        yield "## Left out of this run"
+        yield ""
+        for experiment in left_out:
+            yield f"- {experiment.place}: {experiment.title} (`millrace report --only {experiment.name}`)"

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from millrace import MillraceError
-from millrace_benchmarks.section8 import figure_16, hot_key, section_6_1_3, skew, strong_weak
+from millrace_benchmarks.section8 import figure_16, hot_key, on_spark, section_6_1_3, skew, strong_weak
 from millrace_benchmarks.section8.experiment import Row
 from millrace_benchmarks.section8.experiments import bin_ms
 from millrace_benchmarks.section8.paper import BUSIEST, CHANCE, CLAIMS
@@ -125,6 +125,16 @@ def _depth(figure: "Figure", measured: Measured) -> None:
 def _strong_weak(figure: "Figure", measured: Measured) -> None:
     """Latency, what is made again, and what comes out otherwise, each way, for each code."""
     names = (strong_weak.LATENCY, strong_weak.AGAIN, strong_weak.REPEATED, strong_weak.CHANGED)
+    _bars(figure, measured, names)
+
+
+def _spark(figure: "Figure", measured: Measured) -> None:
+    """Throughput, latency and recovery, a bar for each job."""
+    _bars(figure, measured, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY))
+
+
+def _bars(figure: "Figure", measured: Measured, names: tuple[str, ...]) -> None:
+    """A bar for each point, side by side for these figures."""
     points = list(dict.fromkeys(row.point for row in measured.rows))
     for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
         rows = [row for row in measured.rows if row.figure == name]
@@ -187,4 +197,5 @@ _PLOTS = {
     "hot-key": _hot_key,
     "skew": _skew,
     "authority": _authority,
+    "spark": _spark,
 }

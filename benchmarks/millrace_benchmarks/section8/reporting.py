@@ -11,6 +11,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import chain
 from multiprocessing import get_context
 
@@ -20,7 +21,7 @@ from millrace_benchmarks.section8.calibration import CALIBRATION
 from millrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
 from millrace_benchmarks.section8.experiments import EXPERIMENTS
 
-_PACKAGES = ("millrace", "simpy", "hypothesis", "msgspec")
+_PACKAGES = ("millrace", "simpy", "hypothesis", "msgspec", "pyspark")
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -106,7 +107,8 @@ def measure(
 
 def provenance(command: str) -> Provenance:
     """What this process makes a report with."""
-    versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    versions = {"python": platform.python_version()}
+    versions |= {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
     return Provenance(command, versions, platform.machine(), os.cpu_count() or 1)
 
 
