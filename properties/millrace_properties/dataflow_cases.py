@@ -63,12 +63,14 @@ class Case:
 def windows() -> st.SearchStrategy[WindowFn]:
     """Strategies whose windows are small enough that the input fills several."""
     sizes = st.integers(1, 6).map(lambda seconds: seconds * SECOND)
+    gaps = st.integers(1, 3).map(lambda seconds: seconds * SECOND)
     return st.one_of(
         st.just(GlobalWindows()),
         sizes.map(FixedWindows),
         st.builds(SlidingWindows, sizes, sizes),
-        sizes.map(Sessions),
-        st.builds(Sessions, sizes, touching_merge=st.just(value=False)),
+        gaps.map(Sessions),
+        gaps.map(Sessions),
+        st.builds(Sessions, gaps, touching_merge=st.just(value=False)),
     )
 
 

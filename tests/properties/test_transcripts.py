@@ -108,6 +108,12 @@ def test_a_transcript_that_makes_no_sense_is_refused_with_its_place(
     assert problem in str(caught.value)
 
 
+def test_the_documentations_example_is_met(tmp_path: Path) -> None:
+    text = (FOLDER.parents[1] / "docs" / "transcripts.md").read_text()
+    example = read(tmp_path, text.split("```toml\n")[1].split("```")[0])
+    assert mismatches(example.expected, run_layer(example.query, example.steps)) == []
+
+
 def test_a_folder_without_transcripts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TranscriptError, match="there is no transcript"):
         load_transcripts(tmp_path)

@@ -10,7 +10,8 @@ from millrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming
 from millrace.dataflow._errors import DataflowError, WindowMergeError
 from millrace.dataflow._grouping import Alarm, Grouping, KeyState, WindowState
 from millrace.dataflow._panes import Accumulation, Element, Pane, Timing
-from millrace.dataflow._stages import DoFn, GroupByKeyAndWindow, ParDo
+from millrace.dataflow._stages import GroupByKeyAndWindow, ParDo
+from millrace.dataflow._steps import DoFn
 from millrace.dataflow._triggers import (
     DEFAULT_TRIGGER,
     AfterDelay,

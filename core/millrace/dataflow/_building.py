@@ -1,17 +1,17 @@
 """From transforms to computations: each `Grouped` node is one, and so is each chain of functions before it."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from millrace import Codec, Pipeline, same_key
+from millrace import Codec, Pipeline, TypedCodec, same_key
 from millrace.dataflow._checks import check_grouping, percentiles
 from millrace.dataflow._codecs import StructCodec
 from millrace.dataflow._combining import CombineFn
 from millrace.dataflow._engines import Engine
 from millrace.dataflow._grouping import Grouping, KeyState
 from millrace.dataflow._panes import Accumulation, Pane
-from millrace.dataflow._stages import DoFn, GroupByKeyAndWindow, KeyExtractor, ParDo, PercentileProbe
+from millrace.dataflow._stages import GroupByKeyAndWindow, KeyExtractor, ParDo, PercentileProbe
+from millrace.dataflow._steps import MoveInTime, Step
 from millrace.dataflow._triggers import Trigger
 from millrace.dataflow._windows import WindowFn
 
@@ -31,7 +31,7 @@ class Grouped:
     """A grouping of what another node gives: see `PCollection` for the fields."""
 
     source: "Node"
-    functions: tuple[DoFn, ...]
+    steps: tuple[Step, ...]
     name: str
     windows: WindowFn | None
     merging: WindowFn
@@ -78,17 +78,8 @@ class Builder:
         self._engine = engine
         self._built: dict[Node, _Stream] = {}
         self._names: dict[str, int] = {}
-        self._uses: Counter[Node] = Counter()
-
-    def count_uses(self, nodes: Iterable[Node]) -> None:
-        """Count who takes what each node gives, so that nobody takes away what is to go outside.
-
-        Args:
-            nodes: of the outputs.
-        """
-        outputs = list(nodes)
-        known = {one for node in outputs for one in _ancestry(node) if isinstance(one, Grouped)}
-        self._uses = Counter([*outputs, *(one.source for one in known)])
+        self._outputs: dict[Node, list[str]] = {}
+        self._inner: set[Node] = set()
 
     @staticmethod
     def sources(nodes: Iterable[Node]) -> list[Read]:
@@ -100,12 +91,28 @@ class Builder:
                     found.setdefault(one.stream, one)
         return list(found.values())
 
-    def output(self, node: Node, functions: tuple[DoFn, ...], stream: str) -> None:
-        """Add all that a collection needs, and send it to a stream."""
-        if isinstance(node, Grouped) and not functions and self._uses[node] == 1:
-            self._group(node, stream)
-        else:
-            self._par_do(self._stream_of(node), functions, stream)
+    def build(self, outputs: Iterable[tuple[Node, tuple[Step, ...], str]]) -> None:
+        """Add all that some outputs need.
+
+        A stream that somebody subscribes to does not go outside. So a grouping that feeds both has a stream for each.
+
+        Args:
+            outputs: (node, what is done to each of its elements, stream) of each.
+        """
+        direct, applied = [], []
+        for node, steps, stream in outputs:
+            if isinstance(node, Grouped) and not steps:
+                self._outputs.setdefault(node, []).append(stream)
+                direct.append(node)
+            else:
+                applied.append((node, steps, stream))
+        self._inner.update(node for node, _, _ in applied)
+        for node in [*direct, *(node for node, _, _ in applied)]:
+            self._inner.update(one.source for one in _ancestry(node) if isinstance(one, Grouped))
+        for node in direct:
+            self._stream_of(node)
+        for node, steps, stream in applied:
+            self._par_do(self._stream_of(node), steps, stream)
 
     def _stream_of(self, node: Node) -> _Stream:
         if isinstance(node, Read):
@@ -113,13 +120,13 @@ class Builder:
                 node.stream, {node.stream: node.key}, 0, carries_panes=False, has_retractions=False,
                 bounded=node.bounded,
             )  # fmt: skip
-        return self._built.get(node) or self._group(node, None)
+        return self._built.get(node) or self._group(node)
 
-    def _group(self, node: Grouped, output: str | None) -> _Stream:
-        """Add a grouping; its stream is an output, or has the computation's name."""
+    def _group(self, node: Grouped) -> _Stream:
+        """Add a grouping; its streams are the outputs, and one for what follows in this pipeline."""
         source = self._stream_of(node.source)
-        if node.functions:
-            source = self._par_do(source, node.functions, None)
+        if node.steps:
+            source = self._par_do(source, node.steps, None)
         grouping = Grouping(
             windows=node.windows,
             trigger=node.trigger,
@@ -132,23 +139,24 @@ class Builder:
         )
         name = self._name(node.name)
         check_grouping(f"grouping {name!r}", grouping, bounded=source.bounded)
-        stream = output or f"{name} panes"
+        inner = f"{name} panes"
+        streams = [*self._outputs.get(node, []), *([inner] if node in self._inner else [])]
         signals = self._probe(name, grouping, source)
         self._pipeline.add(
             GroupByKeyAndWindow(
-                grouping, stream, lag=source.lag, carries_panes=source.carries_panes, signals=signals
+                grouping, streams, lag=source.lag, carries_panes=source.carries_panes, signals=signals
             ),
             name=name,
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
-            outputs=[stream],
+            outputs=streams,
             state_codec=StructCodec(KeyState),
         )
-        self._pipeline.stream(stream, StructCodec(Pane))
+        self._declare(streams, inner=inner)
         takes_back = node.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
         return self._remember(
             node,
             _Stream(
-                stream, {stream: same_key}, source.lag + 1, carries_panes=True,
+                inner, {inner: same_key}, source.lag + 1, carries_panes=True,
                 has_retractions=takes_back or source.has_retractions, bounded=source.bounded,
             ),
         )  # fmt: skip
@@ -175,21 +183,27 @@ class Builder:
             )
         return signals
 
-    def _par_do(self, source: _Stream, functions: tuple[DoFn, ...], output: str | None) -> _Stream:
+    def _par_do(self, source: _Stream, steps: tuple[Step, ...], output: str | None) -> _Stream:
         name = self._name("par_do")
+        makes_panes = source.carries_panes or any(isinstance(one, MoveInTime) for one in steps)
         stream = output or f"{name} elements"
         self._pipeline.add(
-            ParDo(functions, stream, carries_panes=source.carries_panes),
+            ParDo(steps, stream, carries_panes=source.carries_panes, makes_panes=makes_panes),
             name=name,
             inputs=source.inputs,
             outputs=[stream],
         )
-        if source.carries_panes:
-            self._pipeline.stream(stream, StructCodec(Pane))
+        if makes_panes:
+            self._declare([stream], inner="" if output else stream)
         return _Stream(
-            stream, {stream: same_key}, source.lag, carries_panes=source.carries_panes,
+            stream, {stream: same_key}, source.lag, carries_panes=makes_panes,
             has_retractions=source.has_retractions, bounded=source.bounded,
         )  # fmt: skip
+
+    def _declare(self, streams: Iterable[str], *, inner: str) -> None:
+        """Say how panes are written: for outsiders by a codec that they know."""
+        for stream in streams:
+            self._pipeline.stream(stream, StructCodec(Pane) if stream == inner else TypedCodec(Pane))
 
     def _name(self, wanted: str) -> str:
         """Number those of one name."""

@@ -20,8 +20,9 @@ from millrace.dataflow._building import Builder, Grouped, Node, Read
 from millrace.dataflow._checks import check_lateness, check_trigger, check_windows
 from millrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
 from millrace.dataflow._engines import Engine, Streaming
-from millrace.dataflow._panes import Accumulation, Element
-from millrace.dataflow._stages import DoFn, KeyExtractor
+from millrace.dataflow._panes import Accumulation
+from millrace.dataflow._stages import KeyExtractor
+from millrace.dataflow._steps import Do, DoFn, Filter, FlatMap, KeyBy, Map, MoveInTime, Step
 from millrace.dataflow._triggers import DEFAULT_TRIGGER, Trigger
 from millrace.dataflow._windows import GlobalWindows, WindowFn
 
@@ -35,7 +36,7 @@ class PCollection(Generic[V]):
 
     Attributes:
         node: where the elements come from.
-        functions: what is done to each before the next grouping.
+        steps: what is done to each before the next grouping.
         windows: where the next grouping puts them; ``None``: they stay in the windows that they are in.
         merging: the strategy of the windows that they are in.
         when: the next grouping's trigger.
@@ -44,7 +45,7 @@ class PCollection(Generic[V]):
     """
 
     node: Node
-    functions: tuple[DoFn, ...] = ()
+    steps: tuple[Step, ...] = ()
     windows: WindowFn | None = None
     merging: WindowFn = field(default_factory=GlobalWindows)
     when: Trigger = DEFAULT_TRIGGER
@@ -59,23 +60,36 @@ class PCollection(Generic[V]):
         Args:
             function: takes an `Element`; deterministic.
         """
-        return replace(self, functions=(*self.functions, function))
+        return self._then(Do(function))
 
     def map(self, function: Callable[[V], W]) -> "PCollection[W]":
         """Make one value of each; keys stay."""
-        return self.par_do(_Map(function))
+        return self._then(Map(function))
 
     def flat_map(self, function: Callable[[V], Iterable[W]]) -> "PCollection[W]":
         """Make any number of values of each; keys stay."""
-        return self.par_do(_FlatMap(function))
+        return self._then(FlatMap(function))
 
     def filter(self, function: Callable[[V], bool]) -> "PCollection[V]":
         """Keep those for whose value it is true."""
-        return self.par_do(_Filter(function))
+        return self._then(Filter(function))
 
     def key_by(self, function: Callable[[V], str]) -> "PCollection[V]":
         """Give each a key that is made of its value."""
-        return self.par_do(_KeyBy(function))
+        return self._then(KeyBy(function))
+
+    def with_time(self, function: Callable[[V], int]) -> "PCollection[V]":
+        """Give each an event time that is made of its value (2.2: it "may be modified at any point in the pipeline").
+
+        To move elements behind the watermark makes them late (footnote 8).
+
+        Args:
+            function: takes the value, and returns microseconds.
+        """
+        return self._then(MoveInTime(function))
+
+    def _then(self, step: Step) -> "PCollection[Any]":
+        return replace(self, steps=(*self.steps, step))
 
     # Where
 
@@ -125,18 +139,18 @@ class PCollection(Generic[V]):
         """Let a pane hold all, and the last one be taken back first (2.3)."""
         return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
 
-    # What: each key and window
+    # What: each key and window. ``name`` is the computation's; a number is added if there are several of one name.
 
     def combine(self, combine: CombineFn, *, name: str = "combine") -> "PCollection[Any]":
         """Group by key and window, and combine the values (``GroupByKeyAndWindow``, 2.2).
 
         Args:
             combine: how.
-            name: of the computation; a number is added if there are several.
+            name: of the computation.
         """
         grouped = Grouped(
             self.node,
-            self.functions,
+            self.steps,
             name,
             self.windows,
             self.merging,
@@ -150,33 +164,33 @@ class PCollection(Generic[V]):
             grouped, merging=merging, accumulation=self.accumulation, lateness_us=self.lateness_us
         )
 
-    def group(self) -> "PCollection[list[V]]":
+    def group(self, *, name: str = "group") -> "PCollection[list[V]]":
         """Collect the values, in no order that one may rely on (``GroupByKey``)."""
-        return self.combine(LIST, name="group")
+        return self.combine(LIST, name=name)
 
-    def sum(self) -> "PCollection[V]":
+    def sum(self, *, name: str = "sum") -> "PCollection[V]":
         """Add them up."""
-        return self.combine(SUM, name="sum")
+        return self.combine(SUM, name=name)
 
-    def count(self) -> "PCollection[int]":
+    def count(self, *, name: str = "count") -> "PCollection[int]":
         """Count them."""
-        return self.combine(COUNT, name="count")
+        return self.combine(COUNT, name=name)
 
-    def mean(self) -> "PCollection[float | None]":
+    def mean(self, *, name: str = "mean") -> "PCollection[float | None]":
         """Compute their mean."""
-        return self.combine(MEAN, name="mean")
+        return self.combine(MEAN, name=name)
 
-    def min(self) -> "PCollection[V | None]":
+    def min(self, *, name: str = "min") -> "PCollection[V | None]":
         """Find the least."""
-        return self.combine(MIN, name="min")
+        return self.combine(MIN, name=name)
 
-    def max(self) -> "PCollection[V | None]":
+    def max(self, *, name: str = "max") -> "PCollection[V | None]":
         """Find the greatest."""
-        return self.combine(MAX, name="max")
+        return self.combine(MAX, name=name)
 
-    def top(self, count: int) -> "PCollection[list[V]]":
+    def top(self, count: int, *, name: str = "top") -> "PCollection[list[V]]":
         """Find the greatest ones, the greatest first."""
-        return self.combine(top(count), name="top")
+        return self.combine(top(count), name=name)
 
     def to(self, stream: str) -> "Flow":
         """Send it to a stream: panes, if it has been grouped; else values."""
@@ -224,9 +238,7 @@ class Flow:
         self._build(Builder(pipeline, engine or Streaming()))
 
     def _build(self, builder: Builder) -> None:
-        builder.count_uses([collection.node for collection, _ in self.outputs])
-        for collection, stream in self.outputs:
-            builder.output(collection.node, collection.functions, stream)
+        builder.build((collection.node, collection.steps, stream) for collection, stream in self.outputs)
 
 
 def read(
@@ -243,38 +255,3 @@ def read(
     if not stream:
         raise OptionsError("stream", stream, "a name")
     return PCollection(Read(stream, key, codec, bounded))
-
-
-# Functions of values as functions of elements; classes, so that a pipeline can be pickled.
-
-
-@dataclass(frozen=True, slots=True)
-class _Map:
-    function: Callable[[Any], Any]
-
-    def __call__(self, element: Element) -> Iterable[tuple[str, Any]]:
-        return ((element.key, self.function(element.value)),)
-
-
-@dataclass(frozen=True, slots=True)
-class _FlatMap:
-    function: Callable[[Any], Iterable[Any]]
-
-    def __call__(self, element: Element) -> Iterable[tuple[str, Any]]:
-        return [(element.key, value) for value in self.function(element.value)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    function: Callable[[Any], bool]
-
-    def __call__(self, element: Element) -> Iterable[tuple[str, Any]]:
-        return ((element.key, element.value),) if self.function(element.value) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyBy:
-    function: Callable[[Any], str]
-
-    def __call__(self, element: Element) -> Iterable[tuple[str, Any]]:
-        return ((self.function(element.value), element.value),)

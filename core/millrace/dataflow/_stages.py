@@ -13,15 +13,16 @@ So nothing polls, a pane leaves with the write of the timer that fires it, and t
 back for a pane that is to come on time. A pane that the clock is to fire holds it at the window's end by its wall timer.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
 
 from millrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
 from millrace.dataflow._grouping import Alarm, Grouping, KeyState
 from millrace.dataflow._panes import Element, Pane
+from millrace.dataflow._steps import Step
 from millrace.dataflow._windows import END_OF_TIME, GLOBAL
 
-DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
 KeyExtractor = Callable[[Record], str]
 
 
@@ -29,22 +30,27 @@ class ParDo(Computation):
     """Applies functions to each element by itself (2.1). What is made of a retraction is retracted.
 
     Args:
-        functions: each takes an element, and yields (key, value) pairs; the next one takes what it yields. Deterministic, or
-            retractions do not take back what went out (2.3).
+        steps: each takes an element, and the next one what it yields. Deterministic, or retractions do not take back what went
+            out (2.3).
         output: stream.
         carries_panes: its input's values are panes; else plain values.
+        makes_panes: its output's are.
     """
 
-    def __init__(self, functions: Sequence[DoFn], output: str, *, carries_panes: bool) -> None:
-        self._functions = tuple(functions)
+    def __init__(self, steps: Sequence[Step], output: str, *, carries_panes: bool, makes_panes: bool) -> None:
+        self._steps = tuple(steps)
         self._output = output
         self._carries_panes = carries_panes
+        self._makes_panes = makes_panes
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Pass the element through the functions; all but key and value stays as it was."""
-        for key, value in apply_all(self._functions, element_of(record, carries_panes=self._carries_panes)):
-            made = _with_value(record.value, value) if self._carries_panes else value
-            context.produce(self._output, made, key=key)
+        """Pass the element through the steps; what a pane says of itself stays as it was."""
+        for element in _apply(self._steps, element_of(record, carries_panes=self._carries_panes)):
+            made = element.value
+            if self._makes_panes:
+                said = record.value if self._carries_panes else Pane(None, element.window, element.time)
+                made = msgspec.structs.replace(said, value=element.value, time=element.time)
+            context.produce(self._output, made, key=element.key)
 
 
 class GroupByKeyAndWindow(Computation):
@@ -52,17 +58,23 @@ class GroupByKeyAndWindow(Computation):
 
     Args:
         grouping: where, when, how and what.
-        output: stream of the panes.
+        outputs: streams of the panes; each has all.
         lag: how many groupings are above it.
         carries_panes: its input's values are panes; else plain values.
         signals: stream on which percentile watermarks are told; ``""``: none.
     """
 
     def __init__(
-        self, grouping: Grouping, output: str, *, lag: int = 0, carries_panes: bool = False, signals: str = ""
+        self,
+        grouping: Grouping,
+        outputs: Iterable[str],
+        *,
+        lag: int = 0,
+        carries_panes: bool = False,
+        signals: str = "",
     ) -> None:
         self.grouping = grouping
-        self._output = output
+        self._outputs = tuple(outputs)
         self._lag = lag
         self._carries_panes = carries_panes
         self._signals = signals
@@ -96,7 +108,8 @@ class GroupByKeyAndWindow(Computation):
     def _emit(self, context: Context, panes: Iterable[Pane]) -> None:
         for pane in panes:
             end = pane.time + 1 if pane.window == GLOBAL else min(pane.window.end, END_OF_TIME)
-            context.produce(self._output, pane, timestamp=max(end + self._lag, context.stamp))
+            for output in self._outputs:
+                context.produce(output, pane, timestamp=max(end + self._lag, context.stamp))
 
     def _set_alarms(self, context: Context, before: set[Alarm], after: set[Alarm]) -> None:
         """Bring the row's timers in line with what the grouping asks for.
@@ -158,15 +171,14 @@ def element_of(record: Record, *, carries_panes: bool) -> Element:
     return Element(record.key, pane.value, pane.time, pane.window, pane.retraction)
 
 
-def apply_all(functions: Sequence[DoFn], element: Element) -> Iterable[tuple[str, Any]]:
-    """Yield what a chain of functions makes of an element."""
-    if not functions:
-        yield element.key, element.value
+def _apply(steps: Sequence[Step], element: Element) -> Iterator[Element]:
+    """Yield what a chain of steps makes of an element."""
+    if not steps:
+        yield element
         return
-    first, *rest = functions
-    for key, value in first(element):
-        made = Element(key, value, element.time, element.window, element.retraction)
-        yield from apply_all(rest, made)
+    first, *rest = steps
+    for made in first(element):
+        yield from _apply(rest, made)
 
 
 def watermark_at(context: Context, lag: int) -> int:
@@ -175,10 +187,6 @@ def watermark_at(context: Context, lag: int) -> int:
     if low >= END_OF_TIME + lag:
         return MAX_TIME
     return MIN_TIME if low == MIN_TIME else low - lag
-
-
-def _with_value(pane: Pane, value: Any) -> Pane:
-    return Pane(value, pane.window, pane.time, pane.index, pane.timing, pane.retraction)
 
 
 def _tag(alarm: Alarm) -> str:

@@ -1,13 +1,13 @@
 """A transcript's steps on the layer's pure logic, without any engine: what a host would do, done by hand."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from millrace import MAX_TIME, MIN_TIME, Clock
 from millrace.dataflow import Grouping, KeyState, Pane
 from millrace_properties.dataflow_model import Emission, Query, Step
 
 
-def run_layer(query: Query, steps: Sequence[Step], make: type[Grouping] = Grouping) -> list[Emission]:
+def run_layer(query: Query, steps: Sequence[Step], make: Callable[..., Grouping] = Grouping) -> list[Emission]:
     """Tell which panes come of a history.
 
     Args:

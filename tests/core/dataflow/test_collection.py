@@ -109,6 +109,16 @@ def test_a_do_fn_sees_key_time_and_window() -> None:
     assert run(flow, engine=Batch()) == [("ann", 0, [3, 0, 16]), ("bob", 0, [3, 0, 3]), ("bob", 4, [7, 4, 8])]
 
 
+def test_elements_can_be_moved_in_time() -> None:
+    moved = read("scores").with_time(lambda points: points * SECOND).key_by(lambda points: "all")
+    flow = moved.window_into(FixedWindows(4 * SECOND)).sum().to("out") + moved.to("moved")
+    pipeline = flow.pipeline("games", engine=Batch())
+    outputs = run_reference(pipeline, feed_of(pipeline)).outputs
+    sums = [(pane.window.start // SECOND, pane.value) for _, pane in panes_of(outputs, pipeline, "out")]
+    assert sums == [(0, 3), (4, 16), (8, 8)]
+    assert {pane.time // SECOND == pane.value for _, pane in panes_of(outputs, pipeline, "moved")} == {True}
+
+
 def test_a_second_grouping_by_the_same_windows_has_each_pane_on_time() -> None:
     """A pane's event time lies in its window, and its record is not late where it goes."""
     flow = teams(read("scores").window_into(FixedWindows(4 * SECOND)).sum()).sum()
@@ -199,3 +209,14 @@ def test_a_percentile_trigger_has_a_companion_with_that_watermark() -> None:
 def test_computations_of_one_name_are_numbered() -> None:
     flow = read("scores").window_into(FixedWindows(SECOND)).sum().sum().to("out")
     assert list(flow.pipeline("games").computations) == ["sum", "sum-2"]
+
+
+def test_a_grouping_may_be_given_a_name() -> None:
+    flow = (
+        read("scores")
+        .window_into(FixedWindows(SECOND))
+        .count(name="games played")
+        .top(3, name="best")
+        .to("out")
+    )
+    assert list(flow.pipeline("games").computations) == ["games played", "best"]
