@@ -28,6 +28,8 @@ BENCH_EXAMPLES = """[bold]Examples[/]
 
   millrace bench harness --quick --json > figures.json
 
+  millrace bench skew --quick
+
 [bold]Exit codes[/]
 
   0 measured, 1 a figure about correctness is missed, 2 wrong use. A speed is reported, and never fails."""
@@ -48,7 +50,11 @@ class UnknownBenchmarkError(MillraceError):
 def bench(
     name: Annotated[str | None, typer.Argument(help="What to measure. Default: show what there is.")] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Runs of its longest part. harness: of the sound protocol.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs of its longest part. harness: of the sound protocol; an experiment of the report: at each point.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes to spread the work over. Default: one for each CPU.")
