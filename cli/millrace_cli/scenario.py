@@ -1,5 +1,6 @@
 """``millrace scenario``: the papers' figures as stories, told by running them."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from millrace_cli._exit import (
     RESULT_WORDS,
     ExitCode,
     UnknownScenarioError,
+    UnwritableFileError,
     exit_code_of_run,
     print_stop,
     tidy_errors,
@@ -35,8 +37,10 @@ from millrace_cli._render import (
     print_verdicts,
     print_violations,
 )
+from millrace_cli._replay_file import check_writable
 from millrace_properties.narrative import narrate
 from millrace_scenarios.catalogue import SCENARIOS
+from millrace_scenarios.dataflow_chart import ChartError, Drawing, check_chart
 from millrace_scenarios.scenario import Outcome, Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Tell a story of the papers by running it.")
@@ -50,6 +54,8 @@ _RUN_EXAMPLES = """[bold]Examples[/]
   millrace scenario run zombie-timer --without sequencers --explain
 
   millrace scenario run zombie-timer --without sequencers --html zombie.html
+
+  millrace scenario run dataflow-fig14 --chart sessions.svg
 
 [bold]Exit codes[/]
 
@@ -77,6 +83,12 @@ def run_scenario(
     ],
     without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
     explain: ExplainOption = False,  # noqa: FBT002  typer's way
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the Dataflow paper's figure: FILE.svg, FILE.png or FILE.html."
+        ),
+    ] = None,
     html: HtmlOption = None,
     perfetto: PerfettoOption = None,
     shiviz: ShivizOption = None,
@@ -88,11 +100,15 @@ def run_scenario(
         protocol_without(without)
         pictures = Pictures(html, perfetto, shiviz)
         pictures.check()
+        if chart is not None:
+            _check_chart(scenario, chart)
         outcome = _tell(scenario, without or "")
         code = exit_code_of_run(outcome.verdicts)
         events = outcome.history.events
         subtitle = f"{scenario.source}; protocol: {outcome.protocol}"
         saved = pictures.save(events, outcome.verdicts, title=scenario.title, subtitle=subtitle)
+        if chart is not None and outcome.drawing is not None:
+            saved.append(_draw(outcome.drawing, chart))
         if as_json:
             document = _document(outcome, code)
             if explain:
@@ -110,6 +126,24 @@ def _find(name: str) -> Scenario:
     if name not in SCENARIOS:
         raise UnknownScenarioError(name, tuple(SCENARIOS))
     return SCENARIOS[name]
+
+
+def _check_chart(scenario: Scenario, path: Path) -> None:
+    """Find out before a run that there will be nothing to draw, or nowhere."""
+    if not scenario.drawn:
+        raise ChartError(
+            str(path), f"{scenario.name} has no figure of the Dataflow paper; --html draws any run"
+        )
+    check_chart(path)
+    check_writable(path, "--chart")
+
+
+def _draw(drawing: Drawing, path: Path) -> Path:
+    try:
+        drawing.save(path)
+    except OSError as error:
+        raise UnwritableFileError(str(path), error.strerror or str(error), "--chart") from error
+    return path
 
 
 def _tell(scenario: Scenario, without: str) -> Outcome:

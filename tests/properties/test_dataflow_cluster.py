@@ -1,0 +1,141 @@
+"""Transcripts and random groupings in the simulated cluster: pane for pane without faults, and the same in the end with them."""
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from millrace import SECOND
+from millrace.history import FaultStruck
+from millrace_properties.checkers import judge
+from millrace_properties.dataflow_cases import Case, cases
+from millrace_properties.dataflow_model import run_model
+from millrace_properties.plans import PLAN_BYTES, decode_plan, ground_of
+from millrace_properties.transcripts import (
+    PROMPT,
+    TOLERANCE_US,
+    Transcript,
+    bare,
+    cluster_mismatches,
+    committed_panes,
+    feed_of,
+    pipeline_of,
+    received_panes,
+    run_cluster,
+    settled,
+    settles,
+    until_the_end,
+)
+from millrace_properties.verdict import Violated
+from millrace_sim import FaultSchedule
+from millrace_sim import faults as f
+from tests.properties.test_transcripts import ALL
+
+FED = [one for one in ALL if one.can_be_fed and not one.wrong]
+NEGATIVE = [one for one in ALL if one.can_be_fed and one.wrong]
+SETTLING = [one for one in FED if settles(one.query)]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("transcript", FED, ids=lambda one: one.name)
+def test_the_cluster_tells_the_transcript(transcript: Transcript) -> None:
+    """As the model does until the end of the source, within the time that messages take."""
+    query, steps = transcript.query, until_the_end(transcript.steps)
+    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    told = run_model(query, steps).panes
+    assert bare(panes) == bare(told)
+    in_order = sorted(told, key=lambda pane: pane.key), sorted(panes, key=lambda pane: pane.key)
+    late_us = [one.at_us - other.at_us for one, other in zip(*in_order, strict=True)]
+    assert max(map(abs, late_us), default=0) <= TOLERANCE_US
+    assert cluster_mismatches(transcript, panes) == []
+
+
+@pytest.mark.parametrize("transcript", NEGATIVE, ids=lambda one: one.name)
+def test_what_a_negative_transcript_gets_wrong_is_reported_by_the_cluster(transcript: Transcript) -> None:
+    query = transcript.query
+    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    assert cluster_mismatches(transcript, panes)
+
+
+def storm(steps_end_us: int) -> FaultSchedule:
+    """Every machine crashes in turn, writes come late or twice, a zombie wakes up, and the network is bad throughout."""
+    parts = [steps_end_us * number // 12 for number in range(12)]
+    return FaultSchedule(
+        (
+            f.Noise(at_us=0, for_us=steps_end_us, drop=0.1, duplicate=0.1, delay=0.2, delay_us=SECOND),
+            *(
+                f.Crash(at_us=parts[n], process=f"worker-{n % 3}", restart_after_us=SECOND)
+                for n in (2, 5, 8, 11)
+            ),
+            *(
+                f.DelayCommit(at_us=parts[n], process=f"worker-{n % 3}", by_us=2 * SECOND)
+                for n in (1, 4, 6, 9)
+            ),
+            *(f.LoseReply(at_us=parts[n], process=f"worker-{n % 3}") for n in (3, 7, 10)),
+            f.Pause(at_us=parts[6], process="worker-1", for_us=4 * SECOND),
+            f.Crash(at_us=parts[7], process="events/0", restart_after_us=SECOND),
+            f.Crash(at_us=parts[8], process="authority-0.0", restart_after_us=SECOND),
+        ),
+        heal_at_us=steps_end_us + 2 * SECOND,
+    )
+
+
+@pytest.mark.parametrize("transcript", SETTLING, ids=lambda one: one.name)
+def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
+    query = transcript.query
+    faults = storm(transcript.steps[-1].at_us)
+    events = run_cluster(query, transcript.steps, faults=faults, seed=1)
+    assert sum(isinstance(one, FaultStruck) for one in events) > 5
+    told = run_model(query, until_the_end(transcript.steps)).panes
+    assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
+        told, query.accumulation
+    )
+
+
+def cluster_agrees(case: Case) -> None:
+    told = run_model(case.query, until_the_end(case.steps))
+    panes = committed_panes(run_cluster(case.query, case.steps), pipeline_of(case.query))
+    assert bare(panes) == bare(told.panes)
+
+
+def faulty_cluster_settles(case: Case, data: bytes) -> None:
+    query = case.query
+    pipeline = pipeline_of(query)
+    plan = decode_plan(data, ground_of(pipeline, feed_of(pipeline, case.steps), PROMPT), PROMPT)
+    events = run_cluster(query, case.steps, faults=plan.faults, options=plan.options, seed=plan.seed)
+    event("struck" if any(isinstance(one, FaultStruck) for one in events) else "idle")
+    told = run_model(query, until_the_end(case.steps)).panes
+    assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
+        told, query.accumulation
+    )
+    broken = {n: one.message for n, one in judge(events, [pipeline]).items() if isinstance(one, Violated)}
+    assert broken == {}
+
+
+PLANS = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
+
+
+@given(cases())
+@settings(max_examples=25)
+def test_without_faults_the_cluster_emits_what_the_model_tells(case: Case) -> None:
+    cluster_agrees(case)
+
+
+@given(cases(settling=True), PLANS)
+@settings(max_examples=25)
+def test_under_random_faults_nothing_is_lost_or_counted_twice(case: Case, data: bytes) -> None:
+    faulty_cluster_settles(case, data)
+
+
+@pytest.mark.nightly
+@given(cases())
+@settings(max_examples=2_000)
+def test_without_faults_it_does_so_thousands_of_times(case: Case) -> None:
+    cluster_agrees(case)
+
+
+@pytest.mark.nightly
+@given(cases(settling=True), PLANS)
+@settings(max_examples=2_000)
+def test_under_random_faults_it_does_so_thousands_of_times(case: Case, data: bytes) -> None:
+    faulty_cluster_settles(case, data)
