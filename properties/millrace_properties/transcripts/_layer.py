@@ -7,7 +7,9 @@ from millrace.dataflow import Grouping, KeyState, Pane
 from millrace_properties.dataflow_model import Emission, Query, Step
 
 
-def run_layer(query: Query, steps: Sequence[Step], make: Callable[..., Grouping] = Grouping) -> list[Emission]:
+def run_layer(
+    query: Query, steps: Sequence[Step], make: Callable[..., Grouping] = Grouping
+) -> list[Emission]:
     """Tell which panes come of a history.
 
     Args:
