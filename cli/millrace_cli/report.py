@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from millrace import MillraceError
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL, QUICK, Size
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Size
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.markdown import PLOTS, render
 from millrace_benchmarks.section8.plots import draw
 from millrace_benchmarks.section8.reporting import (
@@ -98,9 +99,9 @@ def report(
         if check:
             _check(output, again, as_json=as_json)
             return
-        names = _chosen(only or [])
         size = QUICK if quick else FULL
         size = Size(seeds or size.seeds, size.quick)
+        names = _chosen(only or [], size)
         found = _measure(names, size, jobs or os.cpu_count() or 1, _command(names, size))
         _write(found, output)
         if as_json:
@@ -109,18 +110,18 @@ def report(
             output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
 
 
-def _chosen(only: list[str]) -> list[str]:
+def _chosen(only: list[str], size: Size) -> list[str]:
     for name in only:
         if name not in EXPERIMENTS:
             raise UnknownExperimentError(name)
-    return [name for name in EXPERIMENTS if name in only or not only]
+    return [name for name, one in EXPERIMENTS.items() if name in only or (not only and one.is_usual(size))]
 
 
 def _command(names: list[str], size: Size) -> str:
     """What writes the same again; on how many processes does not matter."""
     words = ["millrace report"]
     words += ["--quick"] if size.quick else []
-    words += [f"--only {name}" for name in names] if len(names) < len(EXPERIMENTS) else []
+    words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
     default = QUICK if size.quick else FULL
     words += [f"--seeds {size.seeds}"] if size.seeds != default.seeds else []
     return " ".join(words)

@@ -269,12 +269,19 @@ class WatermarkAuthority:
 
     # Combining
 
-    def _risen(self, known: _Known) -> Progress | None:
-        """Return a name's progress if there is any."""
+    def progress(self, name: str) -> Progress:
+        """What is known of a name now, whether or not the store has accepted it."""
+        return self._progress(self._known[name])
+
+    def _progress(self, known: _Known) -> Progress:
         low_watermark = max(known.map.low_watermark, known.published.low_watermark)
         horizon = max(known.map.horizon, known.published.horizon)
         percentiles = self._percentiles(known, low_watermark) if known.wanted else known.published.percentiles
-        progress = Progress(low_watermark, horizon, percentiles)
+        return Progress(low_watermark, horizon, percentiles)
+
+    def _risen(self, known: _Known) -> Progress | None:
+        """Return a name's progress if there is any."""
+        progress = self._progress(known)
         return progress if progress != known.published else None
 
     def _percentiles(self, known: _Known, low_watermark: int) -> tuple[tuple[float, int], ...]:

@@ -115,7 +115,7 @@ class Commits:
             if slot.stored:
                 self._read(now, slot)
                 return
-            slot.row = CachedRow(b"", {})
+            slot.row = CachedRow()
         slot.busy = True
         step = self._runner.run(now, slot)
         if step is None:  # user code failed, and the key rests
@@ -140,7 +140,7 @@ class Commits:
                 return
             assert isinstance(reply, m.RowRead)
             row = reply.row
-            slot.row = CachedRow(row.state, dict(row.seen)) if row is not None else CachedRow(b"", {})
+            slot.row = CachedRow(row.state, dict(row.seen)) if row is not None else CachedRow()
             slot.busy = False
             self._ready.append(slot)
             self.pump(now)
@@ -325,7 +325,10 @@ class Commits:
             if step.state_after is not None:
                 row.state = step.state_after
             if arrivals and self._exactly_once:
-                seen, add = row.seen, self._interval.seen_filter.add
+                add = self._interval.seen_filter.add
+                if type(row.seen) is not dict:
+                    row.seen = {}
+                seen: dict[str, int] = row.seen
                 for arrival in arrivals:
                     production = arrival.production
                     origin = seen[production.record_id] = production.origin

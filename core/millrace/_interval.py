@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from millrace import _messages as m
 from millrace._accounts import Accounts
-from millrace._cache import RowCache
+from millrace._cache import NO_IDS, RowCache
 from millrace._commits import Commits
 from millrace._effects import Effect, Send, WakeAt
 from millrace._execution import Deployed
@@ -381,7 +381,8 @@ class OwnedInterval:
         for slot in self.slots.values():
             row = slot.row
             if row is not None and row.seen and not slot.busy and min(row.seen.values()) < below:
-                row.seen = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
+                kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
+                row.seen = kept or NO_IDS
         store = self._shared.store
         request = m.CollectIds(store.number(), self.computation, self.sequencer, self.interval, below)
         store.ask(now, request, self._on_collected, self)

@@ -12,14 +12,17 @@ Rules of this file:
 Choice: the processes of an injector are the intervals of such a map too, with a process's number for its keys and its epoch for
 the sequencer (`interval_of_process`): the rules are the same.
 
-Costs: the common report, of an interval that exists, is a dictionary lookup. A minimum is read from a heap whose stale tops are
-refreshed when they surface: values mostly rise, so that a report seldom touches the heap.
+Costs: the common report, of an interval that exists, is a dictionary lookup. A minimum is read from buckets of slots that are
+refreshed when they come to the front: values mostly rise, so that a report seldom touches them, and the bucket that a slot moves
+to is found at once, however many intervals there are.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 from operator import attrgetter
+
+import msgspec
 
 from millrace._keys import ALL_KEYS, KeyInterval
 from millrace._time import MIN_TIME
@@ -28,65 +31,116 @@ Pending = tuple[tuple[int, int], ...]
 """(event time rounded down, count) of pending work, as reports carry it."""
 
 
-class _Entry:
-    """What is known of one interval. ``number`` orders entries; ``in_map`` ends when the entry is cut."""
+class _Entry(msgspec.Struct, eq=False, gc=False):
+    """What is known of one interval.
 
-    __slots__ = (
-        "confirmed_horizon", "confirmed_low_watermark", "heard", "horizon", "in_map", "interval", "low_watermark", "number",
-        "pending", "sequencer",
-    )  # fmt: skip
+    ``number`` orders entries; ``in_map`` ends when the entry is cut; ``is_listed``: it is among those that may be unconfirmed.
+    """
 
-    def __init__(self, number: int, interval: KeyInterval) -> None:
-        self.number = number
-        self.interval = interval
-        self.in_map = True
-        self.heard = False
-        self.sequencer = 0
-        self.low_watermark = MIN_TIME
-        self.horizon = MIN_TIME
-        self.confirmed_low_watermark = MIN_TIME
-        self.confirmed_horizon = MIN_TIME
-        self.pending: Pending = ()
+    number: int
+    interval: KeyInterval
+    low_watermark: int = MIN_TIME
+    horizon: int = MIN_TIME
+    sequencer: int = 0
+    heard: bool = False
+    is_listed: bool = False
+    in_map: bool = True
+    pending: Pending = ()
+    confirmed_low_watermark: int = MIN_TIME
+    confirmed_horizon: int = MIN_TIME
+
+    @property
+    def is_confirmed(self) -> bool:
+        """The store has taken what is known."""
+        return self.low_watermark == self.confirmed_low_watermark and self.horizon == self.confirmed_horizon
+
+
+_Slot = tuple[int, int, _Entry]
+"""A value that was an entry's, the entry's number, and the entry."""
+_BUCKET_BITS = 10
+"""Choice: about a millisecond. What intervals report is some hundred milliseconds apart, so that a bucket has few of them."""
 
 
 class _Minimum:
     """The smallest of one value over all entries of a map.
 
-    The heap has, for each entry, a slot at or below its value. Slots are refreshed when they come to the top; a reader who finds
-    many to refresh builds the heap anew, which is cheaper.
+    Each entry has a slot at or below its value. Slots are kept in buckets by value, the first of which is a heap. What is stale
+    there moves to the bucket of its value as it is now.
     """
 
-    __slots__ = ("_entries", "_heap", "_value_of")
+    __slots__ = ("_buckets", "_count", "_entries", "_first", "_order", "_value_of")
 
     def __init__(self, value_of: Callable[[_Entry], int], entries: Mapping[str, _Entry]) -> None:
         self._value_of = value_of
         self._entries = entries
-        self._heap: list[tuple[int, int, _Entry]] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._buckets: dict[int, list[_Slot]] = {}
+        self._order: list[int] = []
+        self._first: int | None = None
+        self._count = 0
 
     def lowered(self, entry: _Entry) -> None:
         """Note an entry that is new, or whose value fell."""
-        heappush(self._heap, (self._value_of(entry), entry.number, entry))
-        if len(self._heap) > 2 * len(self._entries) + 64:
+        self._count += 1
+        if self._count > 2 * len(self._entries) + 64:
             self._rebuild()
+        else:
+            self._put(self._value_of(entry), entry)
+
+    def _rebuild(self) -> None:
+        self._clear()
+        self._count = len(self._entries)
+        for entry in self._entries.values():
+            self._put(self._value_of(entry), entry)
+
+    def _put(self, value: int, entry: _Entry) -> None:
+        number = value >> _BUCKET_BITS
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            self._buckets[number] = [(value, entry.number, entry)]
+            heappush(self._order, number)
+        elif number == self._first:
+            heappush(bucket, (value, entry.number, entry))
+        else:
+            bucket.append((value, entry.number, entry))
 
     def read(self) -> int:
         """Return the smallest value."""
-        value_of = self._value_of
-        for _ in range(len(self._entries) // 8 + 64):
-            value, number, entry = self._heap[0]
-            if not entry.in_map:
-                heappop(self._heap)
-                continue
-            current = value_of(entry)
-            if current == value:
-                return value
-            heapreplace(self._heap, (current, number, entry))
-        self._rebuild()
-        return self._heap[0][0]
+        value_of, order = self._value_of, self._order
+        while True:
+            number = order[0]
+            bucket = self._buckets[number]
+            if number != self._first:
+                self._open(number, bucket)
+            while bucket:
+                value, _, entry = bucket[0]
+                if entry.in_map:
+                    current = value_of(entry)
+                    if current == value:
+                        return value
+                    heappop(bucket)
+                    self._put(current, entry)
+                else:
+                    heappop(bucket)
+                    self._count -= 1
+            del self._buckets[number]
+            heappop(order)
 
-    def _rebuild(self) -> None:
-        self._heap = [(self._value_of(entry), entry.number, entry) for entry in self._entries.values()]
-        heapify(self._heap)
+    def _open(self, number: int, bucket: list[_Slot]) -> None:
+        """Make a bucket the first one. Those that have another bucket by now leave at once, which is cheaper than one by one."""
+        kept: list[_Slot] = []
+        for slot in bucket:
+            entry = slot[2]
+            current = self._value_of(entry)
+            if entry.in_map and current >> _BUCKET_BITS != number:
+                self._put(current, entry)
+            else:
+                kept.append(slot)
+        bucket[:] = kept
+        heapify(bucket)
+        self._first = number
 
 
 class Unconfirmed:
@@ -123,14 +177,14 @@ class IntervalMap:
     False
     """
 
-    __slots__ = ("_by_low", "_horizons", "_low_watermarks", "_lows", "_numbers", "_unconfirmed", "_unheard")
+    __slots__ = ("_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_unheard")
 
     def __init__(self) -> None:
         everything = _Entry(0, ALL_KEYS)
         self._numbers = 1
         self._lows: list[str] = [""]
         self._by_low: dict[str, _Entry] = {"": everything}
-        self._unconfirmed: dict[int, _Entry] = {}
+        self._listed: list[_Entry] = []
         self._low_watermarks = _Minimum(attrgetter("low_watermark"), self._by_low)
         self._horizons = _Minimum(attrgetter("horizon"), self._by_low)
         self._low_watermarks.lowered(everything)
@@ -184,8 +238,10 @@ class IntervalMap:
         elif sequencer < entry.sequencer:
             return False
         elif sequencer == entry.sequencer:
-            low_watermark = max(low_watermark, entry.low_watermark)
-            horizon = max(horizon, entry.horizon)
+            if low_watermark < entry.low_watermark:  # noqa: PLR1730  a call of max() for each report
+                low_watermark = entry.low_watermark
+            if horizon < entry.horizon:  # noqa: PLR1730  likewise
+                horizon = entry.horizon
         entry.sequencer = sequencer
         entry.pending = pending
         if not entry.heard:
@@ -196,20 +252,15 @@ class IntervalMap:
 
     def _set(self, entry: _Entry, low_watermark: int, horizon: int) -> None:
         """Change what is known. Whatever is not confirmed has to be, whoever said it first."""
-        if low_watermark != entry.low_watermark:
-            falls = low_watermark < entry.low_watermark
-            entry.low_watermark = low_watermark
-            if falls:
-                self._low_watermarks.lowered(entry)
-        if horizon != entry.horizon:
-            falls = horizon < entry.horizon
-            entry.horizon = horizon
-            if falls:
-                self._horizons.lowered(entry)
-        if low_watermark != entry.confirmed_low_watermark or horizon != entry.confirmed_horizon:
-            self._unconfirmed[entry.number] = entry
-        else:
-            self._unconfirmed.pop(entry.number, None)
+        before, entry.low_watermark = entry.low_watermark, low_watermark
+        if low_watermark < before:
+            self._low_watermarks.lowered(entry)
+        before, entry.horizon = entry.horizon, horizon
+        if horizon < before:
+            self._horizons.lowered(entry)
+        if not entry.is_listed and not entry.is_confirmed:
+            entry.is_listed = True
+            self._listed.append(entry)
 
     # Bounds that are new: the table was minted anew there (7.1)
 
@@ -251,14 +302,14 @@ class IntervalMap:
         """Return an entry for some of the keys of another, with all that is known of them."""
         entry = self._merged(interval, [old])
         entry.sequencer, entry.pending, entry.heard = old.sequencer, old.pending, old.heard
-        if old.number in self._unconfirmed:
-            self._unconfirmed[entry.number] = entry
+        if old.is_listed and not old.is_confirmed:
+            entry.is_listed = True
+            self._listed.append(entry)
         return entry
 
     def _remove(self, entry: _Entry) -> None:
         entry.in_map = False
         del self._by_low[entry.interval.low]
-        self._unconfirmed.pop(entry.number, None)
         self._unheard -= not entry.heard
 
     def _insert(self, entry: _Entry) -> None:
@@ -271,28 +322,42 @@ class IntervalMap:
 
     def unconfirmed(self) -> Unconfirmed:
         """Return the values that no accepted journal entry rests on yet."""
-        return Unconfirmed(list(self._unconfirmed.values()))
+        return Unconfirmed(self._still_unconfirmed())
+
+    def _still_unconfirmed(self) -> list[_Entry]:
+        """Of those that are listed; all others leave the list."""
+        before, self._listed = self._listed, []
+        for entry in before:
+            entry.is_listed = entry.in_map and not entry.is_confirmed
+            if entry.is_listed:
+                self._listed.append(entry)
+        return self._listed
 
     def confirm(self, journaled: Unconfirmed) -> None:
         """The store took a journal entry that rests on these."""
         for entry, low_watermark, horizon in journaled:
             entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
-            if (entry.low_watermark, entry.horizon) == (low_watermark, horizon):
-                self._unconfirmed.pop(entry.number, None)
+        self._still_unconfirmed()
 
     def disown(self, sequencer: int, keys: KeyInterval = ALL_KEYS) -> None:
         """The store says that the owner of these keys had been replaced: forget what it reported since the last confirmation.
 
         Its successor's sequencer is greater; until that is heard of, nobody is.
         """
-        for entry in list(self._unconfirmed.values()):
-            if entry.sequencer != sequencer or not entry.interval.overlaps(keys):
+        for entry in list(self._listed):
+            if (
+                not entry.in_map
+                or entry.is_confirmed
+                or entry.sequencer != sequencer
+                or not entry.interval.overlaps(keys)
+            ):
                 continue
             self._set(entry, entry.confirmed_low_watermark, entry.confirmed_horizon)
             entry.sequencer += 1
             entry.pending = ()
             self._unheard += entry.heard
             entry.heard = False
+        self._still_unconfirmed()
 
     def start_from(self, low_watermark: int, horizon: int) -> None:
         """Take the journaled minimum as every interval's last known value (7.2).
@@ -320,11 +385,7 @@ class IntervalMap:
         assert self.horizon == min(entry.horizon for entry in entries)
         assert self._unheard == sum(not entry.heard for entry in entries)
         for entry in entries:
-            confirmed = (entry.confirmed_low_watermark, entry.confirmed_horizon)
-            known = (entry.low_watermark, entry.horizon)
-            assert known == confirmed or entry.number in self._unconfirmed, (
-                f"{entry.interval} rests on nothing"
-            )
+            assert entry.is_confirmed or entry.is_listed, f"{entry.interval} rests on nothing"
 
 
 def interval_of_process(process: int, processes: int) -> KeyInterval:

@@ -106,34 +106,36 @@ class LiveTimer:
         self.holds_horizon = holds_horizon
 
 
-class KeySlot:
+class KeySlot(msgspec.Struct, eq=False, gc=False):
     """The soft state of one key (6.2): its timers, always; its row, if cached; what waits for it.
 
+    A worker has one for each key that it knows, so that its size is what a key costs (``millrace bench kernels``).
+
     Attributes:
-        queue: what waits for its turn, in order of arrival; a list, since it is short and mostly empty.
+        key: the key.
+        row: what is cached of its row.
         busy: locked by a read, a step, or a pause after failed user code; the key is serial (4.1).
         stored: the store has a row for it, so that a missing ``row`` must be read.
         due: a timer of it may be due.
+        queue: what waits for its turn, in order of arrival; a list, since it is short and mostly empty.
+        timers: by tag; ``None``: there are none.
         hold: event time at which its state holds the watermark; `MAX_TIME`: none.
+        holds_watermark: it is counted in the interval's oldest work.
+        cached_bytes: what the cache has accounted for its row.
+        cache_boundary: under which boundary it stands there.
     """
 
-    __slots__ = (
-        "busy", "cache_boundary", "cached_bytes", "due", "hold", "holds_watermark", "key", "queue", "row", "stored",
-        "timers",
-    )  # fmt: skip
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.row: CachedRow | None = None
-        self.busy = False
-        self.stored = False
-        self.due = False
-        self.queue: list[Arrival] | None = None
-        self.timers: dict[str, LiveTimer] | None = None
-        self.hold = MAX_TIME
-        self.holds_watermark = False
-        self.cached_bytes = 0
-        self.cache_boundary = MAX_TIME
+    key: str
+    row: CachedRow | None = None
+    busy: bool = False
+    stored: bool = False
+    due: bool = False
+    queue: list[Arrival] | None = None
+    timers: dict[str, LiveTimer] | None = None
+    hold: int = MAX_TIME
+    holds_watermark: bool = False
+    cached_bytes: int = 0
+    cache_boundary: int = MAX_TIME
 
     @property
     def is_idle(self) -> bool:

@@ -115,7 +115,9 @@ def run_model(query: Query, steps: Sequence[Step]) -> Told:
     keys = sorted({moment.step.element.key for moment in moments if moment.step.element is not None})
     stories = [_tell_key(query, moments, key) for key in keys]
     panes = sorted((pane for one in stories for pane in one.panes), key=lambda pane: pane.at_us)
-    dropped = sorted((one for story in stories for one in story.dropped), key=lambda one: (one[0], one[1].order))
+    dropped = sorted(
+        (one for story in stories for one in story.dropped), key=lambda one: (one[0], one[1].order)
+    )
     return Told(tuple(panes), tuple(dropped))
 
 

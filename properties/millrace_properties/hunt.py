@@ -19,6 +19,7 @@ from millrace_properties.plans import Plan
 from millrace_properties.shrinking import shrink
 from millrace_properties.workloads import WORKLOADS
 from millrace_sim import Feed
+from millrace_sim.kernel import seldom_collected
 
 _SMALL = 3
 """A plan of more faults than these tells little: another seed may have a smaller one."""
@@ -71,6 +72,7 @@ class Hunted:
         return None if self.plan is None else self.plan.faults.count
 
 
+@seldom_collected()
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
     """Run a mutant under one plan for each seed until it is killed, or in its directed scenario; then make the plan small.
 

@@ -55,6 +55,8 @@ def phrase(event: h.Event) -> str:  # noqa: C901, PLR0912  a table of phrases
             return f"{event.computation} {event.interval}: sequencer {event.sequencer} for {event.owner}"
         case h.ComputationRemoved():
             return f"{event.computation} leaves"
+        case h.VersionAdopted():
+            return f"version {event.version} of the pipeline is in force"
         case h.ScanBegun():
             return f"scan {event.interval} of {event.computation} ({event.sequencer})"
         case h.ScanEnded():

@@ -18,6 +18,7 @@ from millrace_properties.outcome import Failure, Outcome
 from millrace_properties.plans import Plan
 from millrace_sim import ClusterOptions, Feed, StepFault
 from millrace_sim import faults as f
+from millrace_sim.kernel import seldom_collected
 
 BUDGET_S = 10.0
 """How long it may take, CPU time: on a busy machine no less is tried."""
@@ -31,6 +32,7 @@ Test = Callable[[Plan, Feed], Outcome]
 _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
 
 
+@seldom_collected()
 def shrink(
     failure: Failure,
     feed: Feed,

@@ -60,6 +60,7 @@ class Cluster:
         options: of the cluster.
         seed: root of all draws; each concern has its own stream.
         protocol: the state machines to host.
+        history: where to write what happens; default: a new one.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
@@ -77,9 +78,10 @@ class Cluster:
         options: ClusterOptions,
         seed: int,
         protocol: Protocol = SOUND,
+        history: History | None = None,
     ) -> None:
         check_versions(pipelines)
-        self.history = History()
+        self.history = History() if history is None else history
         self.kernel = Kernel()
         self.watch: Watch | None = None
         self._put = self.kernel.put

@@ -65,6 +65,7 @@ def start(
     faults: f.FaultSchedule = f.NO_FAULTS,
     seed: int = 0,
     protocol: Protocol = SOUND,
+    history: History | None = None,
 ) -> Cluster:
     """Build the cluster of a run, with its faults scheduled, and leave it to the caller to let time pass.
 
@@ -72,7 +73,7 @@ def start(
         PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault is to strike a process that there is not.
     """
-    cluster = Cluster(versions_of(pipeline), feed, options or ClusterOptions(), seed, protocol)
+    cluster = Cluster(versions_of(pipeline), feed, options or ClusterOptions(), seed, protocol, history)
     _check(cluster, faults)
     director = _Director(cluster, faults)
     for fault in faults.faults:

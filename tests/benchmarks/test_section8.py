@@ -9,9 +9,11 @@ import pytest
 from millrace import SECOND, Productions
 from millrace_benchmarks.section8 import fitting
 from millrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.lagging import STAGES, lags_us
 from millrace_benchmarks.section8.markdown import FITTED, render
+from millrace_benchmarks.section8.on_spark import JOBS
 from millrace_benchmarks.section8.paper import CLAIMS
 from millrace_benchmarks.section8.reporting import (
     Measured,
@@ -111,7 +113,7 @@ def test_every_figure_of_the_report_can_be_had_again(report: Report) -> None:
 def test_a_table_that_does_not_follow_from_its_runs_is_noticed(report: Report) -> None:
     measured = report.measured[0]
     first = measured.rows[0]
-    better = msgspec.structs.replace(first, ms=msgspec.structs.replace(first.ms, mean=3.6))
+    better = msgspec.structs.replace(first, value=msgspec.structs.replace(first.value, mean=3.6))
     doctored = msgspec.structs.replace(measured, rows=(better, *measured.rows[1:]))
     assert list(problems(with_measured(report, doctored), again=0)) == [
         "figure-14: its table does not follow from its runs"
@@ -143,20 +145,34 @@ def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_n
         assert f"{name} {version}" in text
     for row in report.measured[0].rows:
         assert f"| {row.point} | {row.figure} | " in text
-        assert f" {row.ms} |" in text
+        assert f" {row.value} |" in text
     assert "| 20 CPUs | median | roughly constant |" in text
     assert "**A quick report**" in text
 
 
 def test_what_was_not_measured_is_named(report: Report) -> None:
-    _, unmeasured = render(report).split("## Not yet measured\n")
-    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "wall time"):
+    _, unmeasured = render(report).split("## Left out of this run\n")
+    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "8.1"):
         assert f"- {name}: " in unmeasured
     assert "Figure 14" not in unmeasured
 
 
 def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
-    assert {name for name, _, _ in CLAIMS} == set(EXPERIMENTS)
+    assert {name for name, _, _ in CLAIMS} <= set(EXPERIMENTS)
+
+
+def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for() -> None:
+    spark = EXPERIMENTS["spark"]
+    without = dataclasses.replace(spark, needs="no_such_module")
+    there = dataclasses.replace(spark, needs="millrace")
+    assert (without.is_usual(FULL), there.is_usual(FULL), there.is_usual(QUICK)) == (False, True, False)
+    assert there.tasks(QUICK) == [(point, 0) for point in JOBS]
+
+
+@pytest.mark.spark
+def test_the_points_on_spark_are_the_jobs_that_there_are() -> None:
+    beside = pytest.importorskip("millrace_benchmarks.spark_beside")
+    assert tuple(beside.JOBS) == JOBS
 
 
 def test_a_row_has_the_runs_of_its_point_only() -> None:
@@ -165,7 +181,7 @@ def test_a_row_has_the_runs_of_its_point_only() -> None:
         Sample("b", 0, (("b", "mean", 5.0),)),
         Sample("a", 1, (("a", "mean", 3.0),)),
     ]
-    assert [(row.point, row.ms.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
+    assert [(row.point, row.value.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
 
 
 def with_measured(report: Report, measured: Measured) -> Report:

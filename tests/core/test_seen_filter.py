@@ -29,18 +29,27 @@ def test_an_empty_filter_has_nothing() -> None:
 
 
 def test_ids_behind_the_horizon_are_forgotten_with_their_generation_and_not_before() -> None:
-    """Generations of two: [5, 1], [9, 9], [2]. Only those whose newest origin is behind may go."""
+    """Generations of two, and of eight times as many: [5, 1], [9, ...], [2]. Only those whose newest origin is behind may go."""
+    many = [f"c{number}" for number in range(16)]
     seen = SeenFilter(2, 0.0001)
-    for record_id, origin in [("a", 5), ("b", 1), ("c", 9), ("d", 9), ("e", 2)]:
+    for record_id, origin in [("a", 5), ("b", 1), *((one, 9) for one in many), ("e", 2)]:
         seen.add(fingerprint(record_id), origin)
+    asked = ["a", "b", many[0], many[-1], "e"]
     seen.forget_before(5)
-    assert [seen.may_have(fingerprint(one)) for one in "abcde"] == [True, True, True, True, False]
+    assert [seen.may_have(fingerprint(one)) for one in asked] == [True, True, True, True, False]
     seen.forget_before(6)
-    assert [seen.may_have(fingerprint(one)) for one in "abcde"] == [False, False, True, True, False]
-    assert len(seen) == 2
+    assert [seen.may_have(fingerprint(one)) for one in asked] == [False, False, True, True, False]
+    assert len(seen) == 16
     seen.add(fingerprint("f"), 20)
     seen.forget_before(10)
-    assert [seen.may_have(fingerprint(one)) for one in "cdf"] == [False, False, True]
+    assert [seen.may_have(fingerprint(one)) for one in ("c0", "c15", "f")] == [False, False, True]
+
+
+def test_there_are_few_generations_to_ask_however_many_ids_there_are() -> None:
+    seen = SeenFilter(8, 0.01)
+    for number in range(20_000):
+        seen.add(fingerprint(f"feed/0:{number}"), number)
+    assert len(seen._blooms) <= 5
 
 
 def test_it_is_the_same_in_every_process_under_every_hash_seed() -> None:

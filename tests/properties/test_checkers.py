@@ -51,6 +51,7 @@ def test_checkers_say_what_they_check() -> None:
         "S14",
         "S15",
         "S16",
+        "S17",
         "L1",
         "L2",
         "L3",

@@ -223,7 +223,7 @@ class TakesEvictedForNew(Commits):
     def _turn(self, now: int, slot: KeySlot) -> None:
         if not slot.busy and slot.row is None and slot.stored:
             self.probe.note()
-            slot.row = CachedRow(b"", {})
+            slot.row = CachedRow()
         super()._turn(now, slot)
 
 
