@@ -13,10 +13,12 @@ from millrace.history import FaultStruck
 from millrace_properties.checkers import judge
 from millrace_properties.dataflow_cases import Case, cases
 from millrace_properties.dataflow_model import run_model
+from millrace_properties.mutants import MUTANTS
 from millrace_properties.plans import PLAN_BYTES, decode_plan, ground_of
 from millrace_properties.transcripts import (
     PROMPT,
     TOLERANCE_US,
+    Settled,
     Transcript,
     bare,
     cluster_mismatches,
@@ -30,7 +32,7 @@ from millrace_properties.transcripts import (
     until_the_end,
 )
 from millrace_properties.verdict import Violated
-from millrace_sim import FaultSchedule, simulate
+from millrace_sim import SOUND, FaultSchedule, Protocol, simulate
 from millrace_sim import faults as f
 from tests.properties.test_transcripts import ALL
 
@@ -86,14 +88,29 @@ def storm(steps_end_us: int) -> FaultSchedule:
 
 @pytest.mark.parametrize("transcript", SETTLING, ids=lambda one: one.name)
 def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
-    query = transcript.query
-    faults = storm(transcript.steps[-1].at_us)
+    query, faults = transcript.query, storm(transcript.steps[-1].at_us)
     events = run_cluster(query, transcript.steps, faults=faults, seed=1)
     assert sum(isinstance(one, FaultStruck) for one in events) > 5
     told = run_model(query, until_the_end(transcript.steps)).panes
     assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
         told, query.accumulation
     )
+
+
+@pytest.mark.parametrize("mutant", ["a new id for each retry", "state in memory only"])
+def test_a_protocol_that_counts_twice_or_forgets_is_seen_in_the_panes(mutant: str) -> None:
+    assert any(
+        comes_to(one, seed=seed, protocol=MUTANTS[mutant]) != comes_to(one, seed=seed, protocol=SOUND)
+        for seed in range(1, 5)
+        for one in SETTLING
+        if one.name in ("merging/sequence-furthest", "triggers/early-and-late")
+    )
+
+
+def comes_to(transcript: Transcript, *, seed: int, protocol: Protocol) -> Settled:
+    query, faults = transcript.query, storm(transcript.steps[-1].at_us)
+    events = run_cluster(query, transcript.steps, faults=faults, seed=seed, protocol=protocol)
+    return settled(received_panes(events, pipeline_of(query)), query.accumulation)
 
 
 def cluster_agrees(case: Case) -> None:
