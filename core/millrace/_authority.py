@@ -245,7 +245,9 @@ class WatermarkAuthority:
         if self.is_active:
             period_us = self._options.broadcast_period_us
             look_us = self._looked_us + period_us
-            due = min(due, look_us if look_us > now else now + period_us)  # later, if an entry is still under way then
+            due = min(
+                due, look_us if look_us > now else now + period_us
+            )  # later, if an entry is still under way then
         return WakeAt(max(due, now + 1))
 
     def _publish(self, now: int) -> list[Effect]:
