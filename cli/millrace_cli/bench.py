@@ -24,6 +24,8 @@ BENCH_EXAMPLES = """[bold]Examples[/]
 
   millrace bench harness
 
+  millrace bench kernels
+
   millrace bench harness --runs 100000 --jobs 2
 
   millrace bench harness --quick --json > figures.json
