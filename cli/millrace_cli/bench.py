@@ -24,9 +24,13 @@ BENCH_EXAMPLES = """[bold]Examples[/]
 
   millrace bench harness
 
+  millrace bench kernels
+
   millrace bench harness --runs 100000 --jobs 2
 
   millrace bench harness --quick --json > figures.json
+
+  millrace bench skew --quick
 
 [bold]Exit codes[/]
 
@@ -48,7 +52,11 @@ class UnknownBenchmarkError(MillraceError):
 def bench(
     name: Annotated[str | None, typer.Argument(help="What to measure. Default: show what there is.")] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Runs of its longest part. harness: of the sound protocol.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs of its longest part. harness: of the sound protocol; an experiment of the report: at each point.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes to spread the work over. Default: one for each CPU.")

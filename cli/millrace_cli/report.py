@@ -1,4 +1,4 @@
-"""``millrace report``: the paper's evaluation in simulated time, written to REPORT.md from scratch."""
+"""``millrace report``: the paper's evaluation, written to REPORT.md from scratch."""
 
 import os
 from pathlib import Path
@@ -94,7 +94,8 @@ def report(
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
 
-    All times are simulated. The report's JSON has the figures of every run; any of them can be run again.
+    Times are simulated, but for a chapter of real time. The report's JSON has the figures of every run; any of those that are
+    simulated can be run again.
     """
     with tidy_errors():
         if check:
