@@ -50,9 +50,9 @@ AUDITED = with_copier(PLAIN, "auditor", "audited")
 ARCHIVED = with_copier(PLAIN, "archivist", "archived")
 
 
-def changed(pipelines: Sequence[Pipeline], *faults: f.AnyFault, seed: int = 0) -> Run:
+def changed(pipelines: Sequence[Pipeline], *faults: f.AnyFault, seed: int = 0, count: int = 60) -> Run:
     """Run a deployment; whatever happens to it, it is sound, and those that stay count what they would have counted."""
-    feed = letters(pipelines[0])
+    feed = letters(pipelines[0], count)
     done = run(pipelines, feed, *faults, seed=seed)
     assert_sound(done)
     expected = run_reference(PLAIN, feed).outputs
@@ -97,7 +97,7 @@ EVERY_STRIKE = pytest.mark.parametrize("strikes", STRIKES.values(), ids=STRIKES)
 
 @EVERY_STRIKE
 def test_an_added_computation_gets_what_is_produced_from_then_on(strikes: tuple[f.AnyFault, ...]) -> None:
-    done = changed([PLAIN, ARCHIVED], CHANGE, *strikes)
+    done = changed([PLAIN, ARCHIVED], CHANGE, *strikes, count=90)  # a standby master takes two seconds
     archived = numbers(done, "archived")
     assert archived
     assert len(archived) == len(set(archived))
