@@ -24,6 +24,7 @@ from millrace.dataflow import (
     FixedWindows,
     GlobalWindows,
     Grouping,
+    KeyState,
     MicroBatch,
     Repeat,
     Sessions,
@@ -263,12 +264,13 @@ def test_discarding_a_sum_says_the_difference() -> None:
 
 
 def test_a_pane_is_not_changed_by_what_comes_after_it() -> None:
+    """Also before the row is written: two elements of one hook may share it."""
     grouping = Grouping(
         windows=FixedWindows(100), combine=LIST, trigger=EACH, accumulation=Accumulation.ACCUMULATING
     )
-    one = Key(grouping)
-    (first,) = one.element(1, 0)
-    one.element(2, 0)
+    state = KeyState()
+    (first,) = grouping.element(state, Element("key", 1, 0), 0, 0)
+    grouping.element(state, Element("key", 2, 0), 0, 0)
     assert first.value == [1]
 
 
