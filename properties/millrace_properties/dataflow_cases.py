@@ -128,8 +128,9 @@ def queries() -> st.SearchStrategy[Query]:
     )
 
 
-def settling_queries() -> st.SearchStrategy[Query]:
+def settling_queries(*, merging: bool = True) -> st.SearchStrategy[Query]:
     """Groupings that come to the same in the end in whatever order their input comes; see `settles`."""
+    strategies = windows() if merging else windows().filter(lambda one: not isinstance(one, Sessions))
     early = st.recursive(leaves(), _composed, max_leaves=3)
     finishing = st.builds(RepeatUntil, early, st.just(AtWatermark()))
     last = early.map(lambda one: Repeat(AnyOf(one, AtWatermark())))
@@ -137,7 +138,7 @@ def settling_queries() -> st.SearchStrategy[Query]:
         st.builds(SequenceOf, finishing, last), finishing.map(Repeat), last, st.just(DEFAULT_TRIGGER)
     )
     built = st.builds(
-        Query, windows(), triggers_.filter(_is_accepted), st.sampled_from(Accumulation), st.just(SUM), st.none(), engines()
+        Query, strategies, triggers_.filter(_is_accepted), st.sampled_from(Accumulation), st.just(SUM), st.none(), engines()
     )  # fmt: skip
     return built.filter(settles)
 
@@ -162,11 +163,15 @@ def histories(draw: st.DrawFn, *, coinciding: bool = False) -> tuple[Step, ...]:
     return (*steps, Step(end_us + 1), Step(end_us + 5 * SECOND, watermark=MAX_TIME))
 
 
-def cases(*, coinciding: bool = False, settling: bool = False) -> st.SearchStrategy[Case]:
+def cases(
+    *, coinciding: bool = False, settling: bool = False, merging: bool = True
+) -> st.SearchStrategy[Case]:
     """Groupings with their input.
 
     Args:
         coinciding: arrivals, watermarks and boundaries fall on the same instants.
         settling: only such as come to the same in the end in whatever order their input comes.
+        merging: of these, also sessions.
     """
-    return st.builds(Case, settling_queries() if settling else queries(), histories(coinciding=coinciding))
+    groupings = settling_queries(merging=merging) if settling else queries()
+    return st.builds(Case, groupings, histories(coinciding=coinciding))

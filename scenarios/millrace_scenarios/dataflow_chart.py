@@ -159,16 +159,30 @@ def _begin_us(drawing: Drawing, number: int) -> int:
 
 
 def _values(axes: "Axes", panes: Sequence[Emission]) -> None:
-    """Each value in the middle of its pane's top; what is taken back at that instant in red below it, in its own window."""
+    """Each value at its pane's top; what is taken back at that instant in red below, in its own window."""
     for pane in panes:
-        left, right = _across(pane)
+        middle = _middle(pane)
         text = f"\N{MINUS SIGN}{pane.value}" if pane.retraction else f"{pane.value}"
         below = 0.16 if pane.retraction else 0.0
         axes.text(
-            (left + right) / 2, _up(pane) + 0.02 - below, text, ha="center", va="bottom",
+            middle, _up(pane) + 0.02 - below, text, ha="center", va="bottom",
             color=_RETRACTION if pane.retraction else _INK, fontsize=8 if pane.retraction else 11, fontweight="bold",
             zorder=6, bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.75},
         )  # fmt: skip
+
+
+def _middle(pane: Emission) -> float:
+    """Where a pane's value goes: into the middle, or, if a point is there, beside it."""
+    left, right = _across(pane)
+    places = [left + part * (right - left) for part in (0.5, 0.3, 0.7, 0.15, 0.85)]
+    return next((place for place in places if not _is_taken(place, _up(pane))), places[0])
+
+
+def _is_taken(across: float, up: float) -> bool:
+    return any(
+        abs(one.event_us / MINUTE - across) < 0.25 and -0.1 < one.proc_us / MINUTE - up < 0.3
+        for one in points()
+    )
 
 
 def _watermarks(axes: "Axes", drawing: Drawing) -> None:

@@ -1,18 +1,24 @@
 """Transcripts and random groupings in the simulated cluster: pane for pane without faults, and the same in the end with them."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from millrace import SECOND
+from millrace.dataflow import Accumulation, Window, read
 from millrace.history import FaultStruck
 from millrace_properties.checkers import judge
 from millrace_properties.dataflow_cases import Case, cases
 from millrace_properties.dataflow_model import run_model
+from millrace_properties.mutants import MUTANTS
 from millrace_properties.plans import PLAN_BYTES, decode_plan, ground_of
 from millrace_properties.transcripts import (
     PROMPT,
     TOLERANCE_US,
+    Settled,
     Transcript,
     bare,
     cluster_mismatches,
@@ -26,7 +32,7 @@ from millrace_properties.transcripts import (
     until_the_end,
 )
 from millrace_properties.verdict import Violated
-from millrace_sim import FaultSchedule
+from millrace_sim import SOUND, FaultSchedule, Protocol, simulate
 from millrace_sim import faults as f
 from tests.properties.test_transcripts import ALL
 
@@ -82,14 +88,29 @@ def storm(steps_end_us: int) -> FaultSchedule:
 
 @pytest.mark.parametrize("transcript", SETTLING, ids=lambda one: one.name)
 def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
-    query = transcript.query
-    faults = storm(transcript.steps[-1].at_us)
+    query, faults = transcript.query, storm(transcript.steps[-1].at_us)
     events = run_cluster(query, transcript.steps, faults=faults, seed=1)
     assert sum(isinstance(one, FaultStruck) for one in events) > 5
     told = run_model(query, until_the_end(transcript.steps)).panes
     assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
         told, query.accumulation
     )
+
+
+@pytest.mark.parametrize("mutant", ["a new id for each retry", "state in memory only"])
+def test_a_protocol_that_counts_twice_or_forgets_is_seen_in_the_panes(mutant: str) -> None:
+    assert any(
+        comes_to(one, seed=seed, protocol=MUTANTS[mutant]) != comes_to(one, seed=seed, protocol=SOUND)
+        for seed in range(1, 5)
+        for one in SETTLING
+        if one.name in ("merging/sequence-furthest", "triggers/early-and-late")
+    )
+
+
+def comes_to(transcript: Transcript, *, seed: int, protocol: Protocol) -> Settled:
+    query, faults = transcript.query, storm(transcript.steps[-1].at_us)
+    events = run_cluster(query, transcript.steps, faults=faults, seed=seed, protocol=protocol)
+    return settled(received_panes(events, pipeline_of(query)), query.accumulation)
 
 
 def cluster_agrees(case: Case) -> None:
@@ -112,6 +133,28 @@ def faulty_cluster_settles(case: Case, data: bytes) -> None:
     assert broken == {}
 
 
+def parity(total: int) -> str:
+    return "odd" if total % 2 else "even"
+
+
+def second_grouping_settles(case: Case, data: bytes) -> None:
+    """Sums are grouped by their parity: a sum that grows may change sides, and must then be taken back where it was (2.3)."""
+    query = replace(case.query, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
+    sums = read("events", bounded=True).window_into(query.windows).trigger(query.trigger)
+    totals = sums.accumulating_and_retracting().sum().key_by(parity).sum().to("totals")
+    pipeline = totals.pipeline("second grouping", engine=query.engine)
+    feed = feed_of(pipeline, case.steps)
+    plan = decode_plan(data, ground_of(pipeline, feed, PROMPT), PROMPT)
+    history = simulate(pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed)
+    first = settled(run_model(query, until_the_end(case.steps)).panes, query.accumulation)
+    expected: Counter[tuple[str, Window | None]] = Counter()
+    for _, window, total in first.elements():
+        expected[parity(total), window] += total
+    panes = received_panes(history, pipeline)
+    found = settled(panes, query.accumulation)
+    assert {(key, window): total for key, window, total in found.elements()} == dict(expected)
+
+
 PLANS = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
 
 
@@ -127,6 +170,12 @@ def test_under_random_faults_nothing_is_lost_or_counted_twice(case: Case, data: 
     faulty_cluster_settles(case, data)
 
 
+@given(cases(settling=True, merging=False), PLANS)
+@settings(max_examples=25)
+def test_retractions_come_out_right_of_a_second_grouping_under_random_faults(case: Case, data: bytes) -> None:
+    second_grouping_settles(case, data)
+
+
 @pytest.mark.nightly
 @given(cases())
 @settings(max_examples=2_000)
@@ -139,3 +188,10 @@ def test_without_faults_it_does_so_thousands_of_times(case: Case) -> None:
 @settings(max_examples=2_000)
 def test_under_random_faults_it_does_so_thousands_of_times(case: Case, data: bytes) -> None:
     faulty_cluster_settles(case, data)
+
+
+@pytest.mark.nightly
+@given(cases(settling=True, merging=False), PLANS)
+@settings(max_examples=2_000)
+def test_retractions_come_out_right_thousands_of_times(case: Case, data: bytes) -> None:
+    second_grouping_settles(case, data)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 from millrace_properties.dataflow_cases import Case, cases
 from millrace_properties.dataflow_model import run_model
-from millrace_properties.transcripts import run_layer, say
+from millrace_properties.transcripts import count_dropped, run_layer, say
 
 
 def agree(case: Case) -> None:
@@ -14,6 +14,7 @@ def agree(case: Case) -> None:
     emitted = run_layer(case.query, case.steps)
     assert [say(pane) for pane in emitted] == [say(pane) for pane in told.panes]
     assert emitted == list(told.panes)
+    assert count_dropped(case.query, case.steps) == len(told.dropped)
 
 
 @given(cases())

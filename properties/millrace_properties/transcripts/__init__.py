@@ -33,7 +33,7 @@ from millrace_properties.transcripts._format import (
     load_transcript,
     load_transcripts,
 )
-from millrace_properties.transcripts._layer import emission_of, run_layer
+from millrace_properties.transcripts._layer import count_dropped, emission_of, run_layer
 from millrace_properties.transcripts._matching import Settled, mismatches, say, say_expected, settled, settles
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "cluster_mismatches",
     "committed_panes",
     "compiled",
+    "count_dropped",
     "emission_of",
     "feed_of",
     "load_transcript",

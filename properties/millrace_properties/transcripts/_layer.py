@@ -17,6 +17,15 @@ def run_layer(
         steps: in order of time.
         make: the logic; default: the layer's own.
     """
+    return _hosted(query, steps, make).panes
+
+
+def count_dropped(query: Query, steps: Sequence[Step]) -> int:
+    """Count the elements that the layer says it has dropped."""
+    return _hosted(query, steps, Grouping).dropped
+
+
+def _hosted(query: Query, steps: Sequence[Step], make: Callable[..., Grouping]) -> "_Host":
     host = _Host(
         make(
             windows=query.windows,
@@ -30,7 +39,7 @@ def run_layer(
     )
     for number, step in enumerate(steps):
         host.take(number, step)
-    return host.panes
+    return host
 
 
 class _Host:
@@ -45,6 +54,11 @@ class _Host:
         self._states: dict[str, KeyState] = {}
         self._watermark = MIN_TIME
         self.panes: list[Emission] = []
+
+    @property
+    def dropped(self) -> int:
+        """How many elements were."""
+        return sum(state.dropped for state in self._states.values())
 
     def take(self, number: int, step: Step) -> None:
         """Let time pass up to a step, and carry it out."""

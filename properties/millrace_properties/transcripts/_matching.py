@@ -90,7 +90,7 @@ def _say_window(window: Window) -> str:
     return f"[{window.start / SECOND_US:.10g}, {window.end / SECOND_US:.10g})"
 
 
-Settled = Counter[tuple[str, Window | None, object]]
+Settled = Counter[tuple[str, Window | None, Any]]
 """(key, window, value): what is in force in the end, and how often."""
 
 
