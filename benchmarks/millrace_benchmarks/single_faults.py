@@ -96,14 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in spread(work, given.workloads or list(WORKLOADS), given.jobs):
         found.append(one)
         _print(one)
-    _print(_sum(found))
+    _print(_sum(found), told=0)
     return int(any(one.alarms for one in found))
 
 
-def _print(one: Tried) -> None:
+def _print(one: Tried, told: int = _MOST_TOLD) -> None:
     print(
         f"{one.workload:<18}{one.runs:>8,}{one.struck:>8,}{len(one.alarms):>8}{one.events:>12,}{one.cpu_s:>8.1f}",
-        *(f"    {alarm}" for alarm in one.alarms[:_MOST_TOLD]),
+        *(f"    {alarm}" for alarm in one.alarms[:told]),
         sep="\n",
         flush=True,
     )

@@ -1,4 +1,4 @@
-"""``millrace report``: the paper's evaluation in simulated time, written to REPORT.md from scratch."""
+"""``millrace report``: the paper's evaluation, written to REPORT.md from scratch."""
 
 import os
 from pathlib import Path
@@ -23,6 +23,7 @@ from millrace_benchmarks.section8.reporting import (
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document
 from millrace_cli._exit import ExitCode, UnwritableFileError, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import RunProgress
 from millrace_cli._render import counted
 
@@ -89,11 +90,12 @@ def report(
     again: Annotated[
         int, typer.Option(min=0, help="With --check: so many runs of each experiment are run again.")
     ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
 
-    All times are simulated. The report's JSON has the figures of every run; any of them can be run again.
+    Times are simulated, but for a chapter of real time. The report's JSON has the figures of every run; any of those that are
+    simulated can be run again.
     """
     with tidy_errors():
         if check:

@@ -242,8 +242,12 @@ class WatermarkAuthority:
         due = self._election.due_us
         if self._journaling is not None:
             due = min(due, self._journaling.asked_us + self._options.store_timeout_us)
-        elif self.is_active:
-            due = min(due, self._looked_us + self._options.broadcast_period_us)
+        if self.is_active:
+            period_us = self._options.broadcast_period_us
+            look_us = self._looked_us + period_us
+            due = min(
+                due, look_us if look_us > now else now + period_us
+            )  # later, if an entry is still under way then
         return WakeAt(max(due, now + 1))
 
     def _publish(self, now: int) -> list[Effect]:

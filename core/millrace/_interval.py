@@ -12,6 +12,7 @@ Rules of this file:
 from collections import deque
 from collections.abc import Callable
 from typing import ClassVar
+from zlib import crc32
 
 from millrace import _messages as m
 from millrace._accounts import Accounts
@@ -203,7 +204,7 @@ class OwnedInterval:
             if production.origin < self.horizon:
                 self._drop_duplicate(delivery, "horizon")
                 return False
-            print_ = fingerprint(record_id)
+            print_ = crc32(record_id.encode())  # as `fingerprint` does
             maybe_seen = self.seen_filter.may_have(print_)
             if maybe_seen and slot is not None and slot.row is not None and record_id in slot.row.seen:
                 self._drop_duplicate(delivery, "id")

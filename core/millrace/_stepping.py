@@ -100,13 +100,14 @@ class StepRunner:
         for arrival in queue:
             if len(step.arrivals) == budget:
                 break
+            before = step.changes
             if not (arrival.maybe_seen and self._was_seen(arrival, step.slot)):
                 succeeded = self._run_record(now, step, arrival.production)
                 if not succeeded:
                     break
                 step.arrivals += (arrival,)
             done += 1
-            if step.changes and self._sets_due_timer(now, step):
+            if step.changes is not before and self._sets_due_timer(now, step):
                 break
         del queue[:done]
         return succeeded

@@ -367,8 +367,8 @@ class Cluster:
         if not effects:
             return
         cost = self._message_cpu()
-        if node.runs_user_code and (uncharged := node.process.uncharged_runs):
-            cost += self._charge(node, uncharged)
+        if node.uncharged:
+            cost += self._charge(node, node.uncharged)
         begin_us = node.busy_until_us
         if begin_us < now:  # noqa: PLR1730  a call of max() for each event
             begin_us = now
@@ -562,7 +562,7 @@ class Cluster:
         """Give an injector what its source has for it, and come back when there is more."""
         source = self.sources.get(address)
         node = self.nodes[address]
-        if source is None or node.state is not NodeState.UP:
+        if source is None or node.state is not _UP:
             return
         for event in source.take(self.kernel.now):
             self.give(node, event)

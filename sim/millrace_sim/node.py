@@ -1,7 +1,7 @@
 """A machine with one process on it: its clock, its CPU, and whether it runs, stands still, or is down."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from millrace._effects import Effect, Event
@@ -44,7 +44,7 @@ class Node:
         incarnation: counts its starts.
         inbox: what arrived while it was paused, in order.
         busy_until_us: true time until which its CPU has work.
-        runs_user_code: its process is a worker.
+        uncharged: for which intervals its process has run user code and was not charged; `None`: it is no worker.
         slow_factor: it takes so many times as long.
         halted_at_us: when it was last crashed or paused, true time.
         waiting: effects that a paused process's CPU had not got to yet.
@@ -52,7 +52,7 @@ class Node:
 
     __slots__ = (
         "address", "build", "busy_until_us", "clock_us", "cpu", "halted_at_us", "inbox", "incarnation", "process",
-        "runs_user_code", "slow_factor", "state", "waiting",
+        "slow_factor", "state", "uncharged", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -70,12 +70,12 @@ class Node:
         self.busy_until_us = 0
         self.slow_factor = 1
         self.halted_at_us = -1
-        self.runs_user_code = False
+        self.uncharged: Sequence[Any] | None = None
 
     def start(self) -> None:
         """Begin with an empty memory."""
         self.process = self.build()
-        self.runs_user_code = hasattr(self.process, "uncharged_runs")
+        self.uncharged = getattr(self.process, "uncharged_runs", None)
         self.incarnation += 1
         self.state = NodeState.STARTING
         self.inbox.clear()

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from millrace_benchmarks.section8.deep import Depth, closed_form, failures, run_deep
+from millrace_benchmarks.section8.deep import Depth, chance_to_meet_a_failure, closed_form, failures, run_deep
 from millrace_benchmarks.section8.section_6_1_3 import WAYS
 
 NO_CHECKPOINTS, CHECKPOINTS, STRONG = WAYS
@@ -22,14 +22,15 @@ def test_machines_fail_as_often_as_the_paper_assumes_and_in_the_same_way_for_eac
 def test_nobody_meets_a_failure_where_there_is_none() -> None:
     calm = next(seed for seed in range(100) if not failures(SMALL, seed).faults)
     found = run_deep(SMALL, calm)
-    assert (found.struck, found.costs.checkpointed) == (0, 0)
+    assert found.costs.checkpointed == 0
     assert max(found.costs.latencies_us) < 1_000_000
 
 
-def test_those_meet_a_failure_that_have_the_machine_on_their_way() -> None:
-    """Each stage has two machines; two of the ten fail, in a minute each, or in one."""
-    found = run_deep(SMALL, STRUCK)
-    assert 0.2 < found.struck <= 0.75
+@pytest.mark.slow
+def test_the_chance_to_meet_a_failure_is_about_that_of_the_closed_form() -> None:
+    """A dozen machines fail in a run, here in two runs."""
+    chance = sum(chance_to_meet_a_failure(5, seed) for seed in range(2)) / 2
+    assert 0.02 < chance < 0.09
 
 
 def test_only_checkpoints_of_stragglers_free_the_senders_before_them() -> None:

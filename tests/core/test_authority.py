@@ -83,6 +83,16 @@ def test_a_horizon_that_rises_alone_is_published_too() -> None:
     assert bench.journal().values == (("lines", Progress(50, 6)),)
 
 
+def test_it_looks_again_after_a_period_also_while_an_entry_is_under_way() -> None:
+    # A wake is all that it has: were the next one that of its lease, everybody's watermark would wait for that.
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.now += OPTIONS.broadcast_period_us
+    assert bench.handle(Wake())[-1] == WakeAt(bench.now + OPTIONS.broadcast_period_us)
+    bench.now += OPTIONS.broadcast_period_us
+    assert bench.handle(Wake()) == [WakeAt(bench.now + OPTIONS.broadcast_period_us)]
+
+
 def test_a_report_that_raises_nothing_is_not_journaled() -> None:
     bench = Bench()
     bench.handle(report("splitter", 7, 30, LEFT))

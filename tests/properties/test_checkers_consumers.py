@@ -225,6 +225,7 @@ def test_cases_of_versions_are_counted() -> None:
 
 def test_an_owner_that_never_learns_of_the_version_in_force_is_told_when_its_time_is_over() -> None:
     story = begun(PLAIN, AUDITED)
+    story.tick(10_000)
     adopt(story, 1, "store")
     story.tick(4_000)
     story.end()

@@ -11,9 +11,9 @@ from millrace import MILLISECOND, SECOND, Computation, Context, EngineOptions, P
 from millrace.history import Applied, Executed, History, Injected
 from millrace_benchmarks.section8.calibration import CALIBRATION
 from millrace_benchmarks.section8.experiment import Experiment, Sample
+from millrace_benchmarks.section8.paper import BUSIEST
 from millrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
-BUSIEST = "busiest machine, % of all runs of user code"
 BEHIND = "last record counted, simulated s after it came"
 TWO_PHASES = "90 %, in two phases"
 _WORKERS = 10

@@ -27,6 +27,9 @@ ONCE = "by boundary, written once"
 FACTOR = "no cache / 125 % of the working set"
 STRAIGHT = "R² of the line up to the working set"
 CHANCE = "records that meet a failure in a minute, %"
+BUSIEST = "busiest machine, % of all runs of user code"
+WALL_TIME = "wall-time count (not deterministic)"
+TWO_VALUES = "one id, two values, a run"
 USUAL = "an update, CPU µs"
 PROPORTIONAL = "R² of buffered against hours"
 """Places that have a number of the paper: what experiments call them."""
@@ -49,11 +52,14 @@ CLAIMS: dict[tuple[str, str, str], Claim] = {
     ("figure-15", "stage 3", "more than stage before"): Claim(127.0, "under 200 ms"),
     ("figure-16", FACTOR, ONCE): Claim(2.0, "a factor of two"),
     ("figure-16", STRAIGHT, ONCE): Claim(None, "linearly"),
+    ("strong-weak", f"{WALL_TIME}, strong", TWO_VALUES): Claim(None, "just works"),
+    ("strong-weak", f"{WALL_TIME}, weak", TWO_VALUES): Claim(None, "bit-wise distinct"),
+    ("hot-key", "90 %", BUSIEST): Claim(90.0),
     ("authority", "500,000 intervals, 1 shard", USUAL): Claim(None, "no loss in performance"),
     ("skew", "no limit", PROPORTIONAL): Claim(None, "often proportional to skew"),
     ("depth", "5 stages", CHANCE): Claim(4.9, "nearly a 5% chance"),
 }
-"""By experiment, point and figure (MillWheel 6.1.3, 8.1-8.3). How much more Figure 15's stages lag is a difference of means."""
+"""By experiment, point and figure (MillWheel 6.1.2-8.4). How much more Figure 15's stages lag is a difference of means."""
 
 
 def number_ms(place: tuple[str, str, str]) -> float:

@@ -3,13 +3,14 @@
 import io
 from collections import Counter
 from itertools import accumulate
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from millrace import MillraceError
 from millrace_benchmarks.section8 import figure_16, hot_key, on_spark, section_6_1_3, skew, strong_weak
 from millrace_benchmarks.section8.experiment import Row
 from millrace_benchmarks.section8.experiments import bin_ms
-from millrace_benchmarks.section8.paper import CHANCE, CLAIMS
+from millrace_benchmarks.section8.paper import BUSIEST, CHANCE, CLAIMS
 from millrace_benchmarks.section8.reporting import Measured
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def _depth(figure: "Figure", measured: Measured) -> None:
                 line = [row for row in rows if row.point.partition(", ")[2] == way]
                 places = [float(row.point.split(maxsplit=1)[0]) for row in line]
                 _with_intervals(axes, places, line, way or {CHANCE: "model"}.get(name, "1 - 0.99^depth"))
-        axes.legend(frameon=False)
+        axes.set_ylim(bottom=0)
+    for axes in (chance, retained):
+        axes.legend(frameon=False, fontsize=7)
 
 
 def _strong_weak(figure: "Figure", measured: Measured) -> None:
@@ -140,7 +143,7 @@ def _bars(figure: "Figure", measured: Measured, names: tuple[str, ...]) -> None:
         rows = [row for row in measured.rows if row.figure == name]
         halves = [row.value.half or 0.0 for row in rows]
         axes.barh([points.index(row.point) for row in rows], [row.value.mean for row in rows], xerr=halves)
-        axes.set_title(name, fontsize=7)
+        axes.set_title(fill(name, 24), fontsize=7)
         axes.set_yticks(range(len(points)), points, fontsize=6)
         axes.set_ylim(len(points) - 0.5, -0.5)
 
@@ -148,7 +151,7 @@ def _bars(figure: "Figure", measured: Measured, names: tuple[str, ...]) -> None:
 def _hot_key(figure: "Figure", measured: Measured) -> None:
     """How long the last record waits, and the busiest machine's share, against the key's share."""
     behind, busiest = figure.subplots(1, 2)
-    for axes, name in ((behind, hot_key.BEHIND), (busiest, hot_key.BUSIEST)):
+    for axes, name in ((behind, hot_key.BEHIND), (busiest, BUSIEST)):
         axes.set(xlabel="records of one key, %", ylabel=name)
         rows = [row for row in measured.rows if row.figure == name]
         one = [row for row in rows if row.point != hot_key.TWO_PHASES]

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from millrace import MILLISECOND, Productions
-from millrace_benchmarks.section8.deep import FAILS_A_MINUTE, MINUTE_US, Depth, Found, closed_form, run_deep
+from millrace_benchmarks.section8.deep import (
+    FAILS_A_MINUTE,
+    MINUTE_US,
+    Depth,
+    Found,
+    chance_to_meet_a_failure,
+    closed_form,
+    run_deep,
+)
 from millrace_benchmarks.section8.experiment import Experiment, Sample
 from millrace_benchmarks.section8.paper import CHANCE
 from millrace_benchmarks.section8.statistics import quantile
@@ -26,8 +34,10 @@ def sample(point: str, seed: int) -> Sample:
     stages = int(point.split(maxsplit=1)[0])
     found = {way.name: run_deep(Depth(stages, way), seed) for way in WAYS}
     values = [(f"{point}, {way}", *value) for way, one in found.items() for value in _figures(one)]
-    struck = next(iter(found.values())).struck
-    values += [(point, CHANCE, 100 * struck), (point, CLOSED_FORM, 100 * closed_form(stages))]
+    values += [
+        (point, CHANCE, 100 * chance_to_meet_a_failure(stages, seed)),
+        (point, CLOSED_FORM, 100 * closed_form(stages)),
+    ]
     return Sample(point, seed, tuple(values))
 
 
@@ -50,8 +60,8 @@ EXPERIMENT = Experiment(
     sample,
     f"As the paper assumes, {FAILS_A_MINUTE:.0%} of the machines fail in a minute; a minute is compressed to"
     f" {MINUTE_US // 1_000_000} s here, and as long it takes until a failure is noticed. The chance: of the records, those with a"
-    " machine on their way that failed in their minute, as the run's History tells; closed form: 1 - 0.99^depth. Machines that"
-    " fail are few in a run, and so the interval is wide. Retained: bytes of productions from when they are made until their"
+    " machine on their way that failed in their minute, as the History of a run of 20 minutes tells; closed form: 1 - 0.99^depth."
+    " Retained: bytes of productions from when they are made until their"
     " sender hears that they are done, injectors included. A weak sender retains what it sent until all stages after it are"
     " done, so that what is retained grows with the square of the depth; a strong one until the next stage is. Checkpoints of"
     " stragglers free the senders before them. They hardly change latencies here: what waits for the machine that failed waits"

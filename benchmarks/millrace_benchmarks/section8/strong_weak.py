@@ -11,6 +11,7 @@ from statistics import median
 from millrace import HOUR, MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
 from millrace_benchmarks.section8.calibration import CALIBRATION
 from millrace_benchmarks.section8.experiment import Experiment, Sample
+from millrace_benchmarks.section8.paper import TWO_VALUES, WALL_TIME
 from millrace_properties.trade_offs import Account, compare
 from millrace_scenarios import wall_clock
 from millrace_sim import Feed, FeedBuilder
@@ -93,7 +94,7 @@ def _two_stages(name: str, second: Computation) -> Pipeline:
 CODES = {
     "filter (idempotent)": Code(_two_stages("filter", Odd("results"))),
     "sum (not idempotent)": Code(_two_stages("sum", Total())),
-    "wall-time count (not deterministic)": Code(wall_clock.pipeline, seeded=False),
+    WALL_TIME: Code(wall_clock.pipeline, seeded=False),
 }
 
 
@@ -122,7 +123,7 @@ def _figures(account: Account) -> Iterator[tuple[str, float]]:
     yield "lost, a run", account.lost / runs
     yield REPEATED, account.repeated / runs
     yield CHANGED, account.changed / runs
-    yield "one id, two values, a run", stormy.diverged / runs
+    yield TWO_VALUES, stormy.diverged / runs
     yield "invariants broken", float(account.broken.total() + len(account.errors))
 
 
@@ -135,11 +136,13 @@ EXPERIMENT = Experiment(
     sample,
     f"Each way runs a code and its input once without faults, which latency, writes and what is retained are from, and {_RUNS}"
     f" times with {_FAULTS} faults, at the same times for each way: crashes, zombies, partitions, lost and late messages and"
-    " commits. Lost, repeated and changed: of the records that went outside, against the plain sequential reference. What user"
-    " code makes again, it makes with the same ids if productions are weak or were checkpointed, and the outside takes each id"
-    " once: so the filter never differs when it is weak. Strong without exactly-once a duplicate makes a production with an id of"
-    " its own: it is repeated. The sum is wrong where a record counts twice. The wall-time count is that of 6.1.2: it differs"
-    " from the reference every way, as it depends on when it runs, and only weak it makes two bit-wise different records with"
-    " one id. More of the same for a pipeline of your own: `millrace compare MODULE:PIPELINE`.",
+    " commits. Lost, repeated and changed: of the records that went outside, against the plain sequential reference. What a weak"
+    " computation makes again has the id that it had, and the outside takes each id once: so the weak filter never differs."
+    " Strong without exactly-once, what a duplicate makes has an id of its own, and is repeated. The sum is wrong where a record"
+    " counts twice. Weak, it is at times told twice even with exactly-once: a zombie's timer fires, and it sends what it knew"
+    " before its commit is refused; strong, the commit comes first. That is why weak productions are for idempotent code."
+    " The wall-time count is that of 6.1.2: every way it differs from the reference, as it depends on when it runs, and only"
+    " weak does it make two bit-wise different records of one id. The same for a pipeline of your own:"
+    " `millrace compare MODULE:PIPELINE`.",
     wide=True,
 )

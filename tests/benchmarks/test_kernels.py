@@ -1,0 +1,76 @@
+"""The wall-clock kernels: that each measures what it says, and not how fast."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from millrace import _messages as m
+from millrace_benchmarks.figures import BenchOptions
+from millrace_benchmarks.kernels import KERNELS, Size, counting, engine_alone, measure, small, watermarks
+from millrace_benchmarks.kernels.rounds import Rounds
+from millrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
+
+TINY = Size(
+    rounds=1, records=100, size_records=50, size_rounds=1, alone=100, counted=100, few=50, many=100, updates=100, ids=100,
+    codec=100, keys=100,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name not in ("deliveries", "sizes", "codec")])
+def test_each_kernel_gives_figures_beside_a_goal(name: str) -> None:
+    told: list[str] = []
+    figures = list(KERNELS[name].measure(TINY, 0, told.append))
+    assert all(one.value > 0 and one.met is not None for one in figures)
+    assert figures
+    assert told
+
+
+def test_a_ratio_is_of_one_round_and_the_median_is_over_the_rounds() -> None:
+    """The machine is three times as fast in the second round, and the anchor has a bad third one."""
+    ours, anchor = iter([1.0, 3.0, 1.0]), iter([2.0, 6.0, 0.1])
+    found = Rounds({"ours": ours.__next__, "anchor": anchor.__next__}, 3, lambda _: None)
+    assert found.ratio("ours", "anchor") == 0.5
+    assert found.rate("anchor") == 2.0
+
+
+def test_the_engine_and_the_loop_by_hand_apply_every_record_in_both_stages() -> None:
+    assert engine_alone.engine_rate(2_500) > 0
+    assert engine_alone.minimal_rate(2_500) > 0, "it asserts that by itself"
+
+
+def test_the_engine_tells_as_many_windows_as_the_loop_by_hand() -> None:
+    records = counting.packed(25_000)
+    told = counting.plain_counts(records)
+    assert sum(int(count) for _, _, count in told) == len(records)
+    assert counting.engine_rate(25_000) > 0, "it compares the number of windows by itself"
+
+
+def test_in_the_worst_case_each_report_raises_the_minimum() -> None:
+    authority = watermarks._Authority(40, 1)
+    (known,) = [one for one in authority._shards[0]._known.values() if one.name == "stage 0"]
+    minima = []
+    for report in worst_reports(authority):
+        minima.append(known.map.low_watermark)
+        authority.take(report)
+    assert minima == sorted(set(minima))
+
+
+def worst_reports(authority: watermarks._Authority) -> Iterator[m.Report]:
+    for low_us, (name, keys) in enumerate(authority.intervals, 40):
+        yield m.Report("worker", (m.IntervalReport(name, keys, 1, low_us, low_us),))
+
+
+def test_an_idle_key_takes_some_memory_and_the_store_of_the_bench_is_not_counted() -> None:
+    assert 100 < small.idle_key_bytes(2_000) < 1_000
+
+
+def test_a_run_without_a_history_does_the_same_work() -> None:
+    options = ShuffleOptions(records=100, workers=10, injectors=2, fault_rate=0.0)
+    without = ShuffleOptions(records=100, workers=10, injectors=2, fault_rate=0.0, history=False)
+    assert run_shuffle(options).heap_events == run_shuffle(without).heap_events
+
+
+@pytest.mark.slow
+def test_the_benchmark_measures_all_kernels_in_a_hurry() -> None:
+    figures = list(measure(BenchOptions(quick=True), lambda *_: None))
+    assert len(figures) >= len(KERNELS)
