@@ -7,6 +7,7 @@ a while. `coinciding` gives cases in which things happen at one instant, for hos
 
 from dataclasses import dataclass
 
+import msgspec
 from hypothesis import strategies as st
 
 from millrace import MAX_TIME, MILLISECOND, SECOND
@@ -144,15 +145,17 @@ def settling_queries(*, merging: bool = True) -> st.SearchStrategy[Query]:
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, coinciding: bool = False) -> tuple[Step, ...]:
+def histories(draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = False) -> tuple[Step, ...]:
     """Draw what happens, up to the end of the source, and of time: elements of two keys, watermarks, and slots without either."""
+    kinds = ["element"] * 3 + ["watermark", "nothing"] + ["retraction"] * retractions
     steps: list[Step] = []
+    given: list[Element] = []
     for slot in range(BEGIN, BEGIN + draw(st.integers(1, SLOTS))):
         at_us = slot * SECOND
-        what = draw(st.sampled_from(("element", "element", "element", "watermark", "nothing")))
-        if what == "element":
-            time = draw(st.integers(0, SPREAD)) * SECOND
-            element = Element(draw(st.sampled_from("kkkj")), draw(st.integers(1, 9)), time)
+        what = draw(st.sampled_from(kinds))
+        if what == "element" or (what == "retraction" and given):
+            element = _retraction(draw, given) if what == "retraction" else draw(elements())
+            given += [] if element.retraction else [element]
             steps.append(Step(at_us + (0 if coinciding else ELEMENT_AT_US), element))
         elif what == "watermark":
             watermark = draw(st.integers(0, SPREAD + 6)) * SECOND
@@ -163,15 +166,27 @@ def histories(draw: st.DrawFn, *, coinciding: bool = False) -> tuple[Step, ...]:
     return (*steps, Step(end_us + 1), Step(end_us + 5 * SECOND, watermark=MAX_TIME))
 
 
+def elements() -> st.SearchStrategy[Element]:
+    """Elements of two keys."""
+    times = st.integers(0, SPREAD).map(lambda seconds: seconds * SECOND)
+    return st.builds(Element, st.sampled_from("kkkj"), st.integers(1, 9), times)
+
+
+def _retraction(draw: st.DrawFn, given: list[Element]) -> Element:
+    """Take one of these back, and let it be taken back no more."""
+    return msgspec.structs.replace(given.pop(draw(st.integers(0, len(given) - 1))), retraction=True)
+
+
 def cases(
-    *, coinciding: bool = False, settling: bool = False, merging: bool = True
+    *, coinciding: bool = False, retractions: bool = False, settling: bool = False, merging: bool = True
 ) -> st.SearchStrategy[Case]:
     """Groupings with their input.
 
     Args:
         coinciding: arrivals, watermarks and boundaries fall on the same instants.
+        retractions: elements are taken back, too, which no source can do.
         settling: only such as come to the same in the end in whatever order their input comes.
         merging: of these, also sessions.
     """
     groupings = settling_queries(merging=merging) if settling else queries()
-    return st.builds(Case, groupings, histories(coinciding=coinciding))
+    return st.builds(Case, groupings, histories(coinciding=coinciding, retractions=retractions))

@@ -158,12 +158,23 @@ class _Member:
 
 @dataclass(slots=True)
 class _Page:
-    """A pane that was emitted: the elements that it was made of, its window as it is by now, and whether it is still in force."""
+    """A firing: its pane, and what it was made of.
+
+    Attributes:
+        emission: the pane.
+        elements: their moments.
+        window: as it is by now, after all merges.
+        shown: the pane was emitted: something was left in the window.
+        said: it was, or panes were taken back.
+        in_force: it was emitted, and not taken back yet.
+    """
 
     emission: Emission
     elements: frozenset[int]
     window: Window
-    in_force: bool = True
+    shown: bool
+    said: bool
+    in_force: bool
 
 
 @dataclass(slots=True)
@@ -173,7 +184,7 @@ class _Story:
     Attributes:
         triggers: the live windows, each with its trigger's evidence; ``None``: it is finished.
         members: the elements that are in them.
-        pages: the panes that were emitted for them, without retractions, in the order of emission.
+        pages: their firings that had something new, in order.
         last: panes and retractions of the last moment.
         dropped: (step, window) of what was dropped.
         watermark: as it is by now.
@@ -303,29 +314,29 @@ class _Chapter:
         return MAX_TIME if self._batched else self.story.watermark
 
     def _emit(self, window: Window) -> None:
-        """Emit a pane, and before it take back what it replaces."""
+        """Emit a pane, and before it take back what it replaces; where nothing is left, take back only."""
         moment, earlier = self.history[self.number], self._pages(window)
         timing = self._timing(window, earlier)
         key = self._element(min(self._contents(window))).key
         contents = self._contents_of_pane(window)
-        if self.query.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
-            for one in sorted(earlier, key=lambda one: one.emission.window.order):
-                if one.in_force:
-                    one.in_force = False
-                    self.story.last.append(
-                        replace(
-                            one.emission, step=moment.number, at_us=self._now, timing=timing, retraction=True
-                        )
-                    )
-        value = self._value(contents)
-        pane = Emission(moment.number, self._now, key, window, value, len(earlier), timing)
-        self.story.pages.append(_Page(pane, contents, window))
-        self.story.last.append(pane)
+        retracts = self.query.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
+        replaced = [one for one in earlier if one.in_force] if retracts else []
+        for one in sorted(replaced, key=lambda one: one.emission.window.order):
+            one.in_force = False
+            self.story.last.append(
+                replace(one.emission, step=moment.number, at_us=self._now, timing=timing, retraction=True)
+            )
+        shown = not retracts or self._left(contents) > 0
+        index = sum(one.shown for one in earlier)
+        pane = Emission(moment.number, self._now, key, window, self._value(contents), index, timing)
+        self.story.pages.append(_Page(pane, contents, window, shown, shown or bool(replaced), shown))
+        if shown:
+            self.story.last.append(pane)
 
     def _timing(self, window: Window, earlier: Sequence[_Page]) -> Timing:
         if self._effective < window.end:
             return Timing.EARLY
-        been = any(one.emission.timing is not Timing.EARLY for one in earlier)
+        been = any(one.said and one.emission.timing is not Timing.EARLY for one in earlier)
         return Timing.LATE if been else Timing.ON_TIME
 
     def _collect(self) -> None:
@@ -361,17 +372,30 @@ class _Chapter:
         discarding = self.query.accumulation is Accumulation.DISCARDING
         return self._new(window) if discarding else self._contents(window)
 
+    def _left(self, contents: frozenset[int]) -> int:
+        """How many elements there are, less those that take one back."""
+        return sum(-1 if self._element(number).retraction else 1 for number in contents)
+
     def _value(self, contents: frozenset[int]) -> Any:
-        """Combine the elements of these moments, in the order of their arrival; each retraction cancels an equal value."""
+        """Combine the elements of these moments, in the order of their arrival.
+
+        A retraction cancels an equal value; what it takes back may also have been dropped, or have gone out in an earlier pane.
+        """
         elements = [self._element(number) for number in sorted(contents)]
-        values = [one.value for one in elements if not one.retraction]
+        values: list[Any] = [one.value for one in elements if not one.retraction]
+        owed: list[Any] = []
         for one in elements:
             if one.retraction:
-                values.remove(one.value)
+                (values.remove if one.value in values else owed.append)(one.value)
         combine = self.query.combine
         result = combine.create()
         for value in values:
             result = combine.add(result, value)
+        for value in owed:
+            assert combine.uncombine is not None, (
+                "what is owed can be told of combiners that can be reversed only"
+            )
+            result = combine.uncombine(result, value)
         return combine.extract(result)
 
     def _element(self, moment: int) -> Element:

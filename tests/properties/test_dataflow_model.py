@@ -27,8 +27,13 @@ def test_so_it_does_where_arrivals_watermarks_and_boundaries_coincide(case: Case
     agree(case)
 
 
+@given(cases(coinciding=True, retractions=True))
+def test_so_it_does_where_elements_are_taken_back(case: Case) -> None:
+    agree(case)
+
+
 @pytest.mark.nightly
-@given(cases(coinciding=True))
+@given(cases(coinciding=True, retractions=True))
 @settings(max_examples=10_000)
 def test_so_it_does_ten_thousand_times(case: Case) -> None:
     agree(case)

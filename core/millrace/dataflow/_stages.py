@@ -21,7 +21,7 @@ from millrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Ti
 from millrace.dataflow._grouping import Alarm, Grouping, KeyState
 from millrace.dataflow._panes import Element, Pane
 from millrace.dataflow._steps import Step
-from millrace.dataflow._windows import END_OF_TIME, GLOBAL
+from millrace.dataflow._windows import END_OF_TIME
 
 KeyExtractor = Callable[[Record], str]
 
@@ -107,7 +107,7 @@ class GroupByKeyAndWindow(Computation):
 
     def _emit(self, context: Context, panes: Iterable[Pane]) -> None:
         for pane in panes:
-            end = pane.time + 1 if pane.window == GLOBAL else min(pane.window.end, END_OF_TIME)
+            end = min(pane.time + 1, END_OF_TIME)
             for output in self._outputs:
                 context.produce(output, pane, timestamp=max(end + self._lag, context.stamp))
 

@@ -24,19 +24,16 @@ from millrace_properties.transcripts._format import Expected
 SECOND_US = 1_000_000
 
 
-def mismatches(
-    expected: Sequence[Expected], emitted: Sequence[Emission], *, by_step: bool = True
-) -> list[str]:
+def mismatches(expected: Sequence[Expected], emitted: Sequence[Emission]) -> list[str]:
     """Tell what differs, pane by pane in the order of emission; nothing: all is as expected.
 
     Args:
         expected: what was.
         emitted: what came.
-        by_step: whether it must have come by the step under which it is expected.
     """
     found = []
     for number, (one, pane) in enumerate(zip(expected, emitted, strict=False)):
-        if problems := _problems(one, pane, by_step=by_step):
+        if problems := _problems(one, pane):
             found.append(
                 f"pane {number}: expected {say_expected(one)}, got {say(pane)}: {', '.join(problems)}"
             )
@@ -45,7 +42,7 @@ def mismatches(
     return found
 
 
-def _problems(one: Expected, pane: Emission, *, by_step: bool) -> list[str]:
+def _problems(one: Expected, pane: Emission) -> list[str]:
     line = one.line
     compared = {
         "key": (line.key, pane.key),
@@ -54,7 +51,7 @@ def _problems(one: Expected, pane: Emission, *, by_step: bool) -> list[str]:
         "retraction": (line.retraction, pane.retraction),
         "timing": (one.timing, pane.timing),
         "index": (line.index, pane.index),
-        "step": (one.step if by_step else None, pane.step),
+        "step": (one.step, pane.step),
     }
     return [
         f"{name} differs" for name, (wanted, got) in compared.items() if wanted is not None and wanted != got
