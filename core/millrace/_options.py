@@ -14,7 +14,8 @@ class Eviction(enum.Enum):
     LRU = "lru"
     """The one used least recently, as storage systems do."""
     BOUNDARY = "boundary"
-    """The one whose next watermark timer is the furthest away: the framework knows when it will be fetched."""
+    """An empty one that waits for nothing, and then the one whose next watermark timer is the furthest away: the framework knows
+    when it will be fetched."""
 
 
 @dataclass(frozen=True, slots=True)

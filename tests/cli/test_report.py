@@ -112,10 +112,11 @@ def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
     result = run("report", "--check", "--again", "0", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout
     document = json.loads(COMMITTED.with_suffix(".json").read_text())
-    assert [one["name"] for one in document["measured"]] == list(EXPERIMENTS)
+    names = [name for name, one in EXPERIMENTS.items() if one.quick or not document["quick"]]
+    assert [one["name"] for one in document["measured"]] == names
     text = COMMITTED.read_text()
     for one in document["measured"]:
-        if one["seeds"] < FULL.seeds:
+        if one["seeds"] < FULL.seeds and not EXPERIMENTS[one["name"]].wall:
             assert f"**Only {one['seeds']} seeds** at each point" in text
 
 

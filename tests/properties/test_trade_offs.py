@@ -48,6 +48,14 @@ def test_a_strong_production_waits_for_a_commit_that_a_weak_one_does_not() -> No
     assert weak.applied_bytes < strong.applied_bytes
 
 
+def test_what_is_run_again_and_what_is_retained_is_told() -> None:
+    for account in wall_clocks().values():
+        storm = account.stormy
+        assert storm.crashes > 0
+        assert storm.again >= storm.counted_twice
+        assert storm.held_byte_us > 50 * sum(storm.held_us), "a production has more than 50 bytes"
+
+
 def test_stragglers_are_checkpointed_only_where_that_is_wanted() -> None:
     checkpointed = {name: account.stormy.checkpointed for name, account in wall_clocks().items()}
     assert checkpointed["weak"] > 0
@@ -65,7 +73,8 @@ def test_code_that_does_not_depend_on_time_or_order_comes_out_the_same_every_way
 def test_runs_without_faults_cost_nothing_in_vain() -> None:
     for account in wall_clocks().values():
         calm = account.calm
-        assert (calm.redone, calm.counted_twice, calm.diverged, calm.checkpointed) == (0, 0, 0, 0)
+        assert (calm.again, calm.redone, calm.counted_twice, calm.diverged, calm.checkpointed) == (0,) * 5
+        assert calm.crashes == 0
         assert calm.executions == 2 * wall_clock.VISITS
         assert len(calm.latencies_us) == wall_clock.VISITS
 
