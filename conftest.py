@@ -8,6 +8,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK_TESTS = "tests/spark/"
+OWN_SPARK = ("tests/spark/test_chaos.py", "tests/spark/test_elsewhere.py", "tests/spark/test_stop.py")
+"""They start Spark in processes of their own."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 collect_ignore = ["core/millrace/spark", "tests/spark"] if WITHOUT_SPARK else []
@@ -30,13 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class SparkInOneProcess(LoadScopeScheduling):
-    """Tests go to whatever process is free, but those that need Spark to one: they share a session.
+    """Tests go to whatever process is free, but those that share a session of Spark's to one.
 
     As the largest group they begin first. (Marks ``xdist_group`` would say the same; xdist 3.8 loses them with pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK_TESTS if nodeid.startswith(SPARK_TESTS) else nodeid
+        shares = nodeid.startswith(SPARK_TESTS) and not nodeid.startswith(OWN_SPARK)
+        return SPARK_TESTS if shares else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

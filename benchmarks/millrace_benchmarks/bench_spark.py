@@ -1,4 +1,4 @@
-"""CPU time by record of a count on Spark; the latency of the smallest micro-batch; what a round costs in each layout.
+"""CPU time by record of a count on Spark; throughput, latency and recovery of a job; what a round costs in each layout.
 
 ``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``.
 
@@ -16,14 +16,16 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from millrace.spark import Layout, session
+from millrace_benchmarks import spark_beside
+from millrace_benchmarks.spark_beside import JobTimes, job_times
 from millrace_benchmarks.spark_count import JOBS, CountCost, count_cost
-from millrace_benchmarks.spark_latency import BatchLatency, batch_latency
 from millrace_benchmarks.spark_layouts import LayoutCost, layout_cost
 
 RECORDS = 1_000_000
 KEYS = (100, 10_000, 200_000)
 _WHERE = f"Spark {pyspark.__version__}, Python {platform.python_version()}, {platform.machine()}, local[2]"
 _WARM_UP = 50_000
+JOB_KEYS, JOB_RECORDS = 10_000, 500_000
 COUNT_ROUNDS = 3
 """Java's compilers work through all of the first one."""
 _SLOW = {("transformWithState, pandas", 10_000): 10, ("transformWithState, pandas", 200_000): 50}
@@ -63,25 +65,29 @@ def test_a_count_beside_the_same_by_hand(
             print(f"  {cost.job:<28}{size}{cost.cpu_us:>9.1f}{cost.wall_us:>9.1f}")
 
 
-def compare_layouts(place: Path) -> list[BatchLatency]:
-    """Measure both, on one session."""
-    with session("local[2]", "latency") as spark:
-        return [batch_latency(spark, layout, place / layout.value) for layout in Layout]
+def compare_jobs(place: Path) -> list[JobTimes]:
+    """Run all jobs that keep running, on one session."""
+    with session("local[2]", "jobs") as spark:
+        return [
+            job_times(spark, job, JOB_KEYS, JOB_RECORDS, place / str(number))
+            for number, job in enumerate(spark_beside.JOBS)
+        ]
 
 
-def test_latency_of_the_smallest_micro_batch(
+def test_latency_throughput_and_recovery_beside_the_same_by_hand(
     benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Print it for both layouts."""
-    found = benchmark.pedantic(compare_layouts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
+    """Print them."""
+    found = benchmark.pedantic(compare_jobs, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     load = os.getloadavg()[0]
     with capsys.disabled():
         print(f"\n{_WHERE}, load {load:.1f}")
-        print("milliseconds from file to sink: median, longest; micro-batches on the way: median")
+        print(
+            "records a second in one micro-batch; milliseconds from file to sink, and from restart to sink: medians"
+        )
         for one in found:
-            times = [one.median_us, one.longest_us, one.batches_us]
-            columns = "".join(f"{us / 1_000:>9,.0f}" for us in times)
-            print(f"  {one.layout.value:<12}{one.records:>4} records{columns}")
+            times = "".join(f"{us / 1_000:>9,.0f}" for us in (one.latency_us, one.recovery_us))
+            print(f"  {one.job:<28}{one.keys:>9,} keys{one.records_per_s:>12,.0f}{times}")
 
 
 ROUNDS = 8

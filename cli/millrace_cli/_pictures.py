@@ -18,28 +18,28 @@ from millrace_scenarios.perfetto import perfetto_json
 from millrace_scenarios.shiviz import shiviz_log
 from millrace_scenarios.spacetime import spacetime_html
 
-ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Tell in sentences how the first rule came to be broken.")
-]
-HtmlOption = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", help="Save a space-time diagram: one HTML file, for a browser."),
-]
-PerfettoOption = Annotated[
-    Path | None, typer.Option("--perfetto", metavar="FILE", help="Save a trace for ui.perfetto.dev (JSON).")
-]
-ShivizOption = Annotated[
-    Path | None, typer.Option("--shiviz", metavar="FILE", help="Save a log with vector clocks for ShiViz.")
-]
-
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
-    """Files to save a run to; ``None``: not asked for."""
+class Showing:
+    """How a run is to be shown: in sentences, and in files; ``None``: not asked for."""
 
-    html: Path | None = None
-    perfetto: Path | None = None
-    shiviz: Path | None = None
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Tell in sentences how the first rule came to be broken.")
+    ] = False
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Save a space-time diagram: one HTML file, for a browser."
+        ),
+    ] = None
+    perfetto: Annotated[
+        Path | None,
+        typer.Option("--perfetto", metavar="FILE", help="Save a trace for ui.perfetto.dev (JSON)."),
+    ] = None
+    shiviz: Annotated[
+        Path | None,
+        typer.Option("--shiviz", metavar="FILE", help="Save a log with vector clocks for ShiViz."),
+    ] = None
 
     def check(self) -> None:
         """Find out before a run that a file could not be written.
@@ -70,6 +70,17 @@ class Pictures:
             except OSError as error:
                 raise UnwritableFileError(str(path), error.strerror or str(error), f"--{option}") from error
         return [path for _, path in saved]
+
+    def document(self, history: Sequence[Event], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+        """What ``--json`` has besides."""
+        return {"explanation": explanation_document(history, verdicts)} if self.explain else {}
+
+    def print_story(
+        self, console: Console, history: Sequence[Event], verdicts: Mapping[str, Verdict]
+    ) -> None:
+        """Print how the first rule came to be broken, if that was asked for."""
+        if self.explain:
+            print_narrative(console, narrate(history, verdicts))
 
     def _paths(self) -> list[tuple[str, Path | None]]:
         return [("html", self.html), ("perfetto", self.perfetto), ("shiviz", self.shiviz)]

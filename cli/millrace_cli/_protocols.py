@@ -1,5 +1,9 @@
 """What ``--without`` can leave out of the protocol: the mutants that lack something, by what they lack."""
 
+from typing import Annotated
+
+import typer
+
 from millrace_cli._exit import UnknownWithoutError
 from millrace_properties.mutants import MUTANTS
 from millrace_sim import SOUND, Protocol
@@ -7,7 +11,8 @@ from millrace_sim import SOUND, Protocol
 _PREFIX = "without "
 _LACKING = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
 
-WITHOUT_HELP = f"Leave this out of the protocol, and see what it was for: {', '.join(_LACKING)}."
+_HELP = f"Leave this out of the protocol, and see what it was for: {', '.join(_LACKING)}."
+WithoutOption = Annotated[str | None, typer.Option(metavar="WHAT", help=_HELP)]
 
 
 def protocol_without(name: str | None) -> Protocol:

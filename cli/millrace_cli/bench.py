@@ -14,6 +14,7 @@ from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import PartsProgress
 from millrace_cli._render import plain_table, print_heading, print_table, print_text
 
@@ -28,6 +29,8 @@ BENCH_EXAMPLES = """[bold]Examples[/]
   millrace bench harness --runs 100000 --jobs 2
 
   millrace bench harness --quick --json > figures.json
+
+  millrace bench skew --quick
 
 [bold]Exit codes[/]
 
@@ -49,7 +52,11 @@ class UnknownBenchmarkError(MillraceError):
 def bench(
     name: Annotated[str | None, typer.Argument(help="What to measure. Default: show what there is.")] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Runs of its longest part. harness: of the sound protocol.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs of its longest part. harness: of the sound protocol; an experiment of the report: at each point.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes to spread the work over. Default: one for each CPU.")
@@ -58,7 +65,7 @@ def bench(
     quick: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--quick", help="A fraction of everything, to see that it works.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Measure something, and print each figure beside its goal or the paper's number."""
     with tidy_errors():

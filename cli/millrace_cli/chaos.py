@@ -12,6 +12,7 @@ from millrace import MillraceError
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import RunProgress
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
 
@@ -95,7 +96,7 @@ def chaos(
             help="Keep logs, checkpoint and outputs here. Default: only when something is wrong.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline on Spark on this machine while executors, Python workers and drivers are killed, stopped and continued.
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import RunProgress
 from millrace_cli._render import counted, plain_table, print_heading, print_table, print_text
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
@@ -39,7 +40,7 @@ def compare(
         str,
         typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
     ] = DEFAULT_FEED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline strong and weak, with and without exactly-once, under the same faults: what each loses, and what it costs.
 

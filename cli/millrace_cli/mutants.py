@@ -10,6 +10,7 @@ from millrace import MillraceError, format_time
 from millrace_cli._consoles import error_console, output_console
 from millrace_cli._documents import print_document
 from millrace_cli._exit import ExitCode, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._render import plain_table, print_table
 from millrace_properties.hunt import Hunted
 from millrace_properties.hunting import hunt_all
@@ -55,7 +56,7 @@ def mutants(
     list_only: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--list", help="Say what each mutant gets wrong, and run nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run broken protocols until an invariant catches each: a matrix of mutants and what kills them.
 

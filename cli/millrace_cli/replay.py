@@ -13,21 +13,12 @@ from millrace.history import Event
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import invariants_document, print_document, stdout_reserved
 from millrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
-from millrace_cli._pictures import (
-    ExplainOption,
-    HtmlOption,
-    PerfettoOption,
-    Pictures,
-    ShivizOption,
-    explanation_document,
-    print_narrative,
-    print_saved,
-)
+from millrace_cli._options import JsonOption, with_options
+from millrace_cli._pictures import Showing, print_saved
 from millrace_cli._render import print_error, print_heading, print_plan, print_text, print_violations
 from millrace_cli._replay_file import Recorded, load_failure
 from millrace_cli._targets import load_target
 from millrace_cli._until import cut, print_until, until_document
-from millrace_properties.narrative import narrate
 from millrace_properties.verdict import Verdict
 from millrace_properties.verification import run_plan, violations
 from millrace_sim import SOUND
@@ -77,62 +68,60 @@ class Replayed:
         return ExitCode.VIOLATED if self.error or violations(dict(self.verdicts)) else ExitCode.HOLDS
 
 
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EVENT",
+        help="Show the run up to an event, and the state of the world then: its number, its kind (the first Applied),"
+        " or [bold]violation[/].",
+    ),
+]
+
+
+@with_options
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]millrace verify[/] saved.")],
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EVENT",
-            help="Show the run up to an event, and the state of the world then: its number, its kind (the first Applied),"
-            " or [bold]violation[/].",
-        ),
-    ] = None,
-    explain: ExplainOption = False,  # noqa: FBT002  typer's way
-    html: HtmlOption = None,
-    perfetto: PerfettoOption = None,
-    shiviz: ShivizOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    showing: Showing,
+    until: UntilOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a saved failure again, byte for byte, and show what it breaks and which events prove it.
 
     Run it where you ran verify: the pipeline is imported by its name.
     """
     with tidy_errors():
-        pictures = Pictures(html, perfetto, shiviz)
-        pictures.check()
+        showing.check()
         with stdout_reserved(as_json):
             replayed = _run(load_failure(file))
         verdicts = dict(replayed.verdicts)
         stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
-        saved = _save(pictures, replayed)
+        saved = _save(showing, replayed)
         if as_json:
-            document = _document(replayed)
-            if explain:
-                document["explanation"] = explanation_document(replayed.history, verdicts)
+            document = _document(replayed) | showing.document(replayed.history, verdicts)
             if stop:
                 document["until"] = until_document(stop)
             print_document(document)
         else:
             console = output_console()
             _print(console, replayed)
-            if not replayed.history and (explain or until or pictures != Pictures()):
+            if replayed.history:
+                showing.print_story(console, replayed.history, verdicts)
+            elif until or showing != Showing():
                 print_heading(
                     console, "The run stopped with an error, so it can be neither explained nor drawn"
                 )
-            elif explain:
-                print_narrative(console, narrate(replayed.history, verdicts))
             if stop:
                 print_until(console, stop)
             print_saved(console, saved)
         raise typer.Exit(replayed.code)
 
 
-def _save(pictures: Pictures, replayed: Replayed) -> list[Path]:
+def _save(showing: Showing, replayed: Replayed) -> list[Path]:
     if not replayed.history:  # A run that stopped with an error has told nothing.
         return []
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
-    return pictures.save(replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+    return showing.save(replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
 
 
 def _run(recorded: Recorded) -> Replayed:

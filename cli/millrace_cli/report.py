@@ -1,4 +1,4 @@
-"""``millrace report``: the paper's evaluation in simulated time, written to REPORT.md from scratch."""
+"""``millrace report``: the paper's evaluation, written to REPORT.md from scratch."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from millrace import MillraceError
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL, QUICK, Size
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Size
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.markdown import PLOTS, render
 from millrace_benchmarks.section8.plots import draw
 from millrace_benchmarks.section8.reporting import (
@@ -22,6 +23,7 @@ from millrace_benchmarks.section8.reporting import (
 from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document
 from millrace_cli._exit import ExitCode, UnwritableFileError, tidy_errors
+from millrace_cli._options import JsonOption
 from millrace_cli._progress import RunProgress
 from millrace_cli._render import counted
 
@@ -88,19 +90,20 @@ def report(
     again: Annotated[
         int, typer.Option(min=0, help="With --check: so many runs of each experiment are run again.")
     ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
 
-    All times are simulated. The report's JSON has the figures of every run; any of them can be run again.
+    Times are simulated, but for a chapter of real time. The report's JSON has the figures of every run; any of those that are
+    simulated can be run again.
     """
     with tidy_errors():
         if check:
             _check(output, again, as_json=as_json)
             return
-        names = _chosen(only or [])
         size = QUICK if quick else FULL
         size = Size(seeds or size.seeds, size.quick)
+        names = _chosen(only or [], size)
         found = _measure(names, size, jobs or os.cpu_count() or 1, _command(names, size))
         _write(found, output)
         if as_json:
@@ -109,18 +112,18 @@ def report(
             output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
 
 
-def _chosen(only: list[str]) -> list[str]:
+def _chosen(only: list[str], size: Size) -> list[str]:
     for name in only:
         if name not in EXPERIMENTS:
             raise UnknownExperimentError(name)
-    return [name for name in EXPERIMENTS if name in only or not only]
+    return [name for name, one in EXPERIMENTS.items() if name in only or (not only and one.is_usual(size))]
 
 
 def _command(names: list[str], size: Size) -> str:
     """What writes the same again; on how many processes does not matter."""
     words = ["millrace report"]
     words += ["--quick"] if size.quick else []
-    words += [f"--only {name}" for name in names] if len(names) < len(EXPERIMENTS) else []
+    words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
     default = QUICK if size.quick else FULL
     words += [f"--seeds {size.seeds}"] if size.seeds != default.seeds else []
     return " ".join(words)

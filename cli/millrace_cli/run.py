@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from millrace_cli._flights_report import draw_chart
 from millrace_cli._hosts import HOSTS, HostName, HostOptions
 from millrace_cli._input import InputOptions
 from millrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
+from millrace_cli._options import JsonOption, with_options
 from millrace_cli._output import SUFFIX, output_lines, read_outputs, write_outputs
 from millrace_cli._progress import RunProgress
 from millrace_cli._run_report import Ran
@@ -38,35 +40,31 @@ RUN_EXAMPLES = """[bold]Examples[/]
   130 interrupted, 143 terminated: on spark, after the micro-batch that was under way, and with its output"""
 
 
-def run(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            metavar="zeitgeist|MODULE:PIPELINE", help="Zeitgeist over real flights, or your own pipeline."
-        ),
-    ],
-    on: Annotated[HostName, typer.Option("--on", help="Where to run it.")] = HostName.SIM,
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """The input, and how its lines are read."""
+
     input_file: Annotated[
         Path | None,
         typer.Option("--input", metavar="FILE.jsonl", help="JSON lines with value and timestamp each."),
-    ] = None,
+    ] = None
     feed: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Without --input: the module's function that makes the input."),
-    ] = None,
+    ] = None
     stream: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Stream of the records. Default: the injector's first."),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Field of the lines that is the key.")
-    ] = None,
+    ] = None
+    key: Annotated[str | None, typer.Option(metavar="FIELD", help="Field of the lines that is the key.")] = (
+        None
+    )
     timestamp: Annotated[
         str | None,
         typer.Option(
             metavar="FIELD", help="Field of the lines that is the timestamp; the line is the value then."
         ),
-    ] = None,
+    ] = None
     slack: Annotated[
         float | None,
         typer.Option(
@@ -74,51 +72,81 @@ def run(
             min=0,
             help="The low watermark is so far behind the newest timestamp. Default: it waits for the end.",
         ),
-    ] = None,
+    ] = None
+
+    @property
+    def of_lines(self) -> InputOptions:
+        """How lines are read."""
+        slack_us = None if self.slack is None else round(self.slack * SECOND)
+        return InputOptions(self.stream, self.key, self.timestamp, slack_us)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingOptions:
+    """Where the output goes, and what it is compared with."""
+
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR|FILE.jsonl|-", help="Where the output goes; -: to stdout."),
-    ] = None,
+    ] = None
     compare: Annotated[
         str | None,
         typer.Option(metavar="HOST|PATH", help="Run it there too, or read an output, and compare."),
-    ] = None,
-    faults: Annotated[
-        int, typer.Option(min=0, help="So many faults, drawn from the seed; in the simulated cluster only.")
-    ] = 0,
-    seed: Annotated[int, typer.Option(help="Of the faults, the cluster, and the input that is made.")] = 0,
-    judge: Annotated[
-        float | None,
-        typer.Option(
-            metavar="FRACTION",
-            min=0,
-            max=1,
-            help="On spark: judge the History of this part of the keys. 1: of all.",
-        ),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d"], help="Zeitgeist: the day after the last. Default on sim: 2013-02-15."
-        ),
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg|FILE.png", help="Zeitgeist: draw expected and actual.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    ] = None
+
+
+PipelineArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="zeitgeist|MODULE:PIPELINE", help="Zeitgeist over real flights, or your own pipeline."
+    ),
+]
+FaultsOption = Annotated[
+    int, typer.Option(min=0, help="So many faults, drawn from the seed; in the simulated cluster only.")
+]
+SeedOption = Annotated[int, typer.Option(help="Of the faults, the cluster, and the input that is made.")]
+JudgeOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="FRACTION",
+        min=0,
+        max=1,
+        help="On spark: judge the History of this part of the keys. 1: of all.",
+    ),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d"], help="Zeitgeist: the day after the last. Default on sim: 2013-02-15."),
+]
+ChartOption = Annotated[
+    Path | None, typer.Option(metavar="FILE.svg|FILE.png", help="Zeitgeist: draw expected and actual.")
+]
+
+
+@with_options
+def run(
+    pipeline: PipelineArgument,
+    reading: ReadingOptions,
+    writing: WritingOptions,
+    on: Annotated[HostName, typer.Option("--on", help="Where to run it.")] = HostName.SIM,
+    faults: FaultsOption = 0,
+    seed: SeedOption = 0,
+    judge: JudgeOption = None,
+    until: UntilOption = None,
+    chart: ChartOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline on a host, write what it puts out, and compare hosts record by record.
 
     On sim, the simulated cluster, the run is judged as well. The reference runs one record at a time.
     """
+    output, compare = writing.output, writing.compare
     with tidy_errors():
         _check_stdout(output, as_json=as_json)
-        if judge is not None and HostName.SPARK not in (on, compare):
-            remedy = f"Add --on {HostName.SPARK}, or leave it out: the cluster is judged anyway"
-            raise JobError("--judge", f"it is for --on {HostName.SPARK}", remedy)
-        reading = InputOptions(stream, key, timestamp, None if slack is None else round(slack * SECOND))
+        _check_judge(judge, on, compare)
         with stdout_reserved(as_json or output == Path("-")):
-            job = load_job(pipeline, seed, input_file, reading, until.date() if until else None, feed)
+            last = until.date() if until else None
+            job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
             charts = _charts(job, output, chart)
             _prepare(output)
             ran = _run(
@@ -138,6 +166,12 @@ def run(
 def _check_stdout(output: Path | None, *, as_json: bool) -> None:
     if as_json and output == Path("-"):
         raise JobError("--json", "--output - wants stdout, too", "Give --output a file or a directory")
+
+
+def _check_judge(judge: float | None, on: HostName, compare: str | None) -> None:
+    if judge is not None and HostName.SPARK not in (on, compare):
+        remedy = f"Add --on {HostName.SPARK}, or leave it out: the cluster is judged anyway"
+        raise JobError("--judge", f"it is for --on {HostName.SPARK}", remedy)
 
 
 def _charts(job: Job, output: Path | None, chart: Path | None) -> tuple[Path, ...]:

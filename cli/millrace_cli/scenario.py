@@ -1,5 +1,6 @@
 """``millrace scenario``: the papers' figures as stories, told by running them."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,21 +12,14 @@ from millrace_cli._exit import (
     RESULT_WORDS,
     ExitCode,
     UnknownScenarioError,
+    UnwritableFileError,
     exit_code_of_run,
     print_stop,
     tidy_errors,
 )
-from millrace_cli._pictures import (
-    ExplainOption,
-    HtmlOption,
-    PerfettoOption,
-    Pictures,
-    ShivizOption,
-    explanation_document,
-    print_narrative,
-    print_saved,
-)
-from millrace_cli._protocols import WITHOUT_HELP, protocol_without
+from millrace_cli._options import JsonOption, with_options
+from millrace_cli._pictures import Showing, print_saved
+from millrace_cli._protocols import WithoutOption, protocol_without
 from millrace_cli._render import (
     plain_table,
     print_heading,
@@ -35,8 +29,9 @@ from millrace_cli._render import (
     print_verdicts,
     print_violations,
 )
-from millrace_properties.narrative import narrate
+from millrace_cli._replay_file import check_writable
 from millrace_scenarios.catalogue import SCENARIOS
+from millrace_scenarios.dataflow_chart import ChartError, Drawing, check_chart
 from millrace_scenarios.scenario import Outcome, Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Tell a story of the papers by running it.")
@@ -51,6 +46,8 @@ _RUN_EXAMPLES = """[bold]Examples[/]
 
   millrace scenario run zombie-timer --without sequencers --html zombie.html
 
+  millrace scenario run dataflow-fig14 --chart sessions.svg
+
 [bold]Exit codes[/]
 
   0 nothing is violated, 1 an invariant is, 2 wrong use, 3 nothing could be judged"""
@@ -58,7 +55,7 @@ _RUN_EXAMPLES = """[bold]Examples[/]
 
 @app.command("list", epilog=_LIST_EXAMPLES)
 def list_scenarios(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Show the scenarios that there are."""
     if as_json:
@@ -71,37 +68,40 @@ def list_scenarios(
 
 
 @app.command("run", epilog=_RUN_EXAMPLES)
+@with_options
 def run_scenario(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A scenario: see [bold]millrace scenario list[/].")
     ],
-    without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
-    explain: ExplainOption = False,  # noqa: FBT002  typer's way
-    html: HtmlOption = None,
-    perfetto: PerfettoOption = None,
-    shiviz: ShivizOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    showing: Showing,
+    without: WithoutOption = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the Dataflow paper's figure: FILE.svg, FILE.png or FILE.html."
+        ),
+    ] = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Tell a scenario: its story, the timeline of the run, and what the invariants say of it."""
     with tidy_errors():
         scenario = _find(name)
         protocol_without(without)
-        pictures = Pictures(html, perfetto, shiviz)
-        pictures.check()
+        showing.check()
+        if chart is not None:
+            _check_chart(scenario, chart)
         outcome = _tell(scenario, without or "")
         code = exit_code_of_run(outcome.verdicts)
         events = outcome.history.events
         subtitle = f"{scenario.source}; protocol: {outcome.protocol}"
-        saved = pictures.save(events, outcome.verdicts, title=scenario.title, subtitle=subtitle)
+        saved = showing.save(events, outcome.verdicts, title=scenario.title, subtitle=subtitle)
+        if chart is not None and outcome.drawing is not None:
+            saved.append(_draw(outcome.drawing, chart))
         if as_json:
-            document = _document(outcome, code)
-            if explain:
-                document["explanation"] = explanation_document(events, outcome.verdicts)
-            print_document(document)
+            print_document(_document(outcome, code) | showing.document(events, outcome.verdicts))
         else:
             _print(outcome)
-            if explain:
-                print_narrative(output_console(), narrate(events, outcome.verdicts))
+            showing.print_story(output_console(), events, outcome.verdicts)
             print_saved(output_console(), saved)
         raise typer.Exit(code)
 
@@ -110,6 +110,24 @@ def _find(name: str) -> Scenario:
     if name not in SCENARIOS:
         raise UnknownScenarioError(name, tuple(SCENARIOS))
     return SCENARIOS[name]
+
+
+def _check_chart(scenario: Scenario, path: Path) -> None:
+    """Find out before a run that there will be nothing to draw, or nowhere."""
+    if not scenario.drawn:
+        raise ChartError(
+            str(path), f"{scenario.name} has no figure of the Dataflow paper; --html draws any run"
+        )
+    check_chart(path)
+    check_writable(path, "--chart")
+
+
+def _draw(drawing: Drawing, path: Path) -> Path:
+    try:
+        drawing.save(path)
+    except OSError as error:
+        raise UnwritableFileError(str(path), error.strerror or str(error), "--chart") from error
+    return path
 
 
 def _tell(scenario: Scenario, without: str) -> Outcome:

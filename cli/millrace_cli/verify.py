@@ -1,6 +1,8 @@
 """``millrace verify``: search for a fault schedule that breaks a pipeline, and make it small."""
 
 import enum
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +12,9 @@ from millrace_cli._consoles import output_console
 from millrace_cli._documents import print_document, stdout_reserved
 from millrace_cli._exit import UnwritableFileError, print_stop, tidy_errors
 from millrace_cli._invariants import invariants_named
+from millrace_cli._options import JsonOption, with_options
 from millrace_cli._progress import SearchProgress
-from millrace_cli._protocols import WITHOUT_HELP, protocol_without
+from millrace_cli._protocols import WithoutOption, protocol_without
 from millrace_cli._replay_file import check_writable, save_failure
 from millrace_cli._report import Report
 from millrace_cli._targets import DEFAULT_FEED, Target, load_target
@@ -20,7 +23,7 @@ from millrace_properties.enumeration import enumerate_faults
 from millrace_properties.step_faults import single_faults
 from millrace_properties.verification import Verification
 from millrace_properties.verification import verify as search
-from millrace_sim import SOUND, ClusterOptions, Protocol
+from millrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
 VERIFY_EXAMPLES = """[bold]Examples[/]
 
@@ -52,57 +55,71 @@ class SearchKind(enum.Enum):
     PAIRS = "pairs"
 
 
-def verify(
-    pipeline: Annotated[
-        str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
-    ],
-    versions: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--version",
-            metavar="MODULE:PIPELINE",
-            help="Another version of the pipeline, that an operator may put in force while it runs; more than once for more.",
-        ),
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What to search for, and how long."""
+
     how: Annotated[
         SearchKind,
         typer.Option(
             "--search",
             help="random fault schedules; every single fault at every protocol step (enumerate); or pairs of those.",
         ),
-    ] = SearchKind.RANDOM,
+    ] = SearchKind.RANDOM
     examples: Annotated[
         int,
         typer.Option(
             min=1,
             help="Random: runs in which at least one fault really struck. Pairs: how many. Enumerate: all there are.",
         ),
-    ] = 200,
+    ] = 200
     jobs: Annotated[
         int,
         typer.Option(min=1, help="Processes that share the runs. The result is the same with any number."),
-    ] = 1,
+    ] = 1
     seed: Annotated[
         int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
-    ] = 0,
-    feed: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
-    ] = DEFAULT_FEED,
-    without: Annotated[str | None, typer.Option(metavar="WHAT", help=WITHOUT_HELP)] = None,
-    allow_unknown: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...",
-            help="Invariants whose case need not come up, or [bold]all[/]: S8, S9 and L1 can not where nobody sets a timer."
-            " The report says what was not judged.",
-        ),
-    ] = "",
-    save: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Where to save a failure. Default: millrace-failure-DIGEST.json."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,  # noqa: FBT002  typer's way
+    ] = 0
+
+
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
+]
+VersionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--version",
+        metavar="MODULE:PIPELINE",
+        help="Another version of the pipeline, that an operator may put in force while it runs; more than once for more.",
+    ),
+]
+FeedOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed.")
+]
+UnknownOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,...",
+        help="Invariants whose case need not come up, or [bold]all[/]: S8, S9 and L1 can not where nobody sets a timer."
+        " The report says what was not judged.",
+    ),
+]
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Where to save a failure. Default: millrace-failure-DIGEST.json."),
+]
+
+
+@with_options
+def verify(
+    pipeline: PipelineArgument,
+    options: SearchOptions,
+    versions: VersionsOption = None,
+    feed: FeedOption = DEFAULT_FEED,
+    without: WithoutOption = None,
+    allow_unknown: UnknownOption = "",
+    save: SaveOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
 
@@ -114,7 +131,7 @@ def verify(
         with stdout_reserved(as_json):
             target = load_target(pipeline, feed, versions or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed)
-            report = _search(target, protocol, how, examples, seed, jobs)
+            report = _search(target, protocol, options)
         report.may_be_unknown = may_be_unknown
         _save(report, save)
         if as_json:
@@ -124,43 +141,66 @@ def verify(
         raise typer.Exit(report.code)
 
 
-def _search(
-    target: Target, protocol: Protocol, how: SearchKind, examples: int, seed: int, jobs: int
-) -> Report:
+def _search(target: Target, protocol: Protocol, options: SearchOptions) -> Report:
     """Search, until it is done or somebody presses Ctrl-C."""
-    feed = target.feed(seed)
+    feed = target.feed(options.seed)
     interrupted = False
     verification: Verification | None = None
-    if how is SearchKind.ENUMERATE:
-        examples = len(single_faults(target.deployed, feed, ClusterOptions()))
-    with SearchProgress(examples) as progress:
+    with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
-            if how is SearchKind.RANDOM:
-                verification = search(
-                    target.deployed, lambda _: feed, examples=examples, seed=seed, protocol=protocol, jobs=jobs,
-                    on_run=progress.on_run,
-                )  # fmt: skip
-            else:
-                pairs = examples if how is SearchKind.PAIRS else 0
-                verification = enumerate_faults(
-                    target.deployed, feed, feed_seed=seed, protocol=protocol, pairs=pairs, seed=seed, jobs=jobs,
-                    on_run=progress.on_run,
-                )  # fmt: skip
+            verification = _found(target, feed, protocol, options, progress.on_run)
         except KeyboardInterrupt:
             interrupted = True
     review_of_code = None
     if verification is not None and verification.failure is None and protocol is SOUND:
-        review_of_code = review(target.pipeline, feed, seed=seed)
+        review_of_code = review(target.pipeline, feed, seed=options.seed)
     return Report(
         target=target,
         protocol=protocol,
-        seed=seed,
+        seed=options.seed,
         verification=verification or progress.latest or Verification(),
         elapsed_s=progress.elapsed_s,
         runs_per_second=progress.runs_per_second,
         interrupted=interrupted,
         shrinking=interrupted and progress.shrinking,
         review=review_of_code,
+    )
+
+
+def _expected_runs(target: Target, feed: Feed, options: SearchOptions) -> int:
+    if options.how is SearchKind.ENUMERATE:
+        return len(single_faults(target.deployed, feed, ClusterOptions()))
+    return options.examples
+
+
+def _found(
+    target: Target,
+    feed: Feed,
+    protocol: Protocol,
+    options: SearchOptions,
+    on_run: Callable[[Verification], None],
+) -> Verification:
+    examples, seed, jobs = options.examples, options.seed, options.jobs
+    if options.how is SearchKind.RANDOM:
+        return search(
+            target.deployed,
+            lambda _: feed,
+            examples=examples,
+            seed=seed,
+            protocol=protocol,
+            jobs=jobs,
+            on_run=on_run,
+        )
+    pairs = examples if options.how is SearchKind.PAIRS else 0
+    return enumerate_faults(
+        target.deployed,
+        feed,
+        feed_seed=seed,
+        protocol=protocol,
+        pairs=pairs,
+        seed=seed,
+        jobs=jobs,
+        on_run=on_run,
     )
 
 

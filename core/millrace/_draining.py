@@ -127,7 +127,8 @@ class Draining:
     def _sends(self, sender: str, name: str) -> bool:
         """Tell whether a retiring computation, in the version that it runs in, sends to another.
 
-        There is no circle: both run in the latest version that has them, as far as it is the same one.
+        There is no circle: each runs in the version that it retired from. What retires later is not in the senders' version
+        any more, or retires from the same one.
         """
         pipeline = deployed(sender, self._topologies, self._table).pipeline
         return name in pipeline.computations and sender in pipeline.senders(name)

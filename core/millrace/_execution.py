@@ -58,9 +58,19 @@ class Deployed:
 
 
 def deployed(name: str, topologies: Sequence[Pipeline], table: Table) -> Deployed:
-    """Find a computation's spec: in the version in force, or, if it is retiring, in the last that had it."""
+    """Find a computation's spec: in the version in force, or, if it is retiring, in the one that was until then.
+
+    Choice: one that was added, and whose version never came into force, retires as in the last before that has it, or any.
+    """
     present = frozenset([OUTSIDE, *(a.computation for a in table.assignments)])
-    for pipeline in [topologies[table.topology], *reversed(topologies[: table.topology]), *topologies]:
+    since = dict(zip(table.retiring, table.retired_from, strict=False))
+    former = topologies[since.get(name, table.topology)]
+    for pipeline in [
+        topologies[table.topology],
+        former,
+        *reversed(topologies[: table.topology]),
+        *topologies,
+    ]:
         spec = pipeline.computations.get(name)
         if spec is not None:
             return Deployed(spec, pipeline, present)

@@ -44,7 +44,16 @@ from millrace._pipeline import OUTSIDE, DeadLetter, InjectorSpec, Pipeline
 from millrace._routing import NOWHERE, routing_of
 from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
-from millrace.history import Acked, DeadLettered, History, Injected, InjectorReported, ProcessStarted, Resent
+from millrace.history import (
+    Acked,
+    DeadLettered,
+    History,
+    Injected,
+    InjectorReported,
+    ProcessStarted,
+    Resent,
+    VersionAdopted,
+)
 
 _Asked = m.Peek | m.Claim | m.JournalPosition
 _QUIET_PERIODS = 4
@@ -304,6 +313,8 @@ class Injector:
             else:
                 self._send_again(pending)
         if table.topology != before.table.topology:
+            history = self._history
+            history.record(VersionAdopted(history.at_us, self.address, table.topology))
             self._adopt_topology(table.topology)
         self._drop_removed(table)
         self._release(now)

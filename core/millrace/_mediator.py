@@ -26,6 +26,7 @@ from millrace.history import (
     IdsCollected,
     IntervalMinted,
     RoleClaimed,
+    VersionAdopted,
     WriteRefused,
 )
 
@@ -294,9 +295,14 @@ class Mediator:
         for computation in request.removed:
             self._live.pop(computation, None)
             self._history.record(ComputationRemoved(self._history.at_us, STORE, computation))
+        if request.topology != self._table.topology:
+            self._history.record(VersionAdopted(self._history.at_us, STORE, request.topology))
         kept.sort(key=lambda one: (one.computation, one.interval.low))
+        before = self._table
+        since = dict(zip(before.retiring, before.retired_from, strict=True))
+        retired_from = tuple(since.get(name, before.topology) for name in request.retiring)
         self._table = m.Table(
-            self._table.version + 1, request.topology, request.retiring, tuple(kept), request.joining
+            before.version + 1, request.topology, request.retiring, tuple(kept), request.joining, retired_from
         )
 
     def _replace(

@@ -51,6 +51,7 @@ class Table(Value, frozen=True, gc=False):
         retiring: computations that get no new records and leave when they have drained.
         assignments: sorted by computation and interval.
         joining: index of the version that is to be put in force once everybody knows its added computations, if any.
+        retired_from: of each that is retiring: the version that was in force until then, by which it goes on.
     """
 
     version: int = 0
@@ -58,6 +59,7 @@ class Table(Value, frozen=True, gc=False):
     retiring: tuple[str, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     joining: int | None = None
+    retired_from: tuple[int, ...] = ()
 
 
 class IntervalLoad(Value, frozen=True, gc=False):

@@ -19,7 +19,7 @@ from millrace._options import EngineOptions
 from millrace._pipeline import OUTSIDE, Pipeline
 from millrace._routing import routing_of
 from millrace._time import MAX_TIME, MIN_TIME
-from millrace.history import Acked, History, ProcessStarted, Reported, Resent
+from millrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
 
 _REPEAT_REPORTS = 4
 """A report that has not changed is sent every so many periods only: messages may be lost."""
@@ -235,6 +235,8 @@ class Worker:
     def _on_table(self, now: int, table: m.Table) -> None:
         if table.version <= self._table.version:
             return
+        if table.topology != self._table.topology:
+            self._history.record(VersionAdopted(self._history.at_us, self.address, table.topology))
         self._table = table
         self._senders_of.clear()
         before = self._shared.routing

@@ -200,6 +200,18 @@ class ComputationRemoved(Value, frozen=True, gc=False):
     computation: str
 
 
+class VersionAdopted(Value, frozen=True, gc=False):
+    """A version of the pipeline is in force (3): at the store from now on, and for a process as soon as it learns of it.
+
+    What a worker or an injector's process makes goes to the consumers in the version that it has adopted last; each incarnation
+    begins with version 0. ``version``: its index among those that are deployed.
+    """
+
+    at_us: int
+    process: str
+    version: int
+
+
 class ScanBegun(Value, frozen=True, gc=False):
     """A new owner began its recovery scan (7.1)."""
 
@@ -369,9 +381,9 @@ class RunEnded(Value, frozen=True, gc=False):
 
 Event = (
     Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
-    | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | ScanBegun | ScanEnded
-    | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced | IdsCollected | RoleClaimed | Output
-    | ProcessStarted | KeysSampled | FaultStruck | StepReached | Healed | RunEnded
+    | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | VersionAdopted
+    | ScanBegun | ScanEnded | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced
+    | IdsCollected | RoleClaimed | Output | ProcessStarted | KeysSampled | FaultStruck | StepReached | Healed | RunEnded
 )  # fmt: skip
 
 

@@ -7,11 +7,11 @@ Rules of this file:
   doing, or says nothing of that oracle.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from millrace_properties.budget import Budget
 from millrace_properties.mutants import CATALOGUE, Mutant, Probe
 from millrace_properties.oracles import fired, plan_of, try_workload
 from millrace_properties.outcome import Failure, Outcome
@@ -19,13 +19,14 @@ from millrace_properties.plans import Plan
 from millrace_properties.shrinking import shrink
 from millrace_properties.workloads import WORKLOADS
 from millrace_sim import Feed
+from millrace_sim.kernel import seldom_collected
 
 _SMALL = 3
 """A plan of more faults than these tells little: another seed may have a smaller one."""
 _MORE_SEEDS = 200
 """Runs more that such a plan is worth."""
-_SHRINK_RUNS = 250
-"""Runs that shrinking may take. No limit of time: it would make a slow machine's plans larger."""
+_TO_SHRINK = Budget(runs=250)
+"""What shrinking may take. No limit of time: it would make a slow machine's plans larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Hunted:
         return None if self.plan is None else self.plan.faults.count
 
 
+@seldom_collected()
 def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
     """Run a mutant under one plan for each seed until it is killed, or in its directed scenario; then make the plan small.
 
@@ -149,9 +151,7 @@ class _Case:
 
 def _killed(case: _Case, plan: Plan, outcome: Outcome, runs: int) -> Hunted:
     began, mutant = time.process_time(), case.mutant
-    small = shrink(
-        case.failure(plan, outcome), case.feed, case.workload.options, case.again, math.inf, _SHRINK_RUNS
-    )
+    small = shrink(case.failure(plan, outcome), case.feed, case.workload.options, case.again, _TO_SHRINK)
     messages = [one.message for name, one in small.violations.items() if name in mutant.breaks]
     return Hunted(
         name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(outcome), runs=runs, plan=small.plan,

@@ -16,6 +16,7 @@ from millrace import Computation, Context, MillraceError, Pipeline, Productions,
 from millrace.history import History
 from millrace_properties.checkers import judge
 from millrace_properties.comparison import same_output
+from millrace_properties.dead_letters import without_ids
 from millrace_properties.feeds import has_late_records, permuted
 from millrace_properties.plans import draw_faults, ground_of
 from millrace_properties.reference import Outcome, outcome_of, run_reference
@@ -24,6 +25,7 @@ from millrace_properties.user_code import with_fresh_code
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_sim import ClusterOptions, FaultSchedule, Feed, simulate
 from millrace_sim import faults as f
+from millrace_sim.kernel import seldom_collected
 
 FAULTS = 6
 """Drawn for each faulty run."""
@@ -88,6 +90,7 @@ REFERENCE = "reference"
 REPLAY = "replay"
 
 
+@seldom_collected()
 def check_relations(
     pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0,
     relations: Sequence[Relation] | None = None,
@@ -109,12 +112,11 @@ def check_relations(
     """
     trial = Trial(pipeline, feed, options or ClusterOptions(), seed=seed)
     history = trial.run()
-    base = outcome_of(history)
+    base = _outcome(history, pipeline)
     chosen = RELATIONS if relations is None else relations
     found: dict[str, Verdict] = {one.name: _check(one, trial, base) for one in chosen}
-    found[REFERENCE] = _compare(
-        "the sequential reference", base, run_reference(with_fresh_code(pipeline), feed)
-    )
+    expected = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
+    found[REFERENCE] = _compare("the sequential reference", base, expected)
     found[REPLAY] = check_replay(history, pipeline)
     why = _excuse(found.get(ARRIVAL), trial, base)
     return {name: _excused(name, one, why) for name, one in found.items()} if why else found
@@ -125,7 +127,7 @@ def _excuse(arrival: Verdict | None, trial: Trial, base: Outcome) -> str:
     if has_late_records(trial.feed):
         return "the source brings late records, and whether they are late depends on how far the low watermark has come"
     if isinstance(arrival, Violated) or any(
-        outcome_of(replace(trial, seed=trial.seed + more).run()) != base for more in _SEEDS
+        _outcome(replace(trial, seed=trial.seed + more).run(), trial.pipeline) != base for more in _SEEDS
     ):
         return "the outcome depends on the order of arrival"
     return ""
@@ -149,7 +151,7 @@ def _check(relation: Relation, trial: Trial, base: Outcome) -> Verdict:
             return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
         if _reruns_disagree(history, other.pipeline):
             return Unknown("weak user code made something else when it was run again (S5-weak)")
-        verdict = _compare(relation.title, base, _without_identities(outcome_of(history)))
+        verdict = _compare(relation.title, base, _outcome(history, other.pipeline))
         if not isinstance(verdict, Holds):
             return verdict
         reached += verdict.reached
@@ -272,10 +274,16 @@ def _deeper(trial: Trial) -> list[Trial]:
     return [replace(trial, pipeline=pipeline)]
 
 
-def _without_identities(outcome: Outcome) -> Outcome:
-    """They keep nothing but an empty state; their rows are not the user's."""
-    states = {name: state for name, state in outcome.states.items() if not name[0].startswith(_IDENTITY)}
-    return Outcome(outcome.outputs, states)
+def _outcome(history: History, pipeline: Pipeline) -> Outcome:
+    """What a run came to, as far as runs can be compared.
+
+    Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the
+    user's.
+    """
+    found = outcome_of(history)
+    states = {name: state for name, state in found.states.items() if not name[0].startswith(_IDENTITY)}
+    named = replace(found, states=states)
+    return without_ids(named, pipeline, lambda stream: stream.removeprefix(_IDENTITY))
 
 
 RELATIONS = (

@@ -69,5 +69,5 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
 
 def _is_late(history: History) -> bool:
     """Some record was late from the source: then what comes of it may depend on when."""
-    injected = (event for event in history if isinstance(event, Injected))
+    injected = [event for event in history if type(event) is Injected]
     return any(one.timestamp < event.source_watermark for event in injected for one in event.productions)

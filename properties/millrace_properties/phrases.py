@@ -1,6 +1,7 @@
 """Each event of a History in a few words, as a label beside its mark in a picture."""
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any
 
 from millrace import MAX_TIME, MIN_TIME, SECOND
 from millrace import history as h
@@ -19,76 +20,9 @@ def seconds(time_us: int) -> str:
     return f"{f'{time_us / SECOND:.6f}'.removesuffix('000')} s"
 
 
-def phrase(event: h.Event) -> str:  # noqa: C901, PLR0912  a table of phrases
+def phrase(event: h.Event) -> str:
     """What happened, in a few words; where and when, the reader sees."""
-    match event:
-        case h.Injected():
-            return f"inject {', '.join(dict.fromkeys(one.record_id for one in event.productions))}"
-        case h.Delivered():
-            return f"{event.computation}: receive {event.record_id}"
-        case h.DuplicateDropped():
-            return f"{event.computation}: drop {event.record_id} ({event.by})"
-        case h.Executed(timer=None):
-            return f"{event.computation}: run on {event.cause}{', late' if event.late else ''}"
-        case h.Executed():
-            tag = event.timer.tag if event.timer else ""
-            return f"{event.computation}: timer {tag!r} of {event.key!r} fires"
-        case h.UserCodeFailed():
-            return f"{event.computation}: user code fails on {event.cause}"
-        case h.DeadLettered():
-            return f"{event.computation}: dead letter of {event.cause}"
-        case h.Applied():
-            return _applied(event)
-        case h.CheckpointsDeleted():
-            return f"delete {len(event.checkpoints)} checkpoints of {event.computation}"
-        case h.WriteRefused():
-            return f"REFUSE write of {event.sequencer}: {event.live} is live"
-        case h.AckSent():
-            return f"ACK {', '.join(event.record_ids)}"
-        case h.Acked():
-            return f"{event.record_id} is done"
-        case h.Checkpointed():
-            return f"checkpoint straggler {event.record_id}"
-        case h.Resent():
-            return f"send {event.record_id} again"
-        case h.IntervalMinted():
-            return f"{event.computation} {event.interval}: sequencer {event.sequencer} for {event.owner}"
-        case h.ComputationRemoved():
-            return f"{event.computation} leaves"
-        case h.ScanBegun():
-            return f"scan {event.interval} of {event.computation} ({event.sequencer})"
-        case h.ScanEnded():
-            return f"scanned {event.computation}: {found_by(event)}"
-        case h.IntervalDropped():
-            return f"lose {event.computation} {event.interval} ({event.why})"
-        case h.Reported():
-            return f"report {event.computation}: {seconds(event.low_watermark)}"
-        case h.InjectorReported():
-            return f"report: {seconds(event.low_watermark)}"
-        case h.Published():
-            return ", ".join(f"{name} {seconds(one.low_watermark)}" for name, one in event.values)
-        case h.InputWatermarkAdvanced():
-            return f"{event.computation}: input watermark {seconds(event.low_watermark)}"
-        case h.IdsCollected():
-            return f"collect {event.count} ids of {event.computation}"
-        case h.RoleClaimed():
-            return f"{event.role}: {event.holder}, epoch {event.epoch}"
-        case h.Output():
-            return f"{event.production.stream}: {event.production.value.decode(errors='replace')[:40]}"
-        case h.ProcessStarted():
-            return "start" if event.incarnation == 1 else f"start again (incarnation {event.incarnation})"
-        case h.KeysSampled():
-            return "only some rows are recorded"
-        case h.FaultStruck():
-            return f"{event.kind} {event.detail}".strip()
-        case h.StepReached():
-            return f"{event.fault} {event.moment} it {event.step}"
-        case h.Healed():
-            return "faults end"
-        case h.RunEnded():
-            return f"the run ends: {event.why}"
-        case _:
-            assert_never(event)
+    return _PHRASES[type(event)](event)
 
 
 def found_by(scan: h.ScanEnded) -> str:
@@ -120,3 +54,50 @@ def _applied(event: h.Applied) -> str:
             f"STALE write {version} of {event.computation} {event.delta.key!r}{timers} ({event.live} is live)"
         )
     return f"apply {version} of {event.computation} {event.delta.key!r}{timers}"
+
+
+def _ran(event: h.Executed) -> str:
+    if event.timer is not None:
+        return f"{event.computation}: timer {event.timer.tag!r} of {event.key!r} fires"
+    return f"{event.computation}: run on {event.cause}{', late' if event.late else ''}"
+
+
+def _started(event: h.ProcessStarted) -> str:
+    return "start" if event.incarnation == 1 else f"start again (incarnation {event.incarnation})"
+
+
+_PHRASES: dict[type, Callable[[Any], str]] = {
+    h.Injected: lambda e: f"inject {', '.join(dict.fromkeys(one.record_id for one in e.productions))}",
+    h.Delivered: lambda e: f"{e.computation}: receive {e.record_id}",
+    h.DuplicateDropped: lambda e: f"{e.computation}: drop {e.record_id} ({e.by})",
+    h.Executed: _ran,
+    h.UserCodeFailed: lambda e: f"{e.computation}: user code fails on {e.cause}",
+    h.DeadLettered: lambda e: f"{e.computation}: dead letter of {e.cause}",
+    h.Applied: _applied,
+    h.CheckpointsDeleted: lambda e: f"delete {len(e.checkpoints)} checkpoints of {e.computation}",
+    h.WriteRefused: lambda e: f"REFUSE write of {e.sequencer}: {e.live} is live",
+    h.AckSent: lambda e: f"ACK {', '.join(e.record_ids)}",
+    h.Acked: lambda e: f"{e.record_id} is done",
+    h.Checkpointed: lambda e: f"checkpoint straggler {e.record_id}",
+    h.Resent: lambda e: f"send {e.record_id} again",
+    h.IntervalMinted: lambda e: f"{e.computation} {e.interval}: sequencer {e.sequencer} for {e.owner}",
+    h.ComputationRemoved: lambda e: f"{e.computation} leaves",
+    h.VersionAdopted: lambda e: f"version {e.version} of the pipeline is in force",
+    h.ScanBegun: lambda e: f"scan {e.interval} of {e.computation} ({e.sequencer})",
+    h.ScanEnded: lambda e: f"scanned {e.computation}: {found_by(e)}",
+    h.IntervalDropped: lambda e: f"lose {e.computation} {e.interval} ({e.why})",
+    h.Reported: lambda e: f"report {e.computation}: {seconds(e.low_watermark)}",
+    h.InjectorReported: lambda e: f"report: {seconds(e.low_watermark)}",
+    h.Published: lambda e: ", ".join(f"{name} {seconds(one.low_watermark)}" for name, one in e.values),
+    h.InputWatermarkAdvanced: lambda e: f"{e.computation}: input watermark {seconds(e.low_watermark)}",
+    h.IdsCollected: lambda e: f"collect {e.count} ids of {e.computation}",
+    h.RoleClaimed: lambda e: f"{e.role}: {e.holder}, epoch {e.epoch}",
+    h.Output: lambda e: f"{e.production.stream}: {e.production.value.decode(errors='replace')[:40]}",
+    h.ProcessStarted: _started,
+    h.KeysSampled: lambda _: "only some rows are recorded",
+    h.FaultStruck: lambda e: f"{e.kind} {e.detail}".strip(),
+    h.StepReached: lambda e: f"{e.fault} {e.moment} it {e.step}",
+    h.Healed: lambda _: "faults end",
+    h.RunEnded: lambda e: f"the run ends: {e.why}",
+}
+"""Of every kind of event."""

@@ -29,6 +29,10 @@ PLAN_BYTES = HEADER_BYTES + FAULT_SLOTS * SLOT_BYTES
 """The length of every plan."""
 
 
+FIRST_KEY = ""
+"""It is in the first interval of every computation."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What varies from run to run: the faults, the knobs, and the seed of all draws."""
 
@@ -48,6 +52,7 @@ class Ground(msgspec.Struct, frozen=True):
         keys: some keys of the feed, for operators' verbs.
         horizon_us: faults begin before this.
         versions: how many versions of the pipeline an operator can put in force.
+        boundaries: of each computation, in order: the keys at which its key space is divided from the start.
     """
 
     workers: tuple[str, ...]
@@ -57,6 +62,7 @@ class Ground(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     horizon_us: int
     versions: int = 1
+    boundaries: tuple[tuple[str, ...], ...] = ()
 
     @property
     def processes(self) -> tuple[str, ...]:
@@ -78,6 +84,7 @@ def ground_of(pipeline: Versions, feed: Feed, options: ClusterOptions) -> Ground
         keys=tuple(keys),
         horizon_us=feed.end_us + SECOND,
         versions=len(versions),
+        boundaries=tuple(spec.split_at for spec in specs.values()),
     )
 
 
@@ -325,11 +332,14 @@ def _stall(b: _Bytes) -> f.AnyFault:
 
 
 def _operate(b: _Bytes) -> f.Operate:
-    computation, key = b.pick(b.ground.computations), b.ground.keys[b.how // 3 % len(b.ground.keys)]
+    computation, which = b.pick(b.ground.computations), b.how // 3
+    key = b.ground.keys[which % len(b.ground.keys)]
+    # Half of the merges are of the first two intervals: all keys may be of the last one, which nothing can be merged with.
+    first = key if which % 2 else FIRST_KEY
     makers: tuple[Callable[[], f.Operate], ...] = (
         lambda: f.Operate(at_us=b.at_us, verb=MoveInterval(computation, key)),
         lambda: f.Operate(at_us=b.at_us, verb=SplitInterval(computation, key)),
-        lambda: f.Operate(at_us=b.at_us, verb=MergeIntervals(computation, key)),
+        lambda: f.Operate(at_us=b.at_us, verb=MergeIntervals(computation, first)),
     )
     return makers[b.how % 3]()
 
@@ -400,7 +410,9 @@ def _operate_at_step(b: _Bytes) -> f.StepFault:
 
 
 def _change(b: _Bytes) -> f.Operate:
-    return f.Operate(at_us=b.at_us, verb=ChangeTopology((b.how + 1) % b.ground.versions))
+    """To any version, and half as often to the first one, which is in force until then."""
+    versions = b.ground.versions
+    return f.Operate(at_us=b.at_us, verb=ChangeTopology((b.how % (2 * versions - 1) + 1) % versions))
 
 
 def _change_at_step(b: _Bytes) -> f.StepFault:
@@ -414,8 +426,8 @@ MAKERS: tuple[Callable[[_Bytes], f.AnyFault | f.StepFault], ...] = (
 )  # fmt: skip
 """What a slot can become, whatever is disturbed. Every kind of fault is among them."""
 
-_CHANGES: tuple[Callable[[_Bytes], f.AnyFault | f.StepFault], ...] = (_change, _change, _change_at_step)
-"""Where there is another version to change to."""
+_CHANGES: tuple[Callable[[_Bytes], f.AnyFault | f.StepFault], ...] = (_change, _change_at_step) * 3
+"""Where there is another version to change to. Choice: a fifth of all, for every change is one that the others must meet."""
 
 
 def makers_for(ground: Ground) -> list[Callable[[_Bytes], f.AnyFault | f.StepFault]]:

@@ -96,9 +96,9 @@ def outcome_of(history: Iterable[Event]) -> Outcome:
     outputs: Counter[Emitted] = Counter()
     states: dict[tuple[str, str], bytes] = {}
     for event in history:
-        if isinstance(event, Output):
+        if type(event) is Output:
             outputs[_emitted(event.production)] += 1
-        elif isinstance(event, Applied) and event.delta.state is not None:
+        elif type(event) is Applied and event.delta.state is not None:
             states[event.computation, event.delta.key] = event.delta.state
     return Outcome(outputs, {name: state for name, state in states.items() if state})
 

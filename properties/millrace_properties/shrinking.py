@@ -6,7 +6,6 @@ slips to another bug on its way.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,16 +13,15 @@ from typing import Any
 import msgspec
 
 from millrace import MILLISECOND, SECOND
+from millrace_properties.budget import Budget, Meter
 from millrace_properties.outcome import Failure, Outcome
 from millrace_properties.plans import Plan
 from millrace_sim import ClusterOptions, Feed, StepFault
 from millrace_sim import faults as f
+from millrace_sim.kernel import seldom_collected
 
-BUDGET_S = 10.0
-"""How long it may take, CPU time: on a busy machine no less is tried."""
-
-MOST_RUNS = 1_000
-"""The same in runs, so that with small runs the result is the same on every machine."""
+BUDGET = Budget(runs=1_000, cpu_s=10.0)
+"""What it may take. With small runs it ends by their number, and so with the same result on every machine."""
 
 Test = Callable[[Plan, Feed], Outcome]
 """Runs a plan over an input."""
@@ -31,13 +29,13 @@ Test = Callable[[Plan, Feed], Outcome]
 _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
 
 
+@seldom_collected()
 def shrink(
     failure: Failure,
     feed: Feed,
     base: ClusterOptions,
     test: Test,
-    budget_s: float = BUDGET_S,
-    most_runs: int = MOST_RUNS,
+    budget: Budget = BUDGET,
 ) -> Failure:
     """Make a failing run smaller, as far as the budget goes.
 
@@ -46,10 +44,9 @@ def shrink(
         feed: its whole input.
         base: the options that are usual.
         test: runs a plan over an input.
-        budget_s: CPU time, seconds.
-        most_runs: how often it may be run.
+        budget: what that may take.
     """
-    shrinker = _Shrinker(failure, feed, base, test, time.process_time() + budget_s, most_runs)
+    shrinker = _Shrinker(failure, feed, base, test, budget.begin())
     before = None
     while before != shrinker.best and not shrinker.spent:
         before = shrinker.best
@@ -61,21 +58,18 @@ def shrink(
 
 
 class _Shrinker:
-    def __init__(
-        self, failure: Failure, feed: Feed, base: ClusterOptions, test: Test, deadline: float, most_runs: int
-    ) -> None:
+    def __init__(self, failure: Failure, feed: Feed, base: ClusterOptions, test: Test, meter: Meter) -> None:
         self.best = failure
         self._feed = feed
         self._base = base
         self._test = test
-        self._deadline = deadline
-        self._runs_left = most_runs
+        self._meter = meter
         self._wanted = failure.violations.keys()
 
     @property
     def spent(self) -> bool:
         """Nothing more may be tried."""
-        return self._runs_left <= 0 or time.process_time() >= self._deadline
+        return self._meter.spent
 
     def drop_faults(self) -> None:
         """Leave out faults: all that can be, larger parts first."""
@@ -125,7 +119,7 @@ class _Shrinker:
         kept = best.kept if kept is None else kept
         if (plan, kept) == (best.plan, best.kept):
             return False
-        self._runs_left -= 1
+        self._meter.run()
         outcome = self._test(plan, self._feed if kept is None else self._feed.only(kept))
         if not self._fails_alike(outcome):
             return False

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from millrace_properties.outcome import Outcome, try_plan
 from millrace_properties.plans import Plan
 from millrace_sim import Feed, Protocol, Versions
+from millrace_sim.kernel import seldom_collected
 
 RunPlans = Callable[[Sequence[Plan]], Iterator[Outcome]]
 """Runs plans, and gives the outcome of each in their order."""
@@ -25,13 +26,14 @@ def runner(pipeline: Versions, feed: Feed, protocol: Protocol, jobs: int) -> Ite
         protocol: the state machines to host.
         jobs: processes that share the runs; 1: this one, and a plan is run when its outcome is asked for.
     """
-    if jobs == 1:
-        yield lambda plans: (try_plan(pipeline, feed, plan, protocol) for plan in plans)
-        return
-    # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
-    context = multiprocessing.get_context("fork")
-    with context.Pool(jobs, _begin_job, (pipeline, feed, protocol)) as pool:
-        yield lambda plans: pool.imap(_job, plans, max(1, min(len(plans) // jobs // 2, _AT_ONCE)))
+    with seldom_collected():  # what is forked inherits it
+        if jobs == 1:
+            yield lambda plans: (try_plan(pipeline, feed, plan, protocol) for plan in plans)
+            return
+        # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
+        context = multiprocessing.get_context("fork")
+        with context.Pool(jobs, _begin_job, (pipeline, feed, protocol)) as pool:
+            yield lambda plans: pool.imap(_job, plans, max(1, min(len(plans) // jobs // 2, _AT_ONCE)))
 
 
 _shared: tuple[Versions, Feed, Protocol]

@@ -12,7 +12,7 @@ from typing import get_args
 
 from millrace import MILLISECOND, SECOND
 from millrace._messages import ChangeTopology, MergeIntervals, MoveInterval, Reply, SplitInterval
-from millrace_properties.plans import Ground, ground_of
+from millrace_properties.plans import FIRST_KEY, Ground, ground_of
 from millrace_sim import ClusterOptions, Does, Feed, Moment, Step, StepFault, Versions, start
 from millrace_sim import faults as f
 from millrace_sim.steps import EVENTS, role_of
@@ -22,11 +22,6 @@ ZOMBIE_US = 1_800 * MILLISECOND
 """Choice: long enough to be replaced, with the default heartbeat time-out of a second."""
 
 _REPLIES = frozenset(kind.__name__ for kind in get_args(Reply))
-_VERBS: tuple[type[MoveInterval | SplitInterval | MergeIntervals], ...] = (
-    MoveInterval,
-    SplitInterval,
-    MergeIntervals,
-)
 _WORK = frozenset({"Deliver", "Ack", "Write", "Written", "Scan", "Scanned", "Report", "CollectIds"})
 """Choice: an operator's verb is tried where a worker has records, rows or watermarks in its hands."""
 
@@ -72,10 +67,19 @@ def faults_at(step: Step, ground: Ground) -> Iterator[StepFault]:
     yield from _message_faults(step)
     if role_of(process) == "worker" and step.message in _WORK:
         computation = step.computation or ground.computations[0]
-        for verb in _VERBS:
-            yield StepFault(step, f.Operate(at_us=0, verb=verb(computation, ground.keys[0])))
+        for verb in _verbs(computation, ground):
+            yield StepFault(step, f.Operate(at_us=0, verb=verb))
         for version in range(1, ground.versions):
             yield StepFault(step, f.Operate(at_us=0, verb=ChangeTopology(version)))
+
+
+def _verbs(computation: str, ground: Ground) -> Iterator[MoveInterval | SplitInterval | MergeIntervals]:
+    """What an operator can do to a computation's first intervals, each so that there is something to do."""
+    boundaries = ground.boundaries[ground.computations.index(computation)]
+    yield MoveInterval(computation, ground.keys[0])
+    yield SplitInterval(computation, next(key for key in ground.keys if key not in boundaries))
+    if boundaries:
+        yield MergeIntervals(computation, FIRST_KEY)
 
 
 def _message_faults(step: Step) -> Iterator[StepFault]:

@@ -16,14 +16,25 @@ from dataclasses import dataclass, field
 import msgspec
 
 from millrace import MillraceError, Pipeline, Productions
-from millrace._rows import Version
-from millrace.history import Acked, Applied, Checkpointed, Executed, History, Injected, Output, Resent
+from millrace._rows import Production, Version
+from millrace.history import (
+    Acked,
+    Applied,
+    Checkpointed,
+    Executed,
+    FaultStruck,
+    History,
+    Injected,
+    Output,
+    Resent,
+)
 from millrace_properties.plans import Plan, draw_faults, ground_of
 from millrace_properties.reference import Emitted, outputs_of, run_reference
 from millrace_properties.verdict import Verdict
 from millrace_properties.verification import run_plan, violations
 from millrace_sim import ClusterOptions, Feed
 from millrace_sim.faults import NO_FAULTS
+from millrace_sim.kernel import seldom_collected
 
 _NEVER_US = 10**15
 """Longer than any run: no straggler is ever checkpointed."""
@@ -77,6 +88,7 @@ class Costs:
 
     Attributes:
         executions: runs of user code.
+        again: runs of user code for a record or timer that it had run for before.
         redone: runs of user code that came to nothing, because they were never applied.
         counted_twice: times that a record or timer was applied after it had been.
         diverged: productions that were made more than once with one id, and bit-wise different (6.1.2).
@@ -84,11 +96,14 @@ class Costs:
         applied_bytes: the encoded size of these.
         checkpointed: weak stragglers.
         resent: deliveries that were sent again.
+        crashes: of any process.
         latencies_us: of each record that went outside: since its cause was injected, or its timer first ran.
         held_us: of each production: how long its sender had to keep it until it was ACKed.
+        held_byte_us: the same, times its bytes: what senders retained, over time.
     """
 
     executions: int = 0
+    again: int = 0
     redone: int = 0
     counted_twice: int = 0
     diverged: int = 0
@@ -96,8 +111,10 @@ class Costs:
     applied_bytes: int = 0
     checkpointed: int = 0
     resent: int = 0
+    crashes: int = 0
     latencies_us: list[int] = field(default_factory=list)
     held_us: list[int] = field(default_factory=list)
+    held_byte_us: int = 0
 
     def take(self, history: History) -> None:
         """Add a run."""
@@ -148,6 +165,7 @@ class Account:
             self.repeated += extra[place] - changed
 
 
+@seldom_collected()
 def compare(
     pipeline: Pipeline, feed: Feed, *, runs: int = 20, faults: int = 10, seed: int = 0,
     options: ClusterOptions | None = None, on_run: Callable[[int], None] | None = None,
@@ -213,10 +231,12 @@ class _Reading:
         self._costs = costs
         self._began: dict[str, int] = {}
         """Record id, or timer, to when the work began that led to it."""
-        self._sent: dict[tuple[str, str], int] = {}
+        self._sent: dict[tuple[str, str], tuple[int, int]] = {}
+        """Production to when it was first sent, and its bytes."""
         self._made: dict[str, set[tuple[bytes, int]]] = defaultdict(set)
         self._running: dict[Version, list[str]] = defaultdict(list)
         """Write to the causes that it is to consume."""
+        self._executed: set[tuple[str, str]] = set()
         self._effects: Counter[tuple[str, str]] = Counter()
         self._handlers: dict[type, Callable[..., None]] = {
             Injected: self._on_injected,
@@ -226,6 +246,7 @@ class _Reading:
             Output: self._on_output,
             Checkpointed: self._on_checkpointed,
             Resent: self._on_resent,
+            FaultStruck: self._on_fault,
         }
 
     def take(self, event: object) -> None:
@@ -244,15 +265,18 @@ class _Reading:
     def _on_injected(self, event: Injected) -> None:
         for production in event.productions:
             self._began.setdefault(production.record_id, event.at_us)
-            self._sent.setdefault((production.record_id, production.consumer), event.at_us)
+            self._note_sent(production, event.at_us)
 
     def _on_executed(self, event: Executed) -> None:
         self._costs.executions += 1
+        place = (event.computation, event.cause)
+        self._costs.again += place in self._executed
+        self._executed.add(place)
         self._running[event.version].append(event.cause)
         began = self._began.setdefault(event.cause, event.at_us)
         for one in event.productions:
             self._began.setdefault(one.record_id, began)
-            self._sent.setdefault((one.record_id, one.consumer), event.at_us)
+            self._note_sent(one, event.at_us)
             self._made[one.record_id].add((one.value, one.timestamp))
 
     def _on_applied(self, event: Applied) -> None:
@@ -262,9 +286,15 @@ class _Reading:
         self._effects.update((event.computation, cause) for cause in causes)
 
     def _on_acked(self, event: Acked) -> None:
-        sent_us = self._sent.pop((event.record_id, event.consumer), None)
-        if sent_us is not None:
-            self._costs.held_us.append(event.at_us - sent_us)
+        sent = self._sent.pop((event.record_id, event.consumer), None)
+        if sent is not None:
+            held_us = event.at_us - sent[0]
+            self._costs.held_us.append(held_us)
+            self._costs.held_byte_us += held_us * sent[1]
+
+    def _note_sent(self, production: Production, at_us: int) -> None:
+        place = (production.record_id, production.consumer)
+        self._sent.setdefault(place, (at_us, len(_ENCODER.encode(production))))
 
     def _on_output(self, event: Output) -> None:
         self._costs.latencies_us.append(event.at_us - self._began[event.production.record_id])
@@ -274,6 +304,9 @@ class _Reading:
 
     def _on_resent(self, _event: Resent) -> None:
         self._costs.resent += 1
+
+    def _on_fault(self, event: FaultStruck) -> None:
+        self._costs.crashes += event.kind == "crash"
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from millrace_properties.budget import Budget
 from millrace_properties.coverage import Spot
 from millrace_properties.outcome import Failure, Outcome, is_finding, run_plan, try_plan, violations
 from millrace_properties.plans import Plan
@@ -169,10 +170,11 @@ class Search:
         A round is steered by what the rounds before it have reached, and taken in the order in which it was drawn: whoever runs
         it, the first plan that fails is the same.
         """
-        found = self._found
-        while found.runs + found.idle < _MOST_IDLE * examples:
+        found, left = self._found, Budget(_MOST_IDLE * examples).begin()
+        while not left.spent:
             plans = steering.round(found.covered)
             for plan, outcome in zip(plans, run(plans), strict=True):
+                left.run()
                 self._take(plan, outcome)
                 if found.failure is not None or found.runs == examples:
                     return

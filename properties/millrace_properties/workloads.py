@@ -214,6 +214,7 @@ def _letters(
     records: int = RECORDS,
     quiet_us: int = 0,
     begin_us: int = 300 * MILLISECOND,
+    gap_ms: int = 400,
 ) -> Callable[[int], Feed]:
     """Numbers for three keys in bursts and some disorder, spread over all processes of all injectors.
 
@@ -225,6 +226,7 @@ def _letters(
         records: how many.
         quiet_us: how long nothing comes before the end.
         begin_us: when the first comes, or a little later.
+        gap_ms: less than this between two of them.
     """
 
     def feed(seed: int) -> Feed:
@@ -233,7 +235,7 @@ def _letters(
             (spec.name, number) for spec in pipeline.injectors.values() for number in range(spec.processes)
         ]
         for number in range(records):
-            at_us += random.choice([0, 1, random.randrange(400)]) * MILLISECOND
+            at_us += random.choice([0, 1, random.randrange(gap_ms)]) * MILLISECOND
             injector, process = doors[number % len(doors)]
             timestamp = at_us - random.randrange(300 * MILLISECOND)
             if late and number % 3 == 2:
@@ -433,6 +435,18 @@ def changing(productions: Productions = Productions.STRONG) -> Workload:
     return Workload(name, versions[0], _letters(versions[0], name, records=8), SHORT, versions=(versions[1],))
 
 
+def gaining() -> Workload:
+    """Two versions: in the second, a stream of the injector and one of a computation have one consumer more, the same one."""
+    one = Pipeline("gaining")
+    one.injector("letters")
+    one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    one.add(Windows("sums"), name="readers", inputs={"sent": city}, outputs=["sums"])
+    other = one.copy()
+    other.add(Echo("copies"), name="auditor", inputs={"letters": same, "sent": city}, outputs=["copies"])
+    feed = _letters(one, "gaining", records=8, gap_ms=1_500)  # long enough for a change to come in between
+    return Workload("gaining", one, feed, SHORT, versions=(other,))
+
+
 def _all() -> list[Workload]:
     weak = Productions.WEAK
     echoes, windows = two_stages("echoes", Echo), two_stages("windows", Windows)
@@ -452,6 +466,7 @@ def _all() -> list[Workload]:
         echoes.varied("eager collection", collect_period_us=100 * MILLISECOND, id_slack_us=0),
         windows.varied("no cache", cache_bytes=0),
         windows.varied("one row a page", scan_page_rows=1),
+        gaining(),
     ]  # fmt: skip
 
 

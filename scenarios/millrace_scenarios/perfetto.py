@@ -1,8 +1,9 @@
 """A run as a trace for Perfetto (https://ui.perfetto.dev), in Chrome's JSON trace format.
 
-Each process of the run is a process of the trace. Events are slices of a microsecond, so that messages can be arrows ("flows")
+Each process of the run is a process of the trace. Events are slices of a nanosecond, so that messages can be arrows ("flows")
 from slice to slice; steps from user code to commit, tenures of intervals and faults are slices as long as they lasted; each
-published low watermark is a counter. Times are true time in microseconds, as the format has them.
+published low watermark is a counter. Times are true time in microseconds, as the format has them. Choice: what happens at one
+process in the same microsecond follows each other by nanoseconds, for a flow is tied to the slice that is there at its time.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ from millrace_scenarios.spacetime import lanes_of
 _EVENTS, _FAULTS = 1, 2
 """Threads: what happened, and what struck."""
 
+_SLICE_US = 0.001
+"""How long an event is drawn: the shortest time that Perfetto knows."""
+
 _Trace = list[dict[str, Any]]
 
 
@@ -28,10 +32,11 @@ def perfetto_json(history: Sequence[h.Event], title: str) -> bytes:
     processes = {address: number + 2 for number, address in enumerate(lanes_of(history))}
     processes[""] = 1
     end_us = history[-1].at_us if history else 0
+    begins = _begins(history)
     trace = [
         *_names(processes),
-        *_slices(history, processes),
-        *_flows(history, processes),
+        *_slices(history, processes, begins),
+        *_flows(history, processes, begins),
         *_steps(history, processes),
         *_tenures(history, processes, end_us),
         *_outages(history, processes, end_us),
@@ -51,17 +56,28 @@ def _names(processes: dict[str, int]) -> _Trace:
     return found
 
 
-def _slices(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
+def _begins(history: Sequence[h.Event]) -> list[float]:
+    """When the slice of each event begins: at its time, or behind its process's events of the same time, microseconds."""
+    free: dict[str, float] = {}
+    found = []
+    for event in history:
+        begin = max(float(event.at_us), free.get(event.process, 0.0))
+        free[event.process] = round(begin + _SLICE_US, 3)
+        found.append(begin)
+    return found
+
+
+def _slices(history: Sequence[h.Event], processes: dict[str, int], begins: Sequence[float]) -> _Trace:
     return [
         {
             "ph": "X", "name": phrase(event), "cat": type(event).__name__, "pid": processes[event.process],
-            "tid": _EVENTS, "ts": event.at_us, "dur": 1, "args": {"event": number},
+            "tid": _EVENTS, "ts": begins[number], "dur": _SLICE_US, "args": {"event": number},
         }
         for number, event in enumerate(history)
     ]  # fmt: skip
 
 
-def _flows(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
+def _flows(history: Sequence[h.Event], processes: dict[str, int], begins: Sequence[float]) -> _Trace:
     found: _Trace = []
     for number, link in enumerate(messages_of(links_of(history))):
         for phase, end in (("s", link.cause), ("f", link.effect)):
@@ -69,7 +85,7 @@ def _flows(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
             found.append(
                 {
                     "ph": phase, "id": number, "name": link.label or link.kind.value, "cat": link.kind.value, "bp": "e",
-                    "pid": processes[event.process], "tid": _EVENTS, "ts": event.at_us,
+                    "pid": processes[event.process], "tid": _EVENTS, "ts": begins[end],
                 }
             )  # fmt: skip
     return found

@@ -12,6 +12,7 @@ from millrace.history import History
 from millrace_properties.checkers import judge
 from millrace_properties.mutants import MUTANTS
 from millrace_properties.verdict import Verdict, Violated
+from millrace_scenarios.dataflow_chart import Drawing
 from millrace_scenarios.timeline import Lane, render
 from millrace_sim import SOUND, Cluster, Protocol
 
@@ -25,12 +26,16 @@ class Story:
         pipeline: what runs there.
         lanes: the columns of its timeline.
         conclusion: what the History shows, in sentences.
+        account: told in the timeline's place; ``""``: the timeline is drawn from the History.
+        drawing: what it looks like in the paper; ``None``: it has no such picture.
     """
 
     cluster: Cluster
     pipeline: Pipeline
     lanes: Sequence[Lane] = ()
     conclusion: list[str] = field(default_factory=list)
+    account: str = ""
+    drawing: Drawing | None = None
 
     def owner(self, computation: str) -> str:
         """The address that owns a computation's only interval, by the newest table."""
@@ -48,6 +53,7 @@ class Outcome:
         verdicts: invariant to verdict.
         timeline: for people, as text.
         conclusion: what the History shows, in sentences.
+        drawing: what it looks like in the paper; ``None``: it has no such picture.
     """
 
     scenario: "Scenario"
@@ -56,6 +62,7 @@ class Outcome:
     verdicts: dict[str, Verdict]
     timeline: str
     conclusion: tuple[str, ...]
+    drawing: Drawing | None = None
 
     @property
     def violations(self) -> dict[str, Violated]:
@@ -73,6 +80,7 @@ class Scenario:
         source: the paper's figure and section.
         story: what happens, in a few sentences.
         tell: runs it on a protocol.
+        drawn: there is a picture of it in the paper.
     """
 
     name: str
@@ -80,6 +88,7 @@ class Scenario:
     source: str
     story: str
     tell: Callable[[Protocol], Story]
+    drawn: bool = False
 
     def run(self, without: str = "") -> Outcome:
         """Tell it.
@@ -98,6 +107,7 @@ class Scenario:
             protocol=protocol.name,
             history=history,
             verdicts=judge(history, [story.pipeline]),
-            timeline=render(history, story.lanes),
+            timeline=story.account or render(history, story.lanes),
             conclusion=tuple(story.conclusion),
+            drawing=story.drawing,
         )

@@ -1,7 +1,7 @@
 """A run as a log for ShiViz (https://bestchai.bitbucket.io/shiviz): each event with its vector clock.
 
-A line an event: the process, the clock as JSON, the event in words. The first line is the regular expression that ShiViz reads
-the others with; the second, which would separate several runs, is empty.
+Two lines an event: what happened, in words; then the process, and the clock as JSON. The first line of the log is the regular
+expression that ShiViz reads the others with, its own default; the second, which would separate several runs, is empty.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,8 @@ from millrace import history as h
 from millrace_properties.causality import links_of, messages_of
 from millrace_properties.phrases import phrase, seconds
 
-PARSER = r"(?<host>\S+) (?<clock>\{[^}]*\}) (?<event>.*)"
-"""How ShiViz takes a line apart."""
+PARSER = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+"""How ShiViz takes the log apart, as long as it is not told otherwise."""
 
 Clock = dict[str, int]
 """Process to how many of its events came before, or are this one."""
@@ -22,7 +22,7 @@ Clock = dict[str, int]
 def shiviz_log(history: Sequence[h.Event]) -> str:
     """Write a run for ShiViz."""
     lines = [
-        f"{_host(event)} {msgspec.json.encode(clock).decode()} {type(event).__name__} at {seconds(event.at_us)}: {_line(event)}"
+        f"{type(event).__name__} at {seconds(event.at_us)}: {_line(event)}\n{_host(event)} {msgspec.json.encode(clock).decode()}"
         for event, clock in zip(history, vector_clocks(history), strict=True)
     ]
     return "\n".join([PARSER, "", *lines, ""])

@@ -9,10 +9,12 @@ import pytest
 from millrace import SECOND, Productions
 from millrace_benchmarks.section8 import fitting
 from millrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.lagging import STAGES, lags_us
 from millrace_benchmarks.section8.markdown import FITTED, render
-from millrace_benchmarks.section8.paper import CLAIMS
+from millrace_benchmarks.section8.on_spark import JOBS
+from millrace_benchmarks.section8.paper import CHANCE, CLAIMS, USUAL
 from millrace_benchmarks.section8.reporting import (
     Measured,
     Report,
@@ -118,7 +120,7 @@ def test_every_figure_of_the_report_can_be_had_again(report: Report) -> None:
 def test_a_table_that_does_not_follow_from_its_runs_is_noticed(report: Report) -> None:
     measured = report.measured[0]
     first = measured.rows[0]
-    better = msgspec.structs.replace(first, ms=msgspec.structs.replace(first.ms, mean=3.6))
+    better = msgspec.structs.replace(first, value=msgspec.structs.replace(first.value, mean=3.6))
     doctored = msgspec.structs.replace(measured, rows=(better, *measured.rows[1:]))
     assert list(problems(with_measured(report, doctored), again=0)) == [
         "figure-14: its table does not follow from its runs"
@@ -150,20 +152,82 @@ def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_n
         assert f"{name} {version}" in text
     for row in report.measured[0].rows:
         assert f"| {row.point} | {row.figure} | " in text
-        assert f" {row.ms} |" in text
+        assert f" {row.value} |" in text
     assert "| 20 CPUs | median | roughly constant |" in text
     assert "**A quick report**" in text
 
 
 def test_what_was_not_measured_is_named(report: Report) -> None:
-    _, unmeasured = render(report).split("## Not yet measured\n")
-    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "wall time"):
+    _, unmeasured = render(report).split("## Left out of this run\n")
+    for name in ("Figure 13", "Figure 15", "Figure 16", "6.1.3", "6.1.2, 6.1.3", "8.4, skew", "7.2", "8.1"):
         assert f"- {name}: " in unmeasured
     assert "Figure 14" not in unmeasured
 
 
 def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
-    assert {name for name, _, _ in CLAIMS} == set(EXPERIMENTS)
+    assert {name for name, _, _ in CLAIMS} <= set(EXPERIMENTS)
+
+
+def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for() -> None:
+    spark = EXPERIMENTS["spark"]
+    without = dataclasses.replace(spark, needs="no_such_module")
+    there = dataclasses.replace(spark, needs="millrace")
+    assert (without.is_usual(FULL), there.is_usual(FULL), there.is_usual(QUICK)) == (False, True, False)
+    assert there.tasks(QUICK) == [(point, 0) for point in JOBS]
+
+
+@pytest.mark.spark
+def test_the_points_on_spark_are_the_jobs_that_there_are() -> None:
+    beside = pytest.importorskip("millrace_benchmarks.spark_beside")
+    assert tuple(beside.JOBS) == JOBS
+
+
+def test_figures_of_several_units_stand_in_a_row_for_each_point_and_the_papers_number_beside_them() -> None:
+    rows = ("| 5 stages | 4.9 ± 0.0 | 4.9 ± 0.0 |", "| 5 stages, strong | 160.0 ± 0.0 |")
+    text = render(made_up("depth", {("5 stages, strong", "latency"): 160.0, FIVE: 4.9, CLOSED: 4.9}))
+    for row in rows:
+        assert row in text
+    assert f"| | {CHANCE} | closed form, % |" in text
+    assert f"| 5 stages | {CHANCE} | 4.9 | 4.9 ± 0.0 | +0% | predicted |" in text
+
+
+def test_real_time_has_a_chapter_of_its_own_and_is_not_run_again() -> None:
+    place = "500,000 intervals, 1 shard", USUAL
+    both = made_up("depth", {FIVE: 4.9}), made_up("authority", {place: 2.5})
+    report = msgspec.structs.replace(both[0], measured=both[0].measured + both[1].measured)
+    simulated, real = render(report).split("# Real time\n")
+    assert "| 500,000 intervals, 1 shard | 2.5 ± 0.0 |" in real
+    assert "| | figure | paper | this machine | error | |" in real
+    assert "CPU µs" not in simulated
+    assert "simulated" not in real.partition("## Left out of this run")[0].replace("Not simulated", "")
+    assert list(problems(both[1], again=1)) == []
+
+
+@pytest.mark.parametrize(("name", "point"), [("skew", "limit of 1 h"), ("hot-key", "90 %")])
+def test_a_run_of_any_experiment_that_is_made_up_is_noticed(name: str, point: str) -> None:
+    sample = EXPERIMENTS[name].sample(point, 0)
+    honest = Measured(name, 1, (sample,), tuple(rows_of([sample])))
+    assert list(problems(with_measured(made_up(name, {}), honest), again=1)) == []
+    *rest, (place, figure, value) = sample.values
+    better = msgspec.structs.replace(sample, values=(*rest, (place, figure, value + 1)))
+    doctored = Measured(name, 1, (better,), tuple(rows_of([better])))
+    assert list(problems(with_measured(made_up(name, {}), doctored), again=1)) == [
+        f"{name}: {point}, seed 0, comes out differently when it is run again"
+    ]
+
+
+def test_what_takes_real_time_is_run_once_after_all_else_and_alone() -> None:
+    names = list(EXPERIMENTS)
+    real = [name for name, one in EXPERIMENTS.items() if one.wall]
+    assert real == names[-len(real) :] == ["authority", "spark"]
+    assert len(EXPERIMENTS["authority"].tasks(FULL)) == len(EXPERIMENTS["authority"].points)
+
+
+def test_whatever_has_an_interval_has_at_least_20_seeds() -> None:
+    for one in EXPERIMENTS.values():
+        assert one.wall or one.seeds(FULL) >= 20
+        assert set(one.quick) <= set(one.points)
+        assert len(one.remark) > 100, "what the figures mean is said beside them"
 
 
 def test_a_row_has_the_runs_of_its_point_only() -> None:
@@ -172,8 +236,22 @@ def test_a_row_has_the_runs_of_its_point_only() -> None:
         Sample("b", 0, (("b", "mean", 5.0),)),
         Sample("a", 1, (("a", "mean", 3.0),)),
     ]
-    assert [(row.point, row.ms.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
+    assert [(row.point, row.value.mean) for row in rows_of(samples)] == [("a", 2.0), ("b", 5.0)]
 
 
 def with_measured(report: Report, measured: Measured) -> Report:
     return msgspec.structs.replace(report, measured=(measured,))
+
+
+FIVE = "5 stages", CHANCE
+CLOSED = "5 stages", "closed form, %"
+
+
+def made_up(name: str, values: dict[tuple[str, str], float]) -> Report:
+    """A report that nobody has run anything for; two seeds, which agree."""
+    samples = tuple(
+        Sample("somewhere", seed, tuple((*place, value) for place, value in values.items()))
+        for seed in range(2)
+    )
+    measured = Measured(name, 2, samples, tuple(rows_of(samples)))
+    return Report(provenance("millrace report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``

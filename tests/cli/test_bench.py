@@ -7,6 +7,8 @@ import pytest
 
 from millrace_benchmarks.catalogue import BENCHMARKS
 from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
+from millrace_benchmarks.section8.paper import BUSIEST
 from tests.cli.rig import Run, plain
 
 
@@ -80,3 +82,14 @@ def test_the_harness_measures_every_figure_of_its_own(run: Run) -> None:
     for word in ("activated", "killed", "false alarms", "hashes", "hard cases", "small runs", "2 cores"):
         assert word in names
     assert document["result"] == "reached"
+
+
+def test_each_experiment_of_the_report_can_be_measured_by_itself(run: Run) -> None:
+    assert set(EXPERIMENTS) < set(BENCHMARKS)
+    result = run("bench", "hot-key", "--quick", "--runs", "1", "--jobs", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    figures = {one["name"]: one for one in json.loads(result.stdout)["figures"]}
+    sample = EXPERIMENTS["hot-key"].sample("90 %", 0)
+    for point, figure, value in sample.values:
+        assert figures[f"{point}: {figure}"]["value"] == value, "it is the report's figure"
+    assert figures[f"90 %: {BUSIEST}"]["anchor"] == "90"

@@ -214,7 +214,7 @@ def test_pictures_are_saved_where_they_were_asked_for(folder: Path, run: Run) ->
     assert result.stdout.endswith("\nSaved\n  a.html\n  a.json\n  a.log\n")
     assert (folder / "a.html").read_text().startswith("<!DOCTYPE html>")
     assert json.loads((folder / "a.json").read_text())["traceEvents"]
-    assert (folder / "a.log").read_text().startswith("(?<host>")
+    assert (folder / "a.log").read_text().startswith("(?<event>")
 
 
 def test_a_picture_that_can_not_be_saved_is_refused_before_the_run(folder: Path, run: Run) -> None:

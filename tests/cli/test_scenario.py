@@ -127,3 +127,25 @@ def test_a_scenario_is_explained_and_drawn(run: Run, tmp_path: Path) -> None:
 def test_a_sound_scenario_has_nothing_to_explain_in_json_either(run: Run) -> None:
     document = json.loads(run("scenario", "run", "zombie-timer", "--explain", "--json").stdout)
     assert document["explanation"] is None
+
+
+def test_a_figure_of_the_dataflow_paper_is_told_and_drawn(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "fig12.html"
+    result = run("scenario", "run", "dataflow-fig12", "--chart", str(page))
+    assert result.exit_code == 0, result.stderr
+    assert "12:08:19.7  14 of [12:00:00.0, 12:02:00.0), late, index 1" in result.stdout
+    assert "These are the 5 panes of Figure 12" in result.stdout
+    assert str(page) in words(result.stdout)
+    assert "<title>14 of [12:00:00.0, 12:02:00.0), late, index 1" in page.read_text()
+
+
+def test_a_chart_of_a_scenario_that_has_none_is_refused_before_it_runs(run: Run, tmp_path: Path) -> None:
+    result = run("scenario", "run", "zombie-timer", "--chart", str(tmp_path / "zombie.svg"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "zombie-timer has no figure of the Dataflow paper; --html draws any run" in words(result.stderr)
+
+
+def test_a_chart_of_an_unknown_kind_is_refused_before_it_runs(run: Run, tmp_path: Path) -> None:
+    result = run("scenario", "run", "dataflow-fig6", "--chart", str(tmp_path / "six.gif"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "its name must end with one of .svg, .png, .html" in words(result.stderr)

@@ -75,6 +75,31 @@ def test_by_boundary_rows_without_one_leave_after_all_others_the_least_recently_
     assert [one.name for one in (a, b, d, e) if one.row is not None] == ["b", "d", "e"]
 
 
+def test_by_boundary_empty_rows_that_wait_for_nothing_leave_before_any_that_waits() -> None:
+    """Keys whose windows have ended: however many there are, they take no room from those whose windows have not."""
+    waiting, ended = Owner("w", boundary=99), [Owner(f"{number}", size=0) for number in range(5)]
+    cache = RowCache(ROW_BYTES + 2 * 64, Eviction.BOUNDARY)
+    kept(cache, waiting, *ended[:2], ended[0], *ended[2:])
+    assert [one.name for one in (waiting, *ended) if one.row is not None] == ["w", "3", "4"]
+    assert cache.evicted == 3
+
+
+def test_by_boundary_a_row_that_is_filled_again_waits_for_its_turn_with_the_others() -> None:
+    a, b = Owner("a", size=0), Owner("b", boundary=99)
+    cache = RowCache(2 * ROW_BYTES, Eviction.BOUNDARY)
+    kept(cache, a)
+    a.fill()
+    assert kept(cache, a, b, Owner("c")) == "ac"
+
+
+def test_boundaries_that_have_passed_are_not_remembered_for_ever() -> None:
+    a, cache = Owner("a"), RowCache(2 * ROW_BYTES, Eviction.BOUNDARY)
+    for boundary in range(1_000):
+        a.boundary = boundary
+        cache.keep(a)
+    assert len(cache._boundaries) < 100
+
+
 def test_by_boundary_a_row_counts_by_where_its_boundary_is_now() -> None:
     a, b, c = Owner("a", boundary=99), Owner("b", boundary=50), Owner("c", boundary=20)
     cache = RowCache(2 * ROW_BYTES, Eviction.BOUNDARY)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from millrace import (
@@ -412,5 +413,7 @@ def test_a_retiring_computation_is_found_in_the_last_version_that_had_it() -> No
     table = Table(5, 2, ("counter",), (Assignment("counter", ALL_KEYS, 1, "worker-0", 1),))
     found = deployed("counter", [first, second, third], table)
     assert found.spec.watermark_percentile == 90.0
+    table = msgspec.structs.replace(table, retired_from=(0,))  # the one between was never in force
+    assert deployed("counter", [first, second, third], table).spec.watermark_percentile == 100.0
     with pytest.raises(AssertionError, match="'nobody'"):
         deployed("nobody", [first, second, third], table)

@@ -45,7 +45,15 @@ from millrace._messages import (
     Unavailable,
     Watermarks,
 )
-from millrace.history import Acked, DeadLettered, Injected, InjectorReported, ProcessStarted, Resent
+from millrace.history import (
+    Acked,
+    DeadLettered,
+    Injected,
+    InjectorReported,
+    ProcessStarted,
+    Resent,
+    VersionAdopted,
+)
 from tests.core.injector_rig import (
     ADDRESS,
     CLAIM,
@@ -284,6 +292,7 @@ def test_a_retiring_computation_gets_nothing_new_and_what_it_is_owed_is_told_to_
     rig = running(pipeline_of(), pipeline_of(counted=False))
     rig.at(0, letter(0, timestamp=5))
     rig.at(1, table_of(version=2, topology=1, retiring=("counter",)))
+    assert rig.of(VersionAdopted) == [VersionAdopted(0, ADDRESS, 1)]
     assert rig.deliveries(2, letter(1, timestamp=5)) == [("worker-91", "sorter", "mail/0:1")]
     period_us = rig.options.heartbeat_period_us
     owing = (("counter", 1),)

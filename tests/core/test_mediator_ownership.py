@@ -15,6 +15,7 @@ from millrace.history import (
     ComputationRemoved,
     IntervalMinted,
     RoleClaimed,
+    VersionAdopted,
 )
 from tests.core.driver import Shop
 
@@ -140,6 +141,14 @@ def test_retiring_computations_stand_in_the_table() -> None:
     at = shop()
     table = at.mint(topology=1, retiring=("counter",))
     assert (table.topology, table.retiring, len(table.assignments)) == (1, ("counter",), 1)
+
+
+def test_the_history_tells_when_another_version_is_put_in_force() -> None:
+    at = shop()
+    assert at.of(VersionAdopted) == []
+    at.mint(topology=1, retiring=("counter",))
+    at.mint(topology=1, removed=("counter",))
+    assert at.of(VersionAdopted) == [VersionAdopted(0, "store", 1)]
 
 
 # The master's epoch and numbers

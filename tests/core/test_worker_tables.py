@@ -7,7 +7,7 @@ from millrace import _messages as m
 from millrace._effects import Send, Wake
 from millrace._keys import ALL_KEYS
 from millrace._messages import STORE, MintChange, Table
-from millrace.history import IntervalDropped
+from millrace.history import IntervalDropped, VersionAdopted
 from tests.core.driver import (
     FEED,
     QUIET,
@@ -218,6 +218,7 @@ def test_what_was_on_its_way_to_a_computation_that_has_left_is_given_up() -> Non
     assert rig.worker.unacked == 1, "while it drains, it is owed its records"
     shop.mint(topology=1, removed=("sink",))
     rig.settle(shop.table)
+    assert VersionAdopted(0, WORKER, 1) in shop.history
     assert rig.worker.unacked == 0
     rig.wake(50)
     row = shop.row("dog")

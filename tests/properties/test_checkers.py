@@ -5,7 +5,7 @@ import pytest
 
 from millrace import Productions
 from millrace._rows import Production
-from millrace.history import AckSent, Applied, FaultStruck, Healed, IntervalMinted
+from millrace.history import AckSent, Applied, DuplicateDropped, FaultStruck, Healed, IntervalMinted
 from millrace_properties.checkers import all_checkers, judge
 from millrace_properties.verdict import Holds, Unknown, Violated
 from tests.properties.stories import ALL, Story, begin, counting, healthy, record, timer
@@ -51,6 +51,7 @@ def test_checkers_say_what_they_check() -> None:
         "S14",
         "S15",
         "S16",
+        "S17",
         "L1",
         "L2",
         "L3",
@@ -129,6 +130,14 @@ def test_liveness_is_due_once_faults_are_healed() -> None:
     story.add(Healed(story.tick(), "", ()))
     story.inject(0, 100)
     story.end("deadline")
+    story.violated("L2")
+
+
+def test_liveness_is_due_when_all_is_at_rest_healed_or_not() -> None:
+    story = begin()
+    story.add(FaultStruck(story.tick(), "worker-0", "crash", ""))
+    story.inject(0, 100)
+    story.end("quiescent")
     story.violated("L2")
 
 
@@ -230,6 +239,16 @@ def test_a_weak_step_is_not_forgotten_before_its_productions_arrive() -> None:
     story.run("counter", 1, query, record("queries/0:0>counter#0", "detector", 100))
     story.write("counter", 1, seen=((query.record_id, 0),))
     assert "lets its cause queries/0:0 be forgotten" in story.violated("S3")
+
+
+def test_who_drops_a_remnant_that_no_weak_step_made_may_not_forget_it() -> None:
+    """A weak production that is refused may be a zombie's; what an injector has accepted is owed, whoever refuses it."""
+    story = begin(counting(productions=Productions.WEAK))
+    query = story.inject(0, 100)
+    story.add(DuplicateDropped(story.tick(), "worker-0", "counter", "cats", query.record_id, "horizon"))
+    assert "S3" not in story.broken()
+    story.ack("counter", query.record_id)
+    assert "before any write with its id was applied" in story.violated("S3")
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])

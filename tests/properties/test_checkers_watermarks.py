@@ -137,6 +137,21 @@ def test_what_a_late_record_leads_to_holds_nothing_behind_the_injectors() -> Non
     assert "timer 'w'" in story.violated("S10")
 
 
+@pytest.mark.parametrize("broadcast", ["before", "afterwards"])
+def test_what_a_late_record_leads_to_at_the_very_watermark_is_not_late(broadcast: str) -> None:
+    story = begin()
+    story.report(1_000)
+    story.publish("queries", 1_000)
+    if broadcast == "before":
+        story.publish("counter", 1_000)
+    query = story.inject(0, 100, watermark=1_000)
+    story.take("counter", 1, query, set_timers=(timer("w", 1_000, 1),))
+    story.publish("counter", 1_000)
+    assert isinstance(story.verdicts()["S10"], Holds)
+    story.publish("counter", 1_001)
+    assert "timer 'w'" in story.violated("S10")
+
+
 def test_what_a_late_record_leads_to_holds_nothing_before_its_owner_knows_of_it() -> None:
     """The reply to the write is lost; the owner reports on, and learns later that the timer is durable, and late."""
     story = begin()

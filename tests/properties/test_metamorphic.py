@@ -1,20 +1,33 @@
 """Runs that must come to the same do; what breaks a relation is told; what does not apply is Unknown."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from millrace import MAX_TIME, MILLISECOND, Computation, Context, Pipeline, Productions, Record
+from millrace import (
+    MAX_TIME,
+    MILLISECOND,
+    SECOND,
+    Computation,
+    Context,
+    DeadLetter,
+    Pipeline,
+    Productions,
+    Record,
+)
 from millrace._commits import Commits
 from millrace._effects import SourceRecord
 from millrace._mediator import Mediator
+from millrace_properties.dead_letters import without_ids
 from millrace_properties.feeds import has_late_records, permuted, smallest, with_records
 from millrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
+from millrace_properties.reference import Emitted, Outcome
 from millrace_properties.replay import check_replay
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_properties.workloads import WORKLOADS, Workload
+from millrace_properties.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from millrace_scenarios import zeitgeist
 from millrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
 from tests.sim.rig import letters, mail, with_engine
@@ -44,6 +57,47 @@ def test_no_relation_is_broken_on_a_workload(workload: Workload) -> None:
 
 def test_every_relation_holds_for_code_that_keeps_to_its_context() -> None:
     assert kinds(check_relations(mail(), letters(mail(), 20))) == dict.fromkeys(NAMES, Holds)
+
+
+def late_refusal() -> Workload:
+    """Its second stage sends some records to the dead letters, and a letter has the id that the first stage gave."""
+    pipeline = Pipeline("late refusal")
+    pipeline.injector("letters")
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    pipeline.add(
+        Refusing(), name="readers", inputs={"sent": city}, outputs=["read", "unread"], on_failure=DeadLetter("unread"),
+    )  # fmt: skip
+
+    def feed(seed: int) -> Feed:
+        builder = FeedBuilder(pipeline)
+        for number in range(6):
+            at_us = (number + seed) * 100 * MILLISECOND
+            builder.record(at_us=at_us, value=number, timestamp=at_us, key=("ab", "ba")[number % 2])
+        builder.watermark(at_us=SECOND, low_watermark=SECOND)
+        return builder.build()
+
+    return Workload("late refusal", pipeline, feed)
+
+
+@pytest.mark.parametrize("workload", [late_refusal(), WORKLOADS["slips"]], ids=lambda one: one.name)
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_dead_letter_may_name_what_failed_by_another_id(workload: Workload, seed: int) -> None:
+    found = check_relations(workload.pipeline, workload.feed(seed), options=workload.options)
+    assert kinds(found) == dict.fromkeys(NAMES, Holds)
+
+
+def test_another_error_in_a_dead_letter_is_told() -> None:
+    workload = late_refusal()
+    letter = Emitted("unread", "ab", b'{"cause":"x@1.1#0","stream":"identity of sent","error":"no"}', 0)
+    outcomes = [
+        without_ids(Outcome(Counter([msgspec.structs.replace(letter, value=value)]), {}), workload.pipeline)
+        for value in (
+            letter.value,
+            letter.value.replace(b"x@1.1#0", b"x@2.7#1"),
+            letter.value.replace(b"no", b"yes"),
+        )
+    ]
+    assert outcomes[0] == outcomes[1] != outcomes[2]
 
 
 def test_what_differs_through_a_late_record_is_nobodys_fault() -> None:

@@ -1,9 +1,10 @@
-"""docs/mutants.md keeps in step with the catalogue."""
+"""docs/mutants.md keeps in step with the catalogue, and docs/harness.md with the invariants."""
 
 import re
 from pathlib import Path
 
 from millrace_properties.mutants import CATALOGUE
+from millrace_properties.rules import rules
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
 
@@ -39,3 +40,9 @@ def test_each_sentence_of_the_paper_is_broken_by_mutants_that_there_are() -> Non
         assert section.startswith(("6.", "7."))
         assert sentence
         assert set(broken_by.split("; ")) <= set(CATALOGUE), sentence
+
+
+def test_every_invariant_is_in_the_guide() -> None:
+    text = DOCUMENT.with_name("harness.md").read_text(encoding="utf-8")
+    for one in rules().values():
+        assert f"| {one.name} | {one.section} | {one.title} |\n" in text

@@ -1,10 +1,13 @@
 """How a rule came to be broken, in sentences: what they claim is so in the History that they tell."""
 
 import re
+from typing import get_args
 
 import pytest
 
+from millrace import history as h
 from millrace.history import Applied, Event, FaultStruck, IntervalDropped, ScanBegun
+from millrace_properties import phrases
 from millrace_properties.causality import links_of, numbers_of
 from millrace_properties.narrative import LONGEST, Narrative, narrate, subject_of
 from millrace_properties.tenures import outages_of, tenures_of
@@ -238,3 +241,7 @@ def test_an_event_is_found_by_number_by_kind_and_by_the_violation() -> None:
 def test_an_event_that_there_is_not_is_refused_with_what_there_is(wanted: str, says: str) -> None:
     with pytest.raises(UnknownEventError, match=says):
         find_event(healthy().events, wanted, healthy().verdicts())
+
+
+def test_every_kind_of_event_has_its_phrase() -> None:
+    assert phrases._PHRASES.keys() == set(get_args(h.Event))

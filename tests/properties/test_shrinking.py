@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from millrace import SECOND
+from millrace_properties.budget import Budget
 from millrace_properties.outcome import Failure, Outcome
 from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
-from millrace_properties.shrinking import MOST_RUNS, shrink
+from millrace_properties.shrinking import BUDGET, shrink
 from millrace_properties.verdict import Violated
 from millrace_properties.workloads import tallies
 from millrace_sim import Does, Feed, Step, StepFault
@@ -100,8 +101,8 @@ def test_it_does_not_slip_to_another_bug() -> None:
     assert found.plan == BIG
 
 
-@pytest.mark.parametrize("budget_s", [0.0, 10.0])
-def test_it_ends_in_time(budget_s: float) -> None:
+@pytest.mark.parametrize("budget", [Budget(1_000, cpu_s=0.0), Budget(0), Budget(7), BUDGET], ids=str)
+def test_it_ends_in_time(budget: Budget) -> None:
     runs = 0
 
     def fails(*_: object) -> bool:
@@ -110,5 +111,5 @@ def test_it_ends_in_time(budget_s: float) -> None:
         return False
 
     failure = Failure(BIG, 0, BROKEN, "d")
-    assert shrink(failure, FEED, BASE, verdict_by(fails, BROKEN), budget_s) == failure
-    assert runs <= (MOST_RUNS if budget_s else 0)
+    assert shrink(failure, FEED, BASE, verdict_by(fails, BROKEN), budget) == failure
+    assert runs <= (budget.runs if budget.cpu_s else 0)

@@ -106,6 +106,7 @@ def test_the_history_of_these_runs_has_most_of_the_vocabulary(tmp_path: Path) ->
         "UserCodeFailed",
         "DeadLettered",
         "ComputationRemoved",
+        "VersionAdopted",
         "Checkpointed",
         "WriteRefused",
         "StepReached",

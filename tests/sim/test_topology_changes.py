@@ -132,6 +132,27 @@ def test_when_one_replaces_another_each_record_goes_to_one_of_them(
     assert sorted(numbers(done, "audited") + numbers(done, "archived")) == list(range(60))
 
 
+def with_reader_of_counts(name: str) -> Pipeline:
+    changed = PLAIN.copy()
+    changed.add(Copier(name), name=name, inputs=["counts"], outputs=[name])
+    return changed
+
+
+@EVERY_STRIKE
+def test_what_retires_goes_on_as_in_the_version_that_it_retires_from(strikes: tuple[f.AnyFault, ...]) -> None:
+    """The counter and its reader retire from the first version to the third. In the second, which is never in force, the
+    counter has another reader: its last counts still go to the one that it had, which leaves after it."""
+    versions = [with_reader_of_counts("reader"), with_reader_of_counts("other"), PLAIN.without("counter")]
+    change = f.Operate(at_us=AT, verb=ChangeTopology(2))
+    done = run(versions, letters(PLAIN), change, *strikes)
+    assert_sound(done)
+    read = [
+        msgspec.json.decode(value)["count"] for name, value in done.outputs.elements() if name == "reader"
+    ]
+    assert sum(read) + len(numbers(done, "sorted")) == 60, "each letter was counted, or came after the change"
+    assert removed(done)["counter"] <= removed(done)["reader"]
+
+
 def test_watermarks_of_those_that_stay_go_on_while_another_drains() -> None:
     """The removed one is kept from draining: its ACKs to come are held. Nobody waits for it."""
     hold = f.Noise(

@@ -1,10 +1,12 @@
 """Both layouts as jobs on Spark: the same outputs, through a restart; and computations that come and go while the others run."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -215,6 +217,20 @@ def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequ
     assert 0 < sum(one["records"] for one in shown) <= counter.records
     assert sum(one["outputs"] for one in shown) > 0
     assert {one["intervals"] for one in shown} <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", ["staged", "pipelined"])
+def test_sparks_pages_of_jobs_show_progress_behind_sparks_own_description(
+    name: str, spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    _job, running = request.getfixturevalue(name)
+    runs = {str(one.query.runId) for one in running._host.queries()}
+    jobs: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # what the page Jobs reads
+    texts = [jobs.apply(number).description().getOrElse(None) for number in range(jobs.size())]
+    ours = [text for text in texts if text and any(run in text for run in runs)]
+    assert any(
+        re.search(r"<br/>counter: [1-6] records \(\d late\), \d out, low watermark ", text) for text in ours
+    )
 
 
 def test_one_query_can_not_get_another_level(pipelined: tuple[Job, Deployment]) -> None:

@@ -1,9 +1,9 @@
 """REPORT.md: a function of the report's JSON and of the paper's numbers, so that a number that was changed by hand shows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from millrace_benchmarks.section8.calibration import CALIBRATION
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, FULL, Row
+from millrace_benchmarks.section8.experiment import FULL, Experiment, Row
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 from millrace_benchmarks.section8.paper import CLAIMS, Claim
 from millrace_benchmarks.section8.reporting import Measured, Report, sha256
 
@@ -18,35 +18,6 @@ FITTED = {
 }
 """Parameter to what it was fitted to."""
 
-UNMEASURED = (
-    ("Figure 16", "the framework's cache"),
-    ("6.1.3", "pipelines of depth 1 to 8 with machines failing, and what senders hold meanwhile"),
-    ("6.1.2, 6.1.3", "strong against weak in one table; until then `millrace compare MODULE:PIPELINE`"),
-    ("wall time", "the same on real Spark"),
-)
-"""What no command of this report measures yet."""
-
-_REMARKS = {
-    "figure-13": (
-        "Latency: from a record's arrival at the stage that buckets to the arrival of what it becomes at the stage that sorts, so"
-        " that each stage's CPU, commit and wire count once. The paper does not say where it begins and ends."
-        f" Nor does it say how many keys there are: here {CALIBRATION.keys:,}, on which the tails depend. The fit's runs have"
-        " other seeds; the error of a fitted figure shows how far that carries."
-    ),
-    "figure-14": (
-        f"The input grows with the cluster, and the program's {CALIBRATION.keys:,} keys do not, so that in a larger cluster more"
-        " records meet at a key and wait for each other there: a weak step holds its key until its productions are ACKed. That"
-        " is what makes the tail grow here; with keys in proportion it would not. Whether it is what made the paper's grow, the"
-        " paper does not say; with a tenth of the keys the median would grow, too."
-    ),
-    "figure-15": (
-        "Lag: real time less the low watermark that the authority has broadcast, polled once a second; stdev: of a run's polls."
-        " The model's processes keep their periods to the microsecond; only a source's promises come at random. The period of"
-        " reports was chosen for the paper's less than 200 ms a stage, the promises' was not."
-        " Productions are strong, with exactly-once."
-    ),
-}
-
 
 def render(report: Report) -> str:
     """Write the report for people."""
@@ -58,19 +29,26 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"<!-- sha256 of the JSON beside this file: {sha256(report.to_bytes())} -->"
     yield "# MillWheel's evaluation on the simulated cluster"
     yield ""
-    yield "All times on this page are **simulated** milliseconds, of a model whose few parameters are below; none is wall time."
+    yield "Times on this page are **simulated**, of a model whose few parameters are below; real time has a chapter of its own."
     yield "± is half of a 95 % interval (Student's t) over runs with seeds of their own."
     if report.quick:
         yield "**A quick report**: without the largest clusters."
-    fewest = min((one.seeds for one in report.measured), default=0)
+    fewest = min((one.seeds for one in report.measured if not EXPERIMENTS[one.name].wall), default=FULL.seeds)
     if fewest < FULL.seeds:
         yield f"**Only {fewest} seeds** at each point, where the full report has {FULL.seeds}: the intervals are wide."
     yield ""
     yield from _provenance(report)
     for measured in report.measured:
-        yield from _measured(measured)
+        if not EXPERIMENTS[measured.name].wall:
+            yield from _measured(measured)
     yield from _calibration(report)
-    yield from _unmeasured(report)
+    real = [one for one in report.measured if EXPERIMENTS[one.name].wall]
+    if real:
+        yield "# Real time"
+        yield ""
+    for measured in real:
+        yield from _measured(measured)
+    yield from _left_out(report)
 
 
 def _provenance(report: Report) -> Iterator[str]:
@@ -82,38 +60,57 @@ def _provenance(report: Report) -> Iterator[str]:
 
 def _measured(measured: Measured) -> Iterator[str]:
     experiment = EXPERIMENTS[measured.name]
-    yield f"## {heading(measured.name)}: {experiment.title}"
+    yield f"## {experiment.place}: {experiment.title}"
     yield ""
-    yield f"![{heading(measured.name)}]({PLOTS}/{measured.name}.svg)"
+    yield f"![{experiment.place}]({PLOTS}/{measured.name}.svg)"
     yield ""
-    yield f"Command: `millrace report --only {measured.name}`. Seeds: 0 to {measured.seeds - 1} at each point."
+    seeds = "Run once" if experiment.wall else f"Seeds: 0 to {measured.seeds - 1} at each point"
+    yield f"Command: `millrace report --only {measured.name}`. {seeds}."
     yield ""
-    yield "| | figure | paper, ms | model, simulated ms | error | |"
-    yield "|---|---|--:|--:|--:|---|"
-    for row in measured.rows:
-        yield _row(row, CLAIMS.get((measured.name, row.point, row.figure)))
-    yield ""
-    yield _REMARKS[measured.name]
+    claimed = {row: CLAIMS.get((measured.name, row.point, row.figure)) for row in measured.rows}
+    if experiment.wide:
+        yield from _wide(measured.rows)
+        claimed = {row: claim for row, claim in claimed.items() if claim is not None}
+    if claimed:
+        yield _header(experiment)
+        yield "|---|---|--:|--:|--:|---|"
+        for row, claim in claimed.items():
+            yield _row(row, claim, wall=experiment.wall)
+        yield ""
+    yield experiment.remark
     yield ""
 
 
-def heading(name: str) -> str:
-    """How people call an experiment.
+def _wide(rows: Iterable[Row]) -> Iterator[str]:
+    """A row for each point, a column for each figure; points with other figures are another table."""
+    points: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        points.setdefault(row.point, {})[row.figure] = row
+    tables: dict[tuple[str, ...], list[str]] = {}
+    for point, found in points.items():
+        tables.setdefault(tuple(found), []).append(point)
+    for figures, table in tables.items():
+        yield f"| | {' | '.join(figures)} |"
+        yield f"|---|{'--:|' * len(figures)}"
+        for point in table:
+            yield f"| {point} | {' | '.join(str(one.value) for one in points[point].values())} |"
+        yield ""
 
-    >>> heading("figure-13")
-    'Figure 13'
-    """
-    return name.capitalize().replace("-", " ")
+
+def _header(experiment: Experiment) -> str:
+    """Simulated time and real time are never in one column; times in a table of several units say what they are."""
+    paper, model = (f", {experiment.unit}", f", simulated {experiment.unit}") if experiment.unit else ("", "")
+    return f"| | figure | paper{paper} | {'this machine' if experiment.wall else 'model'}{model} | error | |"
 
 
-def _row(row: Row, claim: Claim | None) -> str:
+def _row(row: Row, claim: Claim | None, *, wall: bool) -> str:
     paper = error = kind = ""
     if claim is not None:
-        kind = "fitted" if claim.fitted else "predicted"
-        paper = claim.words if claim.ms is None else f"{claim.ms:g}"
-        if claim.ms is not None:
-            error = f"{(row.ms.mean - claim.ms) / claim.ms:+.0%}"
-    return f"| {row.point} | {row.figure} | {paper} | {row.ms} | {error} | {kind} |"
+        kind = "measured" if wall else "fitted" if claim.fitted else "predicted"
+        paper = claim.words if claim.value is None else f"{claim.value:g}"
+        if claim.value is not None:
+            error = f"{(row.value.mean - claim.value) / claim.value:+.0%}"
+    return f"| {row.point} | {row.figure} | {paper} | {row.value} | {error} | {kind} |"
 
 
 def _calibration(report: Report) -> Iterator[str]:
@@ -129,12 +126,11 @@ def _calibration(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _unmeasured(report: Report) -> Iterator[str]:
-    yield "## Not yet measured"
-    yield ""
+def _left_out(report: Report) -> Iterator[str]:
     done = {one.name for one in report.measured}
-    for name, experiment in EXPERIMENTS.items():
-        if name not in done:
-            yield f"- {heading(name)}: {experiment.title} (left out of this run)"
-    for what, words in UNMEASURED:
-        yield f"- {what}: {words}"
+    left_out = [one for name, one in EXPERIMENTS.items() if name not in done]
+    if left_out:
+        yield "## Left out of this run"
+        yield ""
+        for experiment in left_out:
+            yield f"- {experiment.place}: {experiment.title} (`millrace report --only {experiment.name}`)"

@@ -11,14 +11,17 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import chain
 from multiprocessing import get_context
 
 import msgspec
 
 from millrace_benchmarks.section8.calibration import CALIBRATION
-from millrace_benchmarks.section8.experiments import EXPERIMENTS, Row, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
+from millrace_benchmarks.section8.experiments import EXPERIMENTS
 
-_PACKAGES = ("millrace", "simpy", "hypothesis", "msgspec")
+_PACKAGES = ("millrace", "simpy", "hypothesis", "msgspec", "pyspark")
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -88,20 +91,24 @@ def measure(
         on_run: told after each run how many are done, of how many, and of which experiment it was.
     """
     tasks = [(name, *task) for name in names for task in EXPERIMENTS[name].tasks(size)]
+    alone = [task for task in tasks if EXPERIMENTS[task[0]].wall]
+    together = [task for task in tasks if task not in alone]
     found: dict[tuple[str, str, int], Sample] = {}
-    for done, (task, sample) in enumerate(_run_all(tasks, jobs), 1):
+    for done, (task, sample) in enumerate(chain(_run_all(together, jobs), _run_all(alone, 1)), 1):
         found[task] = sample
         on_run(done, len(tasks), task[0])
     measured = []
     for name in names:
         samples = tuple(found[task] for task in tasks if task[0] == name)
-        measured.append(Measured(name, size.seeds, samples, tuple(rows_of(samples))))
+        seeds = EXPERIMENTS[name].seeds(size)
+        measured.append(Measured(name, seeds, samples, tuple(rows_of(samples))))
     return tuple(measured)
 
 
 def provenance(command: str) -> Provenance:
     """What this process makes a report with."""
-    versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    versions = {"python": platform.python_version()}
+    versions |= {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
     return Provenance(command, versions, platform.machine(), os.cpu_count() or 1)
 
 
@@ -122,6 +129,8 @@ def problems(report: Report, again: int) -> Iterator[str]:
     for measured in report.measured:
         if rows_of(measured.samples) != list(measured.rows):
             yield f"{measured.name}: its table does not follow from its runs"
+        if EXPERIMENTS[measured.name].wall:
+            continue  # no run repeats it
         stride = max(len(measured.samples) // max(again, 1), 1)
         for sample in measured.samples[::stride][:again]:
             if EXPERIMENTS[measured.name].sample(sample.point, sample.seed) != sample:

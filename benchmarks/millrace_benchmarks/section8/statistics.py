@@ -20,8 +20,9 @@ class Interval(msgspec.Struct, frozen=True):
     half: float | None
 
     def __str__(self) -> str:
-        """Write it as the tables do."""
-        return f"{self.mean:.1f}" if self.half is None else f"{self.mean:.1f} ± {self.half:.1f}"
+        """Write it as the tables do: small numbers with more digits."""
+        digits = 1 if abs(self.mean) >= 1 or not self.mean else 3
+        return f"{self.mean:.{digits}f}" + ("" if self.half is None else f" ± {self.half:.{digits}f}")
 
 
 def interval(values: Sequence[float]) -> Interval:

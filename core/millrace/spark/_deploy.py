@@ -24,6 +24,7 @@ from millrace.spark._job import Settings
 from millrace.spark._pipelined import PipelinedHost
 from millrace.spark._running import Running
 from millrace.spark._sample import FULL, Sample
+from millrace.spark._session import has_driver
 from millrace.spark._sinking import Sink, Sinks, TypedSink
 from millrace.spark._staged import StagedHost
 
@@ -250,8 +251,17 @@ def deploy(
     check_inputs(pipeline, inputs)
     if not is_streaming(inputs):
         raise SparkHostError("a job needs streaming inputs", "For bounded ones there is attach")
+    spark = frame_of(next(iter(inputs.values()))).sparkSession
+    if not has_driver(spark):
+        problem = (
+            "deploy was given a Spark Connect session, and its sinks and logs need the driver in this process"
+        )
+        remedy = (
+            "Use attach and write its outputs with Spark's own sinks, or run the script with spark-submit"
+        )
+        raise SparkHostError(problem, remedy)
     settings = Settings(
-        spark=frame_of(next(iter(inputs.values()))).sparkSession,
+        spark=spark,
         directory=Path(directory).absolute(),
         sinks=Sinks(dict(sinks), history),
         intervals=intervals,

@@ -13,6 +13,7 @@ from millrace._progress import ComputationProgress
 from millrace.spark._attach import Input, Outputs, attach
 from millrace.spark._board import Board
 from millrace.spark._clock import low_watermark_of
+from millrace.spark._described import describe
 from millrace.spark._errors import SparkHostError
 from millrace.spark._job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from millrace.spark._plan import plan_of
@@ -139,6 +140,7 @@ class OutputWriter:
 
     def _write(self, frame: DataFrame, number: int) -> None:
         sinks = self._sinks
+        describe(frame.sparkSession, self._board.progress(self._pipeline))
         kept = frame.persist()  # it must be computed once, and wholly, whatever the sinks do
         try:
             outputs = Outputs(kept, self._pipeline)

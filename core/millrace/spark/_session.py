@@ -103,6 +103,11 @@ def prepare_session(spark: SparkSession) -> None:
     check_session(spark)
 
 
+def has_driver(spark: SparkSession) -> bool:
+    """Tell whether Spark's driver is in this process: a Spark Connect client's is in another, out of reach."""
+    return getattr(spark, "sparkContext", None) is not None
+
+
 def check_session(spark: SparkSession) -> None:
     """Check that a session has what Millrace relies on, and change nothing.
 

@@ -24,6 +24,7 @@ from millrace._errors import OptionsError
 from millrace._pipeline import Pipeline
 from millrace.spark._databases import Database, Transaction, database_of, quoted
 from millrace.spark._io_errors import FencedWriterError, SinkError, SinkTableError
+from millrace.spark._session import has_driver
 
 _INSERT_ROWS = 10_000
 """Arrow becomes Python's values so many rows at a time."""
@@ -189,6 +190,9 @@ def query_of(frame: DataFrame, sink: str) -> str:
     Raises:
         SinkError: it is no query's.
     """
+    if not has_driver(frame.sparkSession):
+        remedy = "Call its write with a query's name of your own"
+        raise SinkError(sink, "Spark Connect does not say which query a micro-batch is of", remedy)
     query: str | None = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query is None:
         remedy = "Give it to foreachBatch, or call write with a query's name of your own"

@@ -23,6 +23,7 @@ from millrace._pipeline import ComputationSpec, DeadLetter, Pipeline
 from millrace._progress import ComputationProgress
 from millrace.spark._attach import Input, Outputs, check_inputs, level_operator, prepared_input, sources_of
 from millrace.spark._board import Board
+from millrace.spark._described import describe
 from millrace.spark._errors import SparkHostError
 from millrace.spark._job import (
     Settings,
@@ -311,6 +312,7 @@ class LogWriter:
 
     def _write(self, frame: DataFrame, number: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        describe(frame.sparkSession, [one for one in self._host.progress() if one.name == self._log.stage])
         before = self._log.following(number, query)
         pieces = [decode_piece(row["piece"]) for row in frame.collect()]
         entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units)

@@ -15,6 +15,7 @@ from millrace_properties.checkers._topology import Topology
 from millrace_properties.checkers.authority import WithinReports
 from millrace_properties.checkers.cases import CASES, reached
 from millrace_properties.checkers.collection import CollectedAreDone, Drained
+from millrace_properties.checkers.consumers import EveryConsumer
 from millrace_properties.checkers.deliveries import AckAfterCommit, Delivered, ExactlyOnce, NoLoss
 from millrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
 from millrace_properties.checkers.owners import Owned
@@ -109,6 +110,7 @@ def _checkers(ledger: Ledger, options: EngineOptions | None) -> list[Checker]:
         OneAtATime(ledger),
         NotBeforeCause(),
         LateOnlyFromLate(ledger),
+        EveryConsumer(ledger),
         TimersFire(ledger),
         Delivered(ledger),
         Drained(ledger, options),

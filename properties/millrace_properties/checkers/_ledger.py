@@ -164,6 +164,10 @@ class Ledger:
         consumer, record_id = production.consumer, production.record_id
         return self.is_settled(consumer, record_id) or self.is_owed(consumer, record_id)
 
+    def has_left(self, computation: str) -> bool:
+        """Tell whether it has been removed, and has not come back."""
+        return computation in self._removed
+
     def is_present(self, computation: str) -> bool:
         """Tell whether it has owners, and has not left the topology."""
         return computation in self._minted and computation not in self._removed

@@ -20,6 +20,7 @@ class Topology:
         at_least_once: computations without exactly-once (6.1.3).
         loose: those, and all downstream of them: what they make may stem from a record that was run twice.
         percentile: computations that follow a percentile watermark (7.2).
+        versions: the pipelines.
         changes: there is more than one version.
     """
 
@@ -42,7 +43,8 @@ class Topology:
             name for name in names if not self.at_least_once.isdisjoint(self.upstream[name])
         )
         self.percentile = frozenset(spec.name for spec in specs if spec.watermark_percentile < 100)
-        self.changes = len(pipelines) > 1
+        self.versions = tuple(pipelines)
+        self.changes = len(self.versions) > 1
 
     def _addresses(self, names: Iterable[str]) -> Iterable[str]:
         for name in names:

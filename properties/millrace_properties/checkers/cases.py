@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from millrace import Clock
+from millrace._messages import STORE
 from millrace.history import (
     AckSent,
     Applied,
@@ -30,6 +31,7 @@ from millrace.history import (
     ScanBegun,
     ScanEnded,
     UserCodeFailed,
+    VersionAdopted,
     WriteRefused,
 )
 
@@ -73,6 +75,8 @@ CASES = (
     "an authority was replaced while an interval was missing",
     "a process stayed bad",
     "a computation was removed",
+    "a version was put in force",
+    "a record was made by a version out of force",
 )
 """All that `reached` counts."""
 
@@ -93,20 +97,21 @@ class _Counter:
         self.counts: Counter[str] = Counter()
         owners = _Owners(self.counts)
         records = _Records(self.counts)
+        versions = _Versions(self.counts)
         self.handlers: dict[type, Callable[[Any], None]] = {
             AckSent: records.on_acked,
-            Applied: self._both(owners.on_applied, records.on_applied),
+            Applied: self._all(owners.on_applied, records.on_applied),
             Checkpointed: self._counts("a straggler was checkpointed"),
             ComputationRemoved: self._counts("a computation was removed"),
             DeadLettered: self._counts("a record went to the dead letters"),
             Delivered: owners.on_delivered,
             DuplicateDropped: records.on_duplicate,
-            Executed: self._both(owners.on_executed, records.on_executed),
+            Executed: self._all(owners.on_executed, records.on_executed, versions.on_made),
             Healed: self._on_healed,
             IdsCollected: records.on_collected,
-            Injected: records.on_injected,
+            Injected: self._all(records.on_injected, versions.on_made),
             IntervalMinted: owners.on_minted,
-            ProcessStarted: self._on_started,
+            ProcessStarted: self._all(self._on_started, versions.on_started),
             Published: self._on_published,
             Reported: owners.on_reported,
             Resent: records.on_resent,
@@ -114,14 +119,15 @@ class _Counter:
             ScanBegun: owners.on_scan_begun,
             ScanEnded: owners.on_scan,
             UserCodeFailed: self._counts("user code failed"),
+            VersionAdopted: versions.on_adopted,
             WriteRefused: owners.on_refused,
         }
 
     @staticmethod
-    def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
+    def _all(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
         def handle(event: Any) -> None:
-            first(event)
-            second(event)
+            for one in handlers:
+                one(event)
 
         return handle
 
@@ -306,3 +312,29 @@ class _Owners:
             )
             if missing and event.role.startswith("authority"):
                 self._counts["an authority was replaced while an interval was missing"] += 1
+
+
+class _Versions:
+    """Which version of the pipeline is in force, and who knows it (3)."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._in_force = 0
+        self._adopted: dict[str, int] = {}
+
+    def on_adopted(self, event: VersionAdopted) -> None:
+        """The store has put it in force, or a process has learned of it."""
+        if event.process == STORE:
+            self._in_force = event.version
+            self._counts["a version was put in force"] += 1
+        else:
+            self._adopted[event.process] = event.version
+
+    def on_started(self, event: ProcessStarted) -> None:
+        """It knows nothing yet."""
+        self._adopted.pop(event.process, None)
+
+    def on_made(self, event: Executed | Injected) -> None:
+        """Somebody made something, perhaps for the consumers of another version."""
+        if event.productions and self._adopted.get(event.process, 0) != self._in_force:
+            self._counts["a record was made by a version out of force"] += 1

@@ -2,7 +2,16 @@
 
 from millrace import SECOND, KeyInterval, format_time
 from millrace._keys import cover_same_keys
-from millrace.history import FaultStruck, IntervalDropped, IntervalMinted, ProcessStarted, RunEnded, ScanEnded
+from millrace._messages import STORE
+from millrace.history import (
+    FaultStruck,
+    IntervalDropped,
+    IntervalMinted,
+    ProcessStarted,
+    RunEnded,
+    ScanEnded,
+    VersionAdopted,
+)
 from millrace_properties.checkers._ending import UNFAIR, Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
@@ -14,6 +23,8 @@ _STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}
 
 class Owned:
     """L5: once faults have stopped, each interval has an owner: minted, up, in its present incarnation, scanned, not dropped.
+
+    And that owner knows which version of the pipeline is in force (3).
 
     Args:
         ledger: the truth.
@@ -33,6 +44,8 @@ class Owned:
         self._working: set[int] = set()
         self._started: dict[str, list[ProcessStarted]] = {}
         self._stopped: dict[str, int] = {}
+        self._in_force = VersionAdopted(0, STORE, 0)
+        self._adopted: dict[str, int] = {}
         self._why = "the run has not ended"
         self._scans = 0
         self.handlers: Handlers = {
@@ -40,6 +53,7 @@ class Owned:
             ScanEnded: self._on_scan,
             IntervalDropped: self._on_dropped,
             ProcessStarted: self._on_started,
+            VersionAdopted: self._on_adopted,
             FaultStruck: self._on_fault,
             RunEnded: self._on_end,
         }
@@ -53,6 +67,13 @@ class Owned:
 
     def _on_started(self, event: ProcessStarted) -> None:
         self._started.setdefault(event.process, []).append(event)
+        self._adopted.pop(event.process, None)
+
+    def _on_adopted(self, event: VersionAdopted) -> None:
+        if event.process == STORE:
+            self._in_force = event
+        else:
+            self._adopted[event.process] = event.version
 
     def _on_fault(self, event: FaultStruck) -> None:
         self._calm.handlers[FaultStruck](event)
@@ -100,6 +121,9 @@ class Owned:
         successors = [one for one in self._started.get(mint.owner, ()) if one.incarnation > mint.incarnation]
         if successors and successors[0].at_us <= until_us:
             return "has begun anew without it"
+        version = self._in_force.version
+        if self._in_force.at_us <= until_us and self._adopted.get(mint.owner, 0) != version:
+            return f"does not know that version {version} of the pipeline is in force"
         return ""
 
     def verdict(self) -> Verdict:

@@ -348,7 +348,7 @@ MUTANTS = (
         "a production to two computations is forgotten when one of them has ACKed it", Parts(worker=OneAckForAll), "forked",
     ),
     Mutant(
-        "one consumer only", ("reference",), "4.3",
+        "one consumer only", ("S17", "reference"), "4.3",
         "of the computations that subscribe to a stream only the first gets its records", Parts(runner=OneConsumerOnly),
         "forked",
     ),

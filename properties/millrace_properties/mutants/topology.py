@@ -4,8 +4,9 @@ from typing import ClassVar
 
 from millrace import MILLISECOND, SECOND
 from millrace._execution import deployed
+from millrace._injector import Injector
 from millrace._master import Master
-from millrace._messages import ChangeTopology, Mint
+from millrace._messages import ChangeTopology, Mint, Table
 from millrace._worker import Worker
 from millrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
 from millrace_sim.faults import DropMessages, FaultSchedule, Hold, Operate
@@ -56,6 +57,32 @@ class FeedsBeforeAllKnow(Master):
         return mint
 
 
+class KeepsItsVersion(Worker):
+    """Goes on by the version of the pipeline that it had when it got an interval."""
+
+    probe: ClassVar[Probe]
+
+    def _on_table(self, now: int, table: Table) -> None:
+        before = {sequencer: one.where for sequencer, one in self._intervals.items()}
+        super()._on_table(now, table)
+        for sequencer, where in before.items():
+            interval = self._intervals.get(sequencer)
+            if interval is not None and interval.where.pipeline is not where.pipeline:
+                self.probe.note()
+                interval.where = where
+
+
+class InjectsByTheFirstVersion(Injector):
+    """Never feeds but those that were there when it began."""
+
+    probe: ClassVar[Probe]
+
+    def _adopt_topology(self, topology: int) -> None:
+        if topology:
+            self.probe.note()
+        super()._adopt_topology(0)
+
+
 MUTANTS = (
     Mutant(
         "removed before it has drained", ("S10",), "4.5",
@@ -84,6 +111,16 @@ MUTANTS = (
             " did not find it in 1,000 runs",
             feed_seed=2,
         ),
+    ),
+    Mutant(
+        "an old owner keeps its version", ("S17",), "4.3",
+        "what is produced goes to the consumers of the version that was in force when its owner got the interval",
+        Parts(worker=KeepsItsVersion), "changing",
+    ),
+    Mutant(
+        "an injector keeps its version", ("S17",), "4.3",
+        "what is injected goes to the consumers of the first version, whichever is in force",
+        Parts(injector=InjectsByTheFirstVersion), "gaining",
     ),
 )  # fmt: skip
 """All of this file."""

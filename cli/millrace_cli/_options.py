@@ -1,0 +1,44 @@
+"""Options that belong together, as one value: a command's parameter that is a dataclass is asked for field by field."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take dataclasses whose fields are options of the command line; each field's annotation says which."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {one.name: one.annotation for one in parameters if is_dataclass(one.annotation)}
+    flat: list[inspect.Parameter] = []
+    for one in parameters:
+        flat += _fields_of(one.annotation) if one.name in groups else [one.replace(kind=one.KEYWORD_ONLY)]
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    functools.update_wrapper(run, command)
+    del run.__wrapped__  # type: ignore[attr-defined]  # what it asks for is not what the command takes
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in flat}
+    return run
+
+
+def _fields_of(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]

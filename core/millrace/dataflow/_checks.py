@@ -1,0 +1,161 @@
+"""What is refused when a pipeline is written, and not when it runs: definitions that can not do what they say."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from millrace import OptionsError
+from millrace.dataflow._engines import Engine, Streaming
+from millrace.dataflow._errors import DataflowError
+from millrace.dataflow._firing import LEAVES
+from millrace.dataflow._grouping import Grouping
+from millrace.dataflow._triggers import (
+    AllOf,
+    AnyOf,
+    AtWatermark,
+    Custom,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    TriggerFn,
+)
+from millrace.dataflow._windows import GlobalWindows, WindowFn
+
+
+def check_windows(windows: WindowFn) -> None:
+    """Refuse a strategy that lacks one of its two functions (2.2).
+
+    Raises:
+        DataflowError: it can not assign, or not merge.
+    """
+    for method, meaning in (("assign_windows", "assign"), ("merge_windows", "merge")):
+        if not callable(getattr(windows, method, None)):
+            remedy = f"Write {method}" + (
+                "; return what it gets if yours never merge" if meaning == "merge" else ""
+            )
+            raise DataflowError(
+                f"windows {windows!r}", f"it can not {meaning} windows (Dataflow 2.2)", remedy
+            )
+
+
+def check_lateness(allowed_lateness_us: int | None) -> None:
+    """Refuse a lateness that is none.
+
+    Raises:
+        OptionsError: it is negative, or no int.
+    """
+    if allowed_lateness_us is not None and (type(allowed_lateness_us) is not int or allowed_lateness_us < 0):
+        raise OptionsError("allowed_lateness", allowed_lateness_us, "at least 0 microseconds, or None")
+
+
+def check_trigger(trigger: Trigger) -> None:
+    """Refuse a trigger with parts that never have their turn, wherever it is used.
+
+    Raises:
+        DataflowError: there is one.
+        OptionsError: it is no trigger.
+    """
+    for problem in _unreachable(trigger):
+        raise DataflowError(f"trigger {trigger!r}", problem, "Leave it out, or let what is before it finish")
+
+
+def check_grouping(where: str, grouping: Grouping, *, bounded: bool) -> None:
+    """Refuse what can not work together.
+
+    Args:
+        where: names the grouping for the message.
+        grouping: it.
+        bounded: its input ends.
+
+    Raises:
+        DataflowError: nothing would ever be emitted, or its engine can not do what its trigger asks for.
+    """
+    strategy = grouping.windows if grouping.windows is not None else grouping.merging
+    endless = isinstance(strategy, GlobalWindows) and isinstance(grouping.engine, Streaming) and not bounded
+    if endless and not _can_fire(grouping.trigger):
+        problem = f"{grouping.trigger!r} never fires: the watermark of an unbounded input never passes the global window"
+        remedy = (
+            "Trigger by something else, window by something else (Dataflow 2.4), or read(..., bounded=True)"
+        )
+        raise DataflowError(where, problem, remedy)
+    if percentiles(grouping.trigger) and not isinstance(grouping.engine, Streaming):
+        problem = f"a percentile watermark has no meaning for {_name(grouping.engine)}, whose watermark is not the input's"
+        raise DataflowError(where, problem, "Use AtWatermark(), or the streaming engine")
+
+
+def percentiles(trigger: Trigger) -> tuple[float, ...]:
+    """List the percentile watermarks that a trigger asks for, each once."""
+    found = {
+        one.percentile for one in _leaves(trigger) if isinstance(one, AtWatermark) and one.percentile < 100
+    }
+    return tuple(sorted(found))
+
+
+def _name(engine: Engine) -> str:
+    return type(engine).__name__
+
+
+def _leaves(trigger: Trigger) -> Iterator[Trigger]:
+    parts = _parts(trigger)
+    if not parts:
+        yield trigger
+    for part in parts:
+        yield from _leaves(part)
+
+
+def _parts(trigger: Trigger) -> tuple[Trigger, ...]:
+    match trigger:
+        case Repeat(inner):
+            return (inner,)
+        case RepeatUntil(inner, until):
+            return (inner, until)
+        case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
+            return triggers
+        case Custom(fn):
+            if not isinstance(fn, TriggerFn):
+                raise OptionsError("Custom", fn, "an object with all methods of TriggerFn")
+            return ()
+        case _ if isinstance(trigger, LEAVES):
+            return ()
+        case _:
+            raise OptionsError("trigger", trigger, "a trigger, such as Repeat(AtWatermark())")
+
+
+def _unreachable(trigger: Trigger) -> Iterator[str]:
+    parts = _parts(trigger)
+    if isinstance(trigger, SequenceOf):
+        for before, after in pairwise(parts):
+            if not _finishes(before):
+                yield f"{after!r} can never fire: {before!r} before it never finishes"
+    for part in parts:
+        yield from _unreachable(part)
+
+
+def _finishes(trigger: Trigger) -> bool:
+    """Tell whether a trigger can come to its end, wherever all leaves can fire."""
+    match trigger:
+        case Repeat():
+            return False
+        case SequenceOf(triggers):
+            return all(_finishes(one) for one in triggers)
+        case _:
+            return True
+
+
+def _can_fire(trigger: Trigger) -> bool:
+    """Tell whether a trigger can fire where the watermark never reaches the window's end."""
+    match trigger:
+        case AtWatermark():
+            return False
+        case Repeat(inner):
+            return _can_fire(inner)
+        case RepeatUntil(inner, until):
+            return _can_fire(inner) or _can_fire(until)
+        case SequenceOf(triggers):
+            return _can_fire(triggers[0])
+        case AnyOf(triggers):
+            return any(_can_fire(one) for one in triggers)
+        case AllOf(triggers):
+            return all(_can_fire(one) for one in triggers)
+        case _:
+            return True

@@ -1,0 +1,257 @@
+"""The fluent API (Dataflow 2.2.3, 2.4): a `PCollection` is described by what is done to it, and `Flow.pipeline` builds it.
+
+>>> from millrace import MINUTE
+>>> from millrace.dataflow import FixedWindows, read
+>>> totals = read("scores").window_into(FixedWindows(2 * MINUTE)).accumulating().sum().to("totals")
+>>> pipeline = totals.pipeline("games")
+>>> pipeline.output_streams
+('totals',)
+
+Rules of this file: a collection is a value; each call returns a new one. Functions on elements are fused into one `ParDo`.
+A trigger is the next grouping's alone; windows, accumulation and allowed lateness stay until they are changed.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from millrace import Codec, OptionsError, Pipeline, same_key
+from millrace.dataflow._building import Builder, Grouped, Node, Read
+from millrace.dataflow._checks import check_lateness, check_trigger, check_windows
+from millrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from millrace.dataflow._engines import Engine, Streaming
+from millrace.dataflow._panes import Accumulation
+from millrace.dataflow._stages import KeyExtractor
+from millrace.dataflow._steps import Do, DoFn, Filter, FlatMap, KeyBy, Map, MoveInTime, Step
+from millrace.dataflow._triggers import DEFAULT_TRIGGER, Trigger
+from millrace.dataflow._windows import GlobalWindows, WindowFn
+
+V = TypeVar("V")
+W = TypeVar("W")
+
+
+@dataclass(frozen=True, slots=True)
+class PCollection(Generic[V]):
+    """Elements (key, value, event time, window), as they come to be (2.1, 2.2). Begin with `read`.
+
+    Attributes:
+        node: where the elements come from.
+        steps: what is done to each before the next grouping.
+        windows: where the next grouping puts them; ``None``: they stay in the windows that they are in.
+        merging: the strategy of the windows that they are in.
+        when: the next grouping's trigger.
+        accumulation: how its panes relate.
+        lateness_us: how long its windows are kept behind the watermark; ``None``: without limit.
+    """
+
+    node: Node
+    steps: tuple[Step, ...] = ()
+    windows: WindowFn | None = None
+    merging: WindowFn = field(default_factory=GlobalWindows)
+    when: Trigger = DEFAULT_TRIGGER
+    accumulation: Accumulation = Accumulation.DISCARDING
+    lateness_us: int | None = None
+
+    # What: each element
+
+    def par_do(self, function: DoFn) -> "PCollection[Any]":
+        """Make any number of (key, value) pairs of each element (``ParDo``).
+
+        Args:
+            function: takes an `Element`; deterministic.
+        """
+        return self._then(Do(function))
+
+    def map(self, function: Callable[[V], W]) -> "PCollection[W]":
+        """Make one value of each; keys stay."""
+        return self._then(Map(function))
+
+    def flat_map(self, function: Callable[[V], Iterable[W]]) -> "PCollection[W]":
+        """Make any number of values of each; keys stay."""
+        return self._then(FlatMap(function))
+
+    def filter(self, function: Callable[[V], bool]) -> "PCollection[V]":
+        """Keep those for whose value it is true."""
+        return self._then(Filter(function))
+
+    def key_by(self, function: Callable[[V], str]) -> "PCollection[V]":
+        """Give each a key that is made of its value."""
+        return self._then(KeyBy(function))
+
+    def with_time(self, function: Callable[[V], int]) -> "PCollection[V]":
+        """Give each an event time that is made of its value (2.2: it "may be modified at any point in the pipeline").
+
+        To move elements behind the watermark makes them late (footnote 8).
+
+        Args:
+            function: takes the value, and returns microseconds.
+        """
+        return self._then(MoveInTime(function))
+
+    def _then(self, step: Step) -> "PCollection[Any]":
+        return replace(self, steps=(*self.steps, step))
+
+    # Where
+
+    def window_into(self, windows: WindowFn) -> "PCollection[V]":
+        """Say where in event time elements are grouped (2.2).
+
+        Raises:
+            DataflowError: the strategy can not assign, or not merge windows.
+        """
+        check_windows(windows)
+        return replace(self, windows=windows)
+
+    # When
+
+    def trigger(self, trigger: Trigger) -> "PCollection[V]":
+        """Say when in processing time the next grouping emits (2.3).
+
+        Raises:
+            DataflowError: part of it can never fire.
+        """
+        check_trigger(trigger)
+        return replace(self, when=trigger)
+
+    def allowed_lateness(self, lateness_us: int | None) -> "PCollection[V]":
+        """Say how far behind the watermark a window is kept. Later elements are dropped, and counted.
+
+        Args:
+            lateness_us: event time, microseconds; ``None``: without limit, and so is the state.
+
+        Raises:
+            OptionsError: it is negative.
+        """
+        check_lateness(lateness_us)
+        return replace(self, lateness_us=lateness_us)
+
+    # How
+
+    def discarding(self) -> "PCollection[V]":
+        """Let a pane hold what came since the last one (2.3)."""
+        return replace(self, accumulation=Accumulation.DISCARDING)
+
+    def accumulating(self) -> "PCollection[V]":
+        """Let a pane hold all, and replace the last one (2.3)."""
+        return replace(self, accumulation=Accumulation.ACCUMULATING)
+
+    def accumulating_and_retracting(self) -> "PCollection[V]":
+        """Let a pane hold all, and the last one be taken back first (2.3)."""
+        return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
+
+    # What: each key and window. ``name`` is the computation's; a number is added if there are several of one name.
+
+    def combine(self, combine: CombineFn, *, name: str = "combine") -> "PCollection[Any]":
+        """Group by key and window, and combine the values (``GroupByKeyAndWindow``, 2.2).
+
+        Args:
+            combine: how.
+            name: of the computation.
+        """
+        grouped = Grouped(
+            self.node,
+            self.steps,
+            name,
+            self.windows,
+            self.merging,
+            self.when,
+            self.accumulation,
+            combine,
+            self.lateness_us,
+        )
+        merging = self.merging if self.windows is None else self.windows
+        return PCollection(
+            grouped, merging=merging, accumulation=self.accumulation, lateness_us=self.lateness_us
+        )
+
+    def group(self, *, name: str = "group") -> "PCollection[list[V]]":
+        """Collect the values, in no order that one may rely on (``GroupByKey``)."""
+        return self.combine(LIST, name=name)
+
+    def sum(self, *, name: str = "sum") -> "PCollection[V]":
+        """Add them up."""
+        return self.combine(SUM, name=name)
+
+    def count(self, *, name: str = "count") -> "PCollection[int]":
+        """Count them."""
+        return self.combine(COUNT, name=name)
+
+    def mean(self, *, name: str = "mean") -> "PCollection[float | None]":
+        """Compute their mean."""
+        return self.combine(MEAN, name=name)
+
+    def min(self, *, name: str = "min") -> "PCollection[V | None]":
+        """Find the least."""
+        return self.combine(MIN, name=name)
+
+    def max(self, *, name: str = "max") -> "PCollection[V | None]":
+        """Find the greatest."""
+        return self.combine(MAX, name=name)
+
+    def top(self, count: int, *, name: str = "top") -> "PCollection[list[V]]":
+        """Find the greatest ones, the greatest first."""
+        return self.combine(top(count), name=name)
+
+    def to(self, stream: str) -> "Flow":
+        """Send it to a stream: panes, if it has been grouped; else values."""
+        return Flow(((self, stream),))
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Collections and the streams that they go to: what a pipeline is built of. Join several by ``+``."""
+
+    outputs: tuple[tuple[PCollection[Any], str], ...]
+
+    def __add__(self, other: "Flow") -> "Flow":
+        """Both in one pipeline; what they have in common is there once."""
+        return Flow(self.outputs + other.outputs)
+
+    def pipeline(self, name: str, *, engine: Engine | None = None, processes: int = 1) -> Pipeline:
+        """Build an ordinary pipeline, with an injector for each stream that is read.
+
+        Args:
+            name: of the pipeline.
+            engine: streaming, batch or micro-batch (Figures 10 to 12); default: streaming.
+            processes: of each injector.
+
+        Raises:
+            MillraceError: it does not fit together.
+        """
+        pipeline = Pipeline(name)
+        builder = Builder(pipeline, engine or Streaming())
+        for source in builder.sources([collection.node for collection, _ in self.outputs]):
+            pipeline.injector(source.stream, processes=processes)
+            if source.codec is not None:
+                pipeline.stream(source.stream, source.codec)
+        self._build(builder)
+        pipeline.validate()
+        return pipeline
+
+    def add_to(self, pipeline: Pipeline, *, engine: Engine | None = None) -> None:
+        """Add the computations to a pipeline that has the streams that are read, and their codecs.
+
+        Args:
+            pipeline: it is changed.
+            engine: as in `pipeline`.
+        """
+        self._build(Builder(pipeline, engine or Streaming()))
+
+    def _build(self, builder: Builder) -> None:
+        builder.build((collection.node, collection.steps, stream) for collection, stream in self.outputs)
+
+
+def read(
+    stream: str, *, key: KeyExtractor = same_key, codec: Codec | None = None, bounded: bool = False
+) -> PCollection[Any]:
+    """Begin with a stream: its records are elements of the global window (2.2).
+
+    Args:
+        stream: its name.
+        key: takes a record and returns its key; default: the record's own.
+        codec: of the stream; default: JSON-like.
+        bounded: it ends. Only then does the watermark ever pass the global window.
+    """
+    if not stream:
+        raise OptionsError("stream", stream, "a name")
+    return PCollection(Read(stream, key, codec, bounded))

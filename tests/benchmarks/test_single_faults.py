@@ -1,0 +1,49 @@
+"""The command that tries every fault at every step: it tells what it tried, goes on behind an alarm, and says so by its end."""
+
+import pytest
+
+from millrace_benchmarks import single_faults
+from millrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
+from millrace_benchmarks.single_faults import main, try_all
+from millrace_properties.mutants import CATALOGUE
+from millrace_properties.oracles import try_workload
+from millrace_properties.outcome import Outcome
+from millrace_properties.plans import Plan
+from millrace_properties.workloads import Workload
+from millrace_sim import Feed
+
+
+def test_pairs_are_tried_and_counted() -> None:
+    found = try_all("tallies", pairs=12)
+    assert (found.workload, found.runs, found.alarms) == ("tallies", 12, ())
+    assert 0 < found.struck <= 12
+    assert found.events > 0
+    assert try_all("tallies", pairs=12).events == found.events
+
+
+def test_an_alarm_is_told_and_the_others_are_tried_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    protocol = CATALOGUE["ack before commit"].protocol()
+
+    def try_broken(workload: Workload, feed: Feed, plan: Plan) -> Outcome:
+        return try_workload(workload, feed, plan, protocol)
+
+    monkeypatch.setattr(single_faults, "try_workload", try_broken)
+    assert main(["tallies", "--pairs", "8"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["tallies", "8", lines[1].split()[2], "8"]
+    assert len([line for line in lines if ": S3" in line]) == 5, "a few of them are enough"
+    assert lines[-1].startswith("all ")
+
+
+def test_a_workload_that_there_is_not_is_refused() -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["nowhere"])
+    assert refused.value.code == 2
+
+
+def test_engines_are_compared_on_mutants_by_which_nothing_was_chosen() -> None:
+    assert set(CHOSEN_BY) <= CATALOGUE.keys()
+    assert set(MUTANTS) <= CATALOGUE.keys() - set(CHOSEN_BY)
+    assert len(MUTANTS) >= 12

@@ -1,0 +1,101 @@
+"""Definitions that can not do what they say are refused when they are written."""
+
+from typing import Any
+
+import pytest
+
+from millrace import MINUTE, OptionsError
+from millrace.dataflow import (
+    AllOf,
+    AnyOf,
+    AtCount,
+    AtPeriod,
+    AtWatermark,
+    Batch,
+    Custom,
+    DataflowError,
+    FixedWindows,
+    MicroBatch,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    read,
+)
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        Repeat(AtWatermark()),
+        Repeat(AtWatermark(percentile=90)),
+        AllOf(AtWatermark(), AtCount(1)),
+        SequenceOf(AtWatermark(), AtCount(1)),
+        RepeatUntil(AtWatermark(), AtWatermark()),
+    ],
+    ids=["default", "percentile", "all", "sequence", "until"],
+)
+def test_the_unbounded_global_window_needs_more_than_the_watermark(trigger: Trigger) -> None:
+    with pytest.raises(DataflowError, match=r"grouping 'sum': .* never fires: the watermark of an unbounded"):
+        read("scores").trigger(trigger).sum().to("sums").pipeline("games")
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [AnyOf(AtWatermark(), AtCount(1)), Repeat(AtPeriod(MINUTE)), RepeatUntil(AtCount(1), AtWatermark())],
+    ids=["any", "period", "until"],
+)
+def test_the_global_window_may_be_triggered_by_something_else(trigger: Trigger) -> None:
+    read("scores").trigger(trigger).sum().to("sums").pipeline("games").validate()
+
+
+@pytest.mark.parametrize("engine", [Batch(), MicroBatch(MINUTE)], ids=["batch", "micro-batch"])
+def test_the_other_engines_complete_the_global_window(engine: Any) -> None:
+    read("scores").sum().to("sums").pipeline("games", engine=engine).validate()
+
+
+def test_a_bounded_input_completes_the_global_window() -> None:
+    read("scores", bounded=True).sum().to("sums").pipeline("games").validate()
+
+
+def test_the_trigger_of_a_first_grouping_is_not_the_second_ones() -> None:
+    flow = read("scores").trigger(Repeat(AtCount(2))).sum().sum().to("sums")
+    with pytest.raises(DataflowError, match="grouping 'sum-2'"):
+        flow.pipeline("games")
+
+
+def test_what_follows_a_trigger_that_never_finishes_can_never_fire() -> None:
+    with pytest.raises(DataflowError, match=r"AtCount\(count=1\) can never fire: Repeat"):
+        read("scores").trigger(Repeat(SequenceOf(Repeat(AtWatermark()), AtCount(1))))
+
+
+@pytest.mark.parametrize("lateness", [-1, 1.5, "1"])
+def test_a_lateness_that_is_none_is_refused(lateness: Any) -> None:
+    with pytest.raises(OptionsError, match="at least 0"):
+        read("scores").allowed_lateness(lateness)
+
+
+@pytest.mark.parametrize("lacking", ["assign", "merge"])
+def test_a_strategy_needs_both_functions(lacking: str) -> None:
+    class Half:
+        def __getattr__(self, name: str) -> Any:
+            if name in {"assign_windows", "merge_windows"} and not name.startswith(lacking):
+                return list
+            raise AttributeError(name)
+
+    with pytest.raises(DataflowError, match=f"it can not {lacking} windows"):
+        read("scores").window_into(Half())
+
+
+@pytest.mark.parametrize("trigger", [AtWatermark, Custom(print), Repeat("often")])  # type: ignore[arg-type]
+def test_what_is_no_trigger_is_refused(trigger: Any) -> None:
+    with pytest.raises(OptionsError):
+        read("scores").trigger(trigger)
+
+
+def test_a_percentile_needs_the_inputs_own_watermark() -> None:
+    flow = (
+        read("scores").window_into(FixedWindows(MINUTE)).trigger(AtWatermark(percentile=90)).sum().to("sums")
+    )
+    with pytest.raises(DataflowError, match="percentile watermark has no meaning for Batch"):
+        flow.pipeline("games", engine=Batch())

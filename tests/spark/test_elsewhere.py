@@ -1,0 +1,122 @@
+"""Spark that this process has not started: a script under ``spark-submit``, and a Spark Connect server."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from pyspark.sql import DataFrame
+
+from millrace import Computation, Pipeline
+from millrace.spark import Input, SparkHostError, deploy
+from millrace.spark._io_errors import SinkError
+from millrace.spark._sinks import query_of
+from tests.readme_blocks import README, files
+
+BIN = Path(sys.executable).parent
+ON_CONNECT = """
+import sys
+import pyarrow as pa, pyarrow.parquet as pq
+from pathlib import Path
+from pyspark.sql import SparkSession
+from millrace import Computation, Pipeline
+from millrace.spark import Input, SparkHostError, attach, deploy, prepare_session
+from counting import pipeline
+
+place = Path(sys.argv[1])
+columns = {"key": ["a", "b", "a"], "timestamp": pa.array([1, 2, 3], pa.int64())}
+(place / "in").mkdir()
+pq.write_table(pa.table(columns), place / "in" / "0.parquet")
+spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+prepare_session(spark)
+
+def given(reader):
+    frame = reader.schema("key string, timestamp long").parquet(str(place / "in"))
+    return {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
+
+def show(frame):
+    print(sorted((row.key, row.timestamp, bytes(row.value)) for row in frame.collect()))
+
+show(attach(pipeline, given(spark.read)).frame)
+outputs = attach(pipeline, given(spark.readStream)).frame
+writer = outputs.writeStream.format("parquet").option("path", str(place / "out"))
+query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
+assert query.awaitTermination(120)
+show(spark.read.parquet(str(place / "out")))
+try:
+    deploy(pipeline, given(spark.readStream), directory=place / "job", sinks={})
+except SparkHostError as error:
+    print(error)
+"""
+COUNTING = """
+from millrace import Computation, Pipeline
+
+class Count(Computation):
+    def process_record(self, context, record):
+        context.state = {"count": context.state.get("count", 0) + 1}
+        context.produce("counts", context.state["count"])
+
+pipeline = Pipeline("count")
+pipeline.injector("records")
+pipeline.add(Count(), name="count", inputs=["records"], outputs=["counts"])
+"""
+
+
+class _ConnectSession:
+    """As Spark Connect's: what only a driver has raises an AttributeError."""
+
+
+def _on_connect() -> DataFrame:
+    return cast("DataFrame", SimpleNamespace(sparkSession=_ConnectSession(), isStreaming=True))
+
+
+def run(command: list[str], place: Path) -> subprocess.CompletedProcess[str]:
+    """Run it with this environment's programs first."""
+    path = os.pathsep.join([str(BIN), os.environ["PATH"]])
+    modules = os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PATH": path, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": modules}
+    return subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def test_a_job_is_refused_on_spark_connect_with_what_to_do_instead(tmp_path: Path) -> None:
+    pipeline = Pipeline("nothing")
+    pipeline.injector("records")
+    pipeline.add(Computation(), name="nothing", inputs=["records"])
+    given = Input(_on_connect(), key="key", timestamp="at")
+    with pytest.raises(SparkHostError, match="Use attach"):
+        deploy(pipeline, {"records": given}, directory=tmp_path, sinks={})
+
+
+def test_a_sink_says_that_spark_connect_does_not_name_the_query() -> None:
+    with pytest.raises(SinkError, match="query's name of your own"):
+        query_of(_on_connect(), "database")
+
+
+@pytest.mark.slow
+def test_the_readmes_script_runs_under_spark_submit_on_executors_of_their_own(tmp_path: Path) -> None:
+    for name, source in files(README.read_text()).items():
+        (tmp_path / name).write_text(source)
+    done = run(
+        [str(BIN / "spark-submit"), "--master", "local-cluster[2,1,1024]", "views_on_spark.py"], tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "|2026-01-01 12:00:01|home|    2|" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("grpc") is None, reason="Spark Connect needs grpcio, which is not installed")
+def test_attach_works_on_spark_connect_and_deploy_says_that_it_does_not(tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(COUNTING)
+    (tmp_path / "on_connect.py").write_text(ON_CONNECT)
+    done = run([sys.executable, "on_connect.py", str(tmp_path)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    counts = [("a", 1, b"1"), ("a", 3, b"2"), ("b", 2, b"1")]
+    printed = [line for line in done.stdout.splitlines() if line.startswith(("[(", "on Spark:"))]
+    assert printed[:2] == [repr(counts)] * 2
+    assert "Spark Connect" in printed[2]
