@@ -101,7 +101,7 @@ def test_another_error_in_a_dead_letter_is_told() -> None:
 
 
 def test_what_differs_through_a_late_record_is_nobodys_fault() -> None:
-    feed = zeitgeist.feed(1)
+    feed = zeitgeist.feed(2)
     found = check_relations(zeitgeist.pipeline, feed)
     assert has_late_records(feed)
     assert broken(found) == set()

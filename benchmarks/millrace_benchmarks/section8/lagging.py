@@ -6,10 +6,10 @@ The lag is real time less the low watermark that the authority has last broadcas
 import random
 from bisect import bisect_right
 
-from millrace import MILLISECOND, MIN_TIME, SECOND, Computation, Context, Pipeline, Record
+from millrace import MIN_TIME, SECOND, Computation, Context, Pipeline, Record
 from millrace.history import History, Published
 from millrace_benchmarks.section8.calibration import Calibration
-from millrace_benchmarks.section8.sorting import BUCKETS, boundaries, injectors, key_of
+from millrace_benchmarks.section8.sorting import boundaries, injectors, key_of
 from millrace_sim import Feed, FeedBuilder
 from millrace_sim.simulate import start
 
@@ -18,27 +18,27 @@ CPUS = 200
 _BEGIN_US = 2 * SECOND
 _SETTLED_US = 4 * SECOND
 """The first watermarks have come through all stages so long after the first record."""
-_PROMISE_US = 100 * MILLISECOND
-"""Choice: a source promises anew as often as its injector reports."""
 _RECORDS_A_SECOND = 200
 """Choice: far fewer than in Figure 13. The lag is that of reports and broadcasts, whatever the number of records."""
 
 
 class _Relay(Computation):
-    """Sends each number on under another key. ``following``: the number of the stage that comes next, if there is one."""
+    """Sends each number on under another key. ``following``: number of the next stage, if there is one; ``keys``: how many."""
 
-    def __init__(self, following: int) -> None:
-        self._following = following
+    def __init__(self, following: int, keys: int) -> None:
+        self._following, self._keys = following, keys
 
     def process_record(self, context: Context, record: Record) -> None:
         """Send it to the next stage, or outside."""
         following = self._following
-        context.produce(f"numbers {following}", record.value, key=key_of(record.value // following))
+        context.produce(
+            f"numbers {following}", record.value, key=key_of(record.value // following, self._keys)
+        )
 
 
 def lags_us(calibration: Calibration, seed: int, *, polls: int) -> dict[str, list[int]]:
     """Run it, and return stage to what its polls found."""
-    pipeline = _pipeline()
+    pipeline = _pipeline(calibration.keys)
     first_us = _BEGIN_US + _SETTLED_US + random.Random(f"{seed}/polls").randrange(SECOND)
     end_us = first_us + polls * SECOND
     feed = _feed(pipeline, calibration, seed, end_us)
@@ -48,16 +48,16 @@ def lags_us(calibration: Calibration, seed: int, *, polls: int) -> dict[str, lis
     return {stage: _polled(cluster.history, stage, times) for stage in STAGES}
 
 
-def _pipeline() -> Pipeline:
+def _pipeline(keys: int) -> Pipeline:
     pipeline = Pipeline("three stages")
     pipeline.injector("source", outputs=["numbers 1"], processes=injectors(CPUS))
     for number, name in enumerate(STAGES, 1):
         pipeline.add(
-            _Relay(number + 1),
+            _Relay(number + 1, keys),
             name=name,
             inputs=[f"numbers {number}"],
             outputs=[f"numbers {number + 1}"],
-            split_at=boundaries(CPUS // len(STAGES)),
+            split_at=boundaries(CPUS // len(STAGES), keys),
         )
     return pipeline
 
@@ -66,14 +66,14 @@ def _feed(pipeline: Pipeline, calibration: Calibration, seed: int, end_us: int) 
     builder, draw = FeedBuilder(pipeline), random.Random(f"{seed}/lagging")
     processes = injectors(CPUS)
     for process in range(processes):
-        at_us = _BEGIN_US + draw.randrange(_PROMISE_US)
-        while at_us < end_us:
-            promised = at_us - calibration.source_lag_us
-            builder.watermark(at_us=at_us, low_watermark=promised, process=process)
-            at_us += _PROMISE_US
+        at = _BEGIN_US + draw.expovariate(1 / calibration.promise_us)
+        while at < end_us:
+            promised = int(at) - calibration.source_lag_us
+            builder.watermark(at_us=int(at), low_watermark=promised, process=process)
+            at += draw.expovariate(1 / calibration.promise_us)
     at, number = float(_BEGIN_US), 0
     while at < end_us:
-        key = key_of(draw.randrange(BUCKETS))
+        key = key_of(draw.randrange(calibration.keys), calibration.keys)
         value = draw.randrange(1 << 30)
         builder.record(at_us=int(at), value=value, timestamp=int(at), key=key, process=number % processes)
         at += draw.expovariate(_RECORDS_A_SECOND / SECOND)

@@ -13,11 +13,6 @@ from millrace.history import Delivered, Executed, History
 from millrace_benchmarks.section8.calibration import Calibration
 from millrace_sim import Feed, FeedBuilder, simulate
 
-BUCKETS = 10_007
-"""How many keys there are. Choice: the paper does not say; as many at every size, so a larger cluster has more records a key.
-
-A weak step holds its key until its productions are ACKed, and a key's records wait for each other (4.2): few keys, long tails.
-"""
 _KEPT = 8
 """Choice: a bucket keeps its smallest numbers, so that rows do not grow with the length of a run."""
 _BEGIN_US = 2 * SECOND
@@ -40,15 +35,18 @@ class Sorting:
     cpus: int = 200
     productions: Productions = Productions.WEAK
     exactly_once: bool = False
-    for_us: int = 400 * MILLISECOND
+    for_us: int = SECOND
 
 
 class Bucket(Computation):
-    """Sends each number to its bucket."""
+    """Sends each number to its bucket. ``buckets``: how many there are."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
 
     def process_record(self, context: Context, record: Record) -> None:
         """Send it on under the bucket's key."""
-        context.produce("numbers", record.value, key=key_of(record.value))
+        context.produce("numbers", record.value, key=key_of(record.value, self._buckets))
 
 
 class Sort(Computation):
@@ -65,14 +63,14 @@ class Sort(Computation):
         context.state = numbers[:_KEPT]
 
 
-def key_of(number: int) -> str:
+def key_of(number: int, buckets: int) -> str:
     """The key of a number's bucket."""
-    return f"{number % BUCKETS:05d}"
+    return f"{number % buckets:07d}"
 
 
-def boundaries(intervals: int) -> list[str]:
+def boundaries(intervals: int, buckets: int) -> list[str]:
     """Keys that divide the buckets evenly."""
-    return [f"{number * BUCKETS // intervals:05d}" for number in range(1, intervals)]
+    return [f"{number * buckets // intervals:07d}" for number in range(1, intervals)]
 
 
 def injectors(cpus: int) -> int:
@@ -82,18 +80,18 @@ def injectors(cpus: int) -> int:
 
 def latencies_us(sorting: Sorting, calibration: Calibration, seed: int) -> list[int]:
     """Run it, and return the latency of each record, in order of size."""
-    pipeline = _pipeline(sorting)
+    pipeline = _pipeline(sorting, calibration.keys)
     feed = _feed(pipeline, sorting, calibration, seed)
     history = simulate(pipeline, feed, options=calibration.cluster(sorting.cpus), seed=seed)
     return sorted(_stage_latencies(history))
 
 
-def _pipeline(sorting: Sorting) -> Pipeline:
+def _pipeline(sorting: Sorting, keys: int) -> Pipeline:
     pipeline = Pipeline("sorting")
     pipeline.injector("unsorted", processes=injectors(sorting.cpus))
-    split_at = boundaries(max(1, sorting.cpus // 2))
+    split_at = boundaries(max(1, sorting.cpus // 2), keys)
     for name, computation, source, outputs in (
-        ("bucket", Bucket(), "unsorted", ["numbers"]),
+        ("bucket", Bucket(keys), "unsorted", ["numbers"]),
         ("sort", Sort(), "numbers", []),
     ):
         pipeline.add(
@@ -118,7 +116,7 @@ def _feed(pipeline: Pipeline, sorting: Sorting, calibration: Calibration, seed: 
             at_us=int(at_us),
             value=draw.randrange(1 << 30),
             timestamp=int(at_us),
-            key=key_of(draw.randrange(BUCKETS)),
+            key=key_of(draw.randrange(calibration.keys), calibration.keys),
             process=number % processes,
         )
         at_us += draw.expovariate(per_us)
