@@ -129,7 +129,8 @@ _FIGURES = (
         sample_figure_15,
         "Lag: real time less the low watermark that the authority has broadcast, polled once a second; stdev: of a run's polls."
         " The model's processes keep their periods to the microsecond; only a source's promises come at random. The period of"
-        " reports was chosen for the paper's less than 200 ms a stage, the promises' was not."
+        " reports was chosen for the paper's less than 200 ms a stage, and that promises are memoryless when the deviations had"
+        " come out too small; their mean period is the engine's default."
         " Productions are strong, with exactly-once.",
         unit="ms",
     ),

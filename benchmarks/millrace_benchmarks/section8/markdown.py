@@ -106,7 +106,7 @@ def _header(experiment: Experiment) -> str:
 def _row(row: Row, claim: Claim | None, *, wall: bool) -> str:
     paper = error = kind = ""
     if claim is not None:
-        kind = "measured" if wall else "fitted" if claim.fitted else "predicted"
+        kind = "measured" if wall else claim.basis.value
         paper = claim.words if claim.value is None else f"{claim.value:g}"
         if claim.value is not None:
             error = f"{(row.value.mean - claim.value) / claim.value:+.0%}"
