@@ -10,6 +10,12 @@ from xdist.scheduler import LoadScopeScheduling
 SPARK_TESTS = "tests/spark/"
 OWN_SPARK = ("tests/spark/test_chaos.py", "tests/spark/test_elsewhere.py", "tests/spark/test_stop.py")
 """They start Spark in processes of their own."""
+LONGEST = (
+    "tests/test_readme.py::test_each_command_runs",
+    "tests/spark/test_chaos.py::test_killed",
+    "tests/spark/test_chaos.py::test_a_zombie",
+)
+"""They begin first, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 collect_ignore = ["core/millrace/spark", "tests/spark"] if WITHOUT_SPARK else []
@@ -25,10 +31,11 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in tests/spark."""
+    """Mark what is in tests/spark; put the longest tests first."""
     for item in items:
         if item.nodeid.startswith(SPARK_TESTS):
             item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 class SparkInOneProcess(LoadScopeScheduling):
