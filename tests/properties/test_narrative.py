@@ -159,12 +159,12 @@ def test_the_zombies_fault_and_its_delay_are_told() -> None:
     narrative = narrate(outcome.history.events, outcome.verdicts)
     assert narrative is not None
     text = " ".join(narrative.paragraphs)
-    assert "worker-1 is cut off by a partition: 62 of its messages are lost (Report, Heartbeat)." in text
-    assert (
-        "A fault delays the write of B [cat videos] by worker-1, sent at 2.006131 s, on its way to the store."
-        in text
-    )
-    assert "write 2.2, 3.000388 s after it was made, reaches the store, and is applied" in text
+    for told in (
+        r"worker-1 is cut off by a partition: \d+ of its messages are lost \(Report, Heartbeat\)\.",
+        r"A fault delays the write of B \[cat videos\] by worker-1, sent at 2\.\d+ s, on its way to the store\.",
+        r"write 2\.2, 3\.000\d+ s after it was made, reaches the store, and is applied",
+    ):
+        assert re.search(told, text), told
 
 
 def test_the_subject_of_a_witness_has_the_witness() -> None:

@@ -226,8 +226,9 @@ def test_sparks_pages_of_jobs_show_progress_behind_sparks_own_description(
     _job, running = request.getfixturevalue(name)
     runs = {str(one.query.runId) for one in running._host.queries()}
     jobs: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # what the page Jobs reads
-    texts = [jobs.apply(number).description().getOrElse(None) for number in range(jobs.size())]
-    ours = [text for text in texts if text and any(run in text for run in runs)]
+    described = [jobs.apply(number).description() for number in range(jobs.size())]
+    texts = [str(one.get()) for one in described if one.isDefined()]
+    ours = [text for text in texts if any(run in text for run in runs)]
     assert any(
         re.search(r"<br/>counter: [1-6] records \(\d late\), \d out, low watermark ", text) for text in ours
     )
