@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +135,18 @@ def test_a_sink_that_never_wrote_has_no_rows(tmp_path: Path) -> None:
 # Processes and holds
 
 
-def _parent() -> subprocess.Popen[bytes]:
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with one child, in a session of its own; both end with the test."""
     code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).wait()"
-    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        yield process
+        signal_all(process.pid, signal.SIGKILL)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether the process has obeyed SIGSTOP: one that runs on another CPU takes its time to."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _until(condition: Callable[[], bool]) -> None:
@@ -147,13 +156,14 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_session_is_stopped_continued_and_killed_with_all_that_it_started() -> None:
-    parent = _parent()
+def test_a_session_is_stopped_continued_and_killed_with_all_that_it_started(
+    parent: subprocess.Popen[bytes],
+) -> None:
     _until(lambda: len(processes_of(parent.pid)) == 2)
     child = next(one for one in processes_of(parent.pid) if one.pid != parent.pid)
     assert child.parent == parent.pid
     assert signal_all(parent.pid, signal.SIGSTOP) == 2
-    assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    _until(lambda: _is_stopped(child.pid))
     assert not wait_until_gone(parent.pid, 0.05)
     assert signal_all(parent.pid, signal.SIGCONT) == 2
     assert signal_all(parent.pid, signal.SIGKILL) == 2
