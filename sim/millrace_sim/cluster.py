@@ -28,7 +28,7 @@ from millrace_sim.store import StoreHost
 from millrace_sim.watch import Watch
 
 
-class Flight(msgspec.Struct, gc=False):
+class Flight(msgspec.Struct):
     """A message on its way to a machine: an event on SimPy's queue by itself, for most events are these.
 
     Attributes:

@@ -16,7 +16,7 @@ import msgspec
 import simpy
 
 
-class Call(msgspec.Struct, gc=False):
+class Call(msgspec.Struct):
     """An event that has been decided already: when its time comes, a function is called with an argument.
 
     It has what SimPy's loop looks at in an event, and nothing else; a struct is built three times faster than a subclass of

@@ -1,5 +1,7 @@
 """What a delivery costs the simulation, counted in events on SimPy's heap: a figure that no machine's speed changes."""
 
+import gc
+import weakref
 from typing import Any, NoReturn
 
 import pytest
@@ -8,6 +10,8 @@ import simpy
 from millrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
 from millrace.history import Delivered
 from millrace_sim import Cluster, FeedBuilder, start
+from millrace_sim.cluster import Flight
+from millrace_sim.kernel import Call
 
 MOST = 6
 """Heap events a delivery: there, write and reply, ACK, and a deletion and its reply; the rest of the cluster is in it, too."""
@@ -42,14 +46,19 @@ def shuffle() -> Pipeline:
     return pipeline
 
 
-def loaded(records: int, every_us: int) -> Cluster:
-    """Run so many records through `shuffle`, with default options; return the cluster when all are delivered."""
+def started(records: int, every_us: int) -> Cluster:
+    """A cluster with default options, before so many records come to `shuffle`."""
     pipeline = shuffle()
     builder = FeedBuilder(pipeline)
     for number in range(records):
         at_us = SECOND + number * every_us
         builder.record(at_us=at_us, value=number, timestamp=at_us)
-    cluster = start(pipeline, builder.build())
+    return start(pipeline, builder.build())
+
+
+def loaded(records: int, every_us: int) -> Cluster:
+    """Run all records through; return the cluster when they are delivered."""
+    cluster = started(records, every_us)
     cluster.run_until(SECOND + records * every_us + 200 * MILLISECOND)
     assert deliveries(cluster) == 2 * records
     return cluster
@@ -91,3 +100,14 @@ def test_the_count_is_honest_and_nothing_is_a_process(monkeypatch: pytest.Monkey
         event for event in [*taken, *left] if type(event) is not simpy.Event
     ]  # SimPy's own: the end of `run`
     assert cluster.kernel.events == len(ours)
+
+
+def test_a_cluster_that_nobody_needs_any_more_is_forgotten() -> None:
+    """What it has still to do, and what is on its wires, refers to it, and it to that: the collector has to see all of it."""
+    cluster = started(1_000, 100 * MICROSECOND)
+    cluster.run_until(SECOND + 50 * MILLISECOND)
+    assert {type(entry[-1]) for entry in cluster.kernel._queue} >= {Call, Flight}
+    forgotten = weakref.ref(cluster)
+    del cluster
+    gc.collect()
+    assert forgotten() is None
