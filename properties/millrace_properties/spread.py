@@ -2,10 +2,13 @@
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 from millrace_properties.outcome import Outcome, try_plan
 from millrace_properties.plans import Plan
+from millrace_properties.spreading import KilledProcessError
 from millrace_sim import Feed, Protocol, Versions
 from millrace_sim.kernel import seldom_collected
 
@@ -25,6 +28,9 @@ def runner(pipeline: Versions, feed: Feed, protocol: Protocol, jobs: int) -> Ite
         feed: its input.
         protocol: the state machines to host.
         jobs: processes that share the runs; 1: this one, and a plan is run when its outcome is asked for.
+
+    Raises:
+        KilledProcessError: one of them was killed.
     """
     with seldom_collected():  # what is forked inherits it
         if jobs == 1:
@@ -32,8 +38,15 @@ def runner(pipeline: Versions, feed: Feed, protocol: Protocol, jobs: int) -> Ite
             return
         # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
         context = multiprocessing.get_context("fork")
-        with context.Pool(jobs, _begin_job, (pipeline, feed, protocol)) as pool:
-            yield lambda plans: pool.imap(_job, plans, max(1, min(len(plans) // jobs // 2, _AT_ONCE)))
+        with ProcessPoolExecutor(jobs, context, _begin_job, (pipeline, feed, protocol)) as pool:
+            try:
+                yield lambda plans: pool.map(
+                    _job, plans, chunksize=max(1, min(len(plans) // jobs // 2, _AT_ONCE))
+                )
+            except BrokenProcessPool as error:
+                raise KilledProcessError(jobs) from error
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
 _shared: tuple[Versions, Feed, Protocol]

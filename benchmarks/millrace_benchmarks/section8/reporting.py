@@ -9,17 +9,16 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
-from multiprocessing import get_context
 
 import msgspec
 
 from millrace_benchmarks.section8.calibration import CALIBRATION
 from millrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
 from millrace_benchmarks.section8.experiments import EXPERIMENTS
+from millrace_properties.spreading import spread
 
 _PACKAGES = ("millrace", "simpy", "hypothesis", "msgspec", "pyspark")
 
@@ -147,20 +146,10 @@ _Task = tuple[str, str, int]
 
 def _run_all(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[_Task, Sample]]:
     """In any order; the results do not depend on it."""
-    if jobs == 1:
-        for task in tasks:
-            yield task, _run(task)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        pending = {pool.submit(_run, task): task for task in tasks}
-        try:
-            for future in as_completed(pending):
-                yield pending[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    if tasks:
+        yield from spread(_run, tasks, jobs)
 
 
-def _run(task: _Task) -> Sample:
+def _run(task: _Task) -> tuple[_Task, Sample]:
     name, point, seed = task
-    return EXPERIMENTS[name].sample(point, seed)
+    return task, EXPERIMENTS[name].sample(point, seed)
