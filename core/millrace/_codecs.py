@@ -181,11 +181,9 @@ def encode_at(where: str, codec: Codec, value: Any, *names: str) -> bytes:
     try:
         data = codec.encode(value)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
-        raise CodecError(_place(where, names), repr(codec), "write", reason) from error
+        raise unwritable(error, where, codec, value, *names) from error
     if type(data) is not bytes:
-        reason = f"encode returned {type(data).__name__}, not bytes"
-        raise CodecError(_place(where, names), repr(codec), "write", reason)
+        raise not_bytes(data, where, codec, *names)
     return data
 
 
@@ -195,6 +193,18 @@ def decode_at(where: str, codec: Codec, data: bytes, *names: str) -> Any:
         return codec.decode(data)
     except Exception as error:
         raise unreadable(error, where, codec, data, *names) from error
+
+
+def unwritable(error: Exception, where: str, codec: Codec, value: Any, *names: str) -> CodecError:
+    """What `encode_at` raises; for the hottest paths, which encode by themselves."""
+    reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
+    return CodecError(_place(where, names), repr(codec), "write", reason)
+
+
+def not_bytes(data: object, where: str, codec: Codec, *names: str) -> CodecError:
+    """What `encode_at` raises when the codec gave something else; for the hottest paths."""
+    reason = f"encode returned {type(data).__name__}, not bytes"
+    return CodecError(_place(where, names), repr(codec), "write", reason)
 
 
 def unreadable(error: Exception, where: str, codec: Codec, data: bytes, *names: str) -> CodecError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millrace._codecs import encode_at, unreadable
+from millrace._codecs import encode_at, not_bytes, unreadable, unwritable
 from millrace._errors import (
     CodecError,
     KeyExtractorError,
@@ -60,8 +60,10 @@ class TimerRequest:
         self.tag, self.timestamp, self.clock, self.hold = tag, timestamp, clock, hold
 
 
-class Context:
+class Context(msgspec.Struct, eq=False):
     """What a hook may do for its key: state, timers, productions, watermark (MillWheel 5.1, Figure 8).
+
+    Built for each record and timer by the engine, and hence a struct.
 
     Attributes:
         key: the key that the hook runs for.
@@ -70,33 +72,18 @@ class Context:
         stamp: the default timestamp of productions, event time in microseconds; see `produce`.
     """
 
-    __slots__ = (
-        "_before", "_cause_us", "_spec", "_state", "_touched", "emissions", "key", "low_watermark", "new_hold", "stamp",
-        "timers", "wall_time",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        spec: "ComputationSpec",
-        key: str,
-        state: bytes,
-        cause_us: int,
-        low_watermark: int,
-        wall_time: int,
-        stamp_us: int | None = None,
-    ) -> None:
-        self.key = key
-        self.low_watermark = low_watermark
-        self.wall_time = wall_time
-        self.emissions: list[Emission] | None = None
-        self.timers: dict[str, TimerRequest | None] | None = None
-        self._spec = spec
-        self._before = state
-        self._cause_us = cause_us
-        self.stamp = cause_us if stamp_us is None else stamp_us
-        self._state: Any = None
-        self._touched = False
-        self.new_hold: int | None = None
+    _spec: "ComputationSpec"
+    key: str
+    _before: bytes
+    _cause_us: int
+    low_watermark: int
+    wall_time: int
+    stamp: int
+    emissions: list[Emission] | None = None
+    timers: dict[str, TimerRequest | None] | None = None
+    new_hold: int | None = None
+    _state: Any = None
+    _touched: bool = False
 
     @property
     def state(self) -> Any:
@@ -223,7 +210,13 @@ class Context:
         if not self._touched:
             return None
         spec = self._spec
-        after = encode_at(_STATE, spec.state_codec, self._state, spec.name, self.key)
+        codec = spec.state_codec
+        try:
+            after = codec.encode(self._state)
+        except Exception as error:
+            raise unwritable(error, _STATE, codec, self._state, spec.name, self.key) from error
+        if type(after) is not bytes:
+            raise not_bytes(after, _STATE, codec, spec.name, self.key)
         if after == spec.initial_state:
             after = b""
         elif not after:

@@ -1,7 +1,10 @@
 """What a state machine is told besides messages, and what it asks of its driver (sans-IO)."""
 
+from collections.abc import Iterable
+
 from millrace._errors import MillraceError
 from millrace._messages import Message
+from millrace._rows import Production
 from millrace._time import MIN_TIME
 from millrace._wire import Value
 
@@ -54,6 +57,18 @@ class SourceWatermark(Value, frozen=True, gc=False):
 SourceEvent = SourceRecord | SourceWatermark
 
 
+class Deliveries(Value, frozen=True, gc=False):
+    """To a worker: as many `Deliver` messages as there are productions, in order, at once; from a host that has them so.
+
+    Attributes:
+        productions: the records.
+        sender: of all of them.
+    """
+
+    productions: Iterable[Production]
+    sender: str
+
+
 class Replayed(Value, frozen=True, gc=False):
     """To an injector: all that was in the source when it asked for `Replay` has been given to it."""
 
@@ -90,5 +105,5 @@ class Halt:
         self.error = error
 
 
-Event = Start | Wake | SourceEvent | Replayed | Message
+Event = Start | Wake | Deliveries | SourceEvent | Replayed | Message
 Effect = Send | WakeAt | Replay | Halt

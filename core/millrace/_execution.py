@@ -90,7 +90,7 @@ def run_record(
     except Exception as error:
         names = stream, spec.name, record_id
         raise unreadable(error, _CONSUMED, codec, production.value, *names) from error
-    context = Context(spec, key, state, timestamp, low_watermark, now)
+    context = Context(spec, key, state, timestamp, low_watermark, now, timestamp)
     record = Record(key, value, timestamp, stream, timestamp < low_watermark, record_id)
     spec.computation.process_record(context, record)
     return context

@@ -19,7 +19,7 @@ import msgspec
 
 from millrace._cache import CachedRow
 from millrace._records import Clock
-from millrace._rows import Production, RowDelta, StoredTimer
+from millrace._rows import Production, RowDelta, StoredTimer, Version
 from millrace._time import MAX_TIME
 
 if TYPE_CHECKING:
@@ -154,15 +154,16 @@ _NO_CHANGES: Mapping[str, StoredTimer | None] = MappingProxyType({})
 
 
 class Step(msgspec.Struct, eq=False):
-    """One step of one key: what it consumed, and what it changes.
+    """One step of one key, with the version that its write gives the row: what it consumed, and what it changes.
 
-    Tuples and not lists: most of them stay empty, which then costs nothing, and go into the delta as they are.
+    Tuples and not lists: most of them stay empty, which then costs nothing, and go into the delta as they are. What it consumed
+    can be many.
     """
 
     slot: KeySlot
-    number: int
+    version: Version
     state: StepState = StepState.RUNNING
-    arrivals: tuple[Arrival, ...] = ()
+    arrivals: list[Arrival] = []
     fired: tuple[StoredTimer, ...] = ()
     changes: Mapping[str, StoredTimer | None] = _NO_CHANGES
     productions: tuple[Production, ...] = ()
@@ -194,7 +195,8 @@ class Step(msgspec.Struct, eq=False):
         if remember and self.arrivals:
             seen = tuple([(one.production.record_id, one.production.origin) for one in self.arrivals])
         return RowDelta(
-            self.slot.key, self.number, self.state_after, self.hold, set_timers, cancelled, self.fired, seen, self.checkpoints,
+            self.slot.key, self.version.number, self.state_after, self.hold, set_timers, cancelled, self.fired, seen,
+            self.checkpoints,
         )  # fmt: skip
 
 

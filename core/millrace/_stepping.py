@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 MOST_IN_STEP = 256
-"""Records and timers in one step, at most: what it has is in tuples, copied for each of them. Others wait for the next step."""
+"""Records and timers in one step, at most: what it makes is in tuples, copied for each of them. Others wait for the next step."""
 
 
 class _Cause:
@@ -86,7 +86,7 @@ class StepRunner:
         """
         number = self._next_number
         self._next_number = number + 1
-        step = self.step_class(slot, number)
+        step = self.step_class(slot, Version(self._interval.sequencer, number))
         budget = min(self._shared.options.commit_batch, MOST_IN_STEP)
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)
@@ -105,7 +105,7 @@ class StepRunner:
                 succeeded = self._run_record(now, step, arrival.production)
                 if not succeeded:
                     break
-                step.arrivals += (arrival,)
+                step.arrivals.append(arrival)
             done += 1
             if step.changes is not before and self._sets_due_timer(now, step):
                 break
@@ -166,8 +166,10 @@ class StepRunner:
     def _run_record(self, now: int, step: Step, record: Production) -> bool:
         """Run user code for a record, and take what it did into the step; on failure leave no trace and tell ``False``."""
         interval, slot = self._interval, step.slot
-        watermark, version = interval.timer_watermark, Version(interval.sequencer, step.number)
-        self._note_run()
+        watermark, version = interval.timer_watermark, step.version
+        shared = self._shared
+        shared.runs += 1
+        shared.uncharged.append(interval)  # as `_note_run` does
         try:
             context = run_record(interval.where, slot.key, _state_of(step), record, watermark, now)
             after = context.new_state()
@@ -182,11 +184,12 @@ class StepRunner:
         self._take(step, context, after, productions)
         if self._failures:
             self._failures.pop(record.record_id, None)
-        timestamp, history = record.timestamp, self._shared.history
+        history = shared.history
         if history.keeps:
+            timestamp = record.timestamp
             history.record(
                 Executed(
-                    history.at_us, self._shared.address, interval.computation, slot.key, record.record_id, timestamp,
+                    history.at_us, shared.address, interval.computation, slot.key, record.record_id, timestamp,
                     timestamp < watermark, None, watermark, version, productions,
                 )
             )  # fmt: skip
@@ -195,11 +198,7 @@ class StepRunner:
     def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
         """Likewise for a timer."""
         interval = self._interval
-        where, watermark, version = (
-            interval.where,
-            interval.timer_watermark,
-            Version(interval.sequencer, step.number),
-        )
+        where, watermark, version = interval.where, interval.timer_watermark, step.version
         cause = self._cause_of_timer(timer)
         self._note_run()
         try:
@@ -311,7 +310,7 @@ class StepRunner:
             return False
         timer = cause.timer
         timestamp = cause.timestamp if timer is None else stamp_of(timer, interval.timer_watermark)
-        version = Version(interval.sequencer, step.number)
+        version = step.version
         first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
         try:
             letter = dead_letter(

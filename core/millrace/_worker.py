@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from millrace import _messages as m
-from millrace._effects import Effect, Event, Send, Start, Wake, WakeAt
+from millrace._effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
 from millrace._execution import Deployed, deployed
 from millrace._interval import OwnedInterval, Shared
 from millrace._interval_state import IntervalInput, IntervalState
@@ -63,6 +63,7 @@ class Worker:
         self._now = MIN_TIME
         self._handlers: dict[Any, Callable[[int, Any], None]] = {
             m.Deliver: self._on_deliver,
+            Deliveries: self._on_deliveries,
             m.Ack: self._on_ack,
             m.Table: self._on_table,
             m.Watermarks: self._on_watermarks,
@@ -208,6 +209,10 @@ class Worker:
                 if interval.deliver(message):
                     interval.pump(now)
                 return
+
+    def _on_deliveries(self, now: int, event: Deliveries) -> None:
+        for production in event.productions:
+            self._on_deliver(now, m.Deliver(production, event.sender))
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
         outbox, history = self._shared.outbox, self._history

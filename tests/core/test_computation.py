@@ -74,7 +74,7 @@ def spec_of(computation: Computation | None = None, state_codec: Codec | None = 
 def context_of(
     state: bytes = b"", cause_us: int = 50, low: int = LOW, spec: ComputationSpec | None = None
 ) -> Context:
-    return Context(spec or spec_of(), "dog", state, cause_us, low, NOW)
+    return Context(spec or spec_of(), "dog", state, cause_us, low, NOW, cause_us)
 
 
 # State

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from millrace._rows import Version
 from millrace._step import STEP, KeySlot, Step, StepInput, StepState
 
 STRONG = (StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN)
@@ -14,7 +15,7 @@ STATELESS = (StepInput.SENT, StepInput.COMPLETE, StepInput.SKIP_WRITE)
 
 
 def step_in(state: StepState) -> Step:
-    step = Step(KeySlot("dog"), 1)
+    step = Step(KeySlot("dog"), Version(1, 1))
     step.state = state
     return step
 
@@ -35,7 +36,7 @@ def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput
     "path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"]
 )
 def test_each_kind_of_step_comes_to_its_end(path: tuple[StepInput, ...]) -> None:
-    step = Step(KeySlot("dog"), 1)
+    step = Step(KeySlot("dog"), Version(1, 1))
     for input_ in path:
         assert step.state is not StepState.DONE
         step.advance(input_)

@@ -105,7 +105,7 @@ class Node:
             self.commit(context)
 
     def context(self, key: str, cause_us: int) -> Context:
-        return Context(self.spec, key, self.rows.get(key, b""), cause_us, self.low_watermark, 0)
+        return Context(self.spec, key, self.rows.get(key, b""), cause_us, self.low_watermark, 0, cause_us)
 
     def commit(self, context: Context) -> None:
         state = context.new_state()
@@ -319,7 +319,7 @@ def test_graph_is_that_of_figure_1() -> None:
 
 def test_state_of_a_new_query_takes_no_room() -> None:
     spec = pipeline.computations["window_counter"]
-    context = Context(spec, "comet", b"", 0, MIN_TIME, 0)
+    context = Context(spec, "comet", b"", 0, MIN_TIME, 0, 0)
     assert context.state == WindowState()
     assert context.new_state() is None
 

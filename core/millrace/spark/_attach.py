@@ -11,7 +11,7 @@ from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
-from pyspark.sql.types import BinaryType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import BinaryType, IntegralType, StructType, TimestampNTZType, TimestampType
 
 from millrace._codecs import JsonCodec, TypedCodec
 from millrace._pipeline import InjectorSpec, Pipeline
@@ -157,7 +157,9 @@ def attach(
         }
         if clock_us is not None:
             prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock_us)
-    parcels = _united(prepared.values()).mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
+    # Spark reads its watermark before: what remains is all that goes to Python.
+    rows = _united(prepared.values()).select(*SOURCE_COLUMNS)
+    parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(len(plan.levels)):
         parcels = level_operator(parcels, plan, level, streaming=streaming)
     if streaming:
@@ -331,6 +333,8 @@ def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
     if not isinstance(codec, JsonCodec | TypedCodec):
         problem = f"stream {stream!r} is written by {codec!r}, which Spark's columns can not be turned into (injector {name!r})"
         raise SparkHostError(problem, "Give one binary column as Input(value=...), encoded with that codec")
+    if isinstance(given.value, str) and isinstance(frame.schema[given.value].dataType, IntegralType):
+        return F.encode(F.coalesce(F.col(given.value).cast("string"), F.lit("null")), "utf-8")
     if isinstance(given.value, str):  # Spark writes no bare number or text as JSON, but an array of one
         listed = F.to_json(F.array(given.value), {"ignoreNullFields": "false"})
         return F.encode(listed.substr(F.lit(2), F.length(listed) - 2), "utf-8")

@@ -7,10 +7,12 @@ dead letters; a heartbeat's watermark is Spark's business, and its horizon is to
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from millrace._effects import SourceRecord
@@ -23,6 +25,7 @@ from millrace.history import Injected
 from millrace.spark._collector import collector_paused
 from millrace.spark._export import exported_injections
 from millrace.spark._failures import noted
+from millrace.spark._lane import Lane, lane_of
 from millrace.spark._parcels import Parcel, Post, decode_parcel, is_tally
 from millrace.spark._plan import Plan
 
@@ -59,11 +62,20 @@ def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batche
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
     for batch in batches:
         with noted(), collector_paused():
-            post = mapping.inject(
-                zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True)
-            )
+            post = mapping.inject(zip(*[_values(batch.column(name)) for name in SOURCE_COLUMNS], strict=True))
         if post.parcels:
             yield parcel_rows(post)
+
+
+def _values(column: pa.Array) -> Iterable[Any]:
+    """A column's values. Most sources have the same injector, stream, or nothing at all in each row: that is read once."""
+    count = len(column)
+    if column.null_count == count:
+        return repeat(None, count)
+    if column.null_count == 0 and pc.all(pc.equal(column, column[0])).as_py():
+        return repeat(column[0].as_py(), count)
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def parcel_rows(post: Post) -> pa.RecordBatch:
@@ -93,6 +105,7 @@ class Injection:
         self._injected: list[Injected] = []
         self._at_us = time.time_ns() // 1_000 if plan.history else 0
         self._specs = dict(plan.pipeline.injectors)
+        self._lanes: dict[tuple[str, str], Lane | None] = {}
         self._outputs = {name: spec.all_outputs for name, spec in self._specs.items()}
         self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
         self._keeping_ids = [
@@ -101,19 +114,25 @@ class Injection:
 
     def inject(self, rows: Iterable[tuple[Any, ...]]) -> Post:
         """Take rows with the columns of `SOURCE_COLUMNS`."""
-        post = Post()
+        post, place, lanes = Post(), self._place, self._lanes
+        lanes.clear()  # each leads into one post
         for injector, stream, key, value, timestamp, record_id, arrived, horizon in rows:
-            if injector == CLOCK:
-                for group in self._intervals:
-                    post.to(group).tick = True
-            elif stream is None:
-                self._pass_horizon(post, injector, horizon)
-            else:
-                self._count += 1
-                record = SourceRecord(
-                    self._count, stream, key, value, timestamp, arrived if arrived is not None else MIN_TIME
+            if stream is None:
+                if injector == CLOCK:
+                    for group in self._intervals:
+                        post.to(group).tick = True
+                else:
+                    self._pass_horizon(post, injector, horizon)
+                continue
+            self._count += 1
+            name = record_id or f"{injector}/{place}:{self._count}"
+            way = (injector, stream)
+            lane = lanes[way] if way in lanes else self._lane(post, injector, stream)
+            if lane is None or not lane.send(name, key, value, timestamp, arrived):
+                came = arrived if arrived is not None else MIN_TIME
+                self._send(
+                    post, injector, SourceRecord(self._count, stream, key, value, timestamp, came), name
                 )
-                self._send(post, injector, record, record_id)
         if self._injected:
             told = exported_injections(self._plan, self._place, self._batch, self._at_us, self._injected)
             post.to(self._plan.groups[OUTSIDE][0]).events.append(told)
@@ -125,13 +144,19 @@ class Injection:
             for group in self._plan.groups[OUTSIDE] if self._plan.staged else self._keeping_ids:
                 post.to(group).horizons.append((injector, horizon))
 
-    def _send(self, post: Post, injector: str, record: SourceRecord, record_id: str | None) -> None:
+    def _lane(self, post: Post, injector: str, stream: str) -> Lane | None:
+        """The short way of a stream's records, if there is one."""
+        found = lane_of(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
+        self._lanes[injector, stream] = found
+        return found
+
+    def _send(self, post: Post, injector: str, record: SourceRecord, name: str) -> None:
+        """The long way: whatever is wrong with the record is told, or goes to the dead letters."""
         plan = self._plan
         spec = self._specs[injector]
         origin = record.arrived_us
         if injector not in plan.timed_by_source and type(record.timestamp) is int:
             origin = record.timestamp + self._kept_ids_us[injector]
-        name = record_id or f"{injector}/{self._place}:{record.offset}"
         try:
             productions = productions_of(
                 plan.pipeline, injector, self._outputs[injector], record, origin, record_id=name

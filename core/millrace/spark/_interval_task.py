@@ -23,9 +23,10 @@ Rules of this file:
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from operator import itemgetter
 
 from millrace import _messages as m
-from millrace._effects import Effect, Event, Halt, Send, Start, Wake
+from millrace._effects import Deliveries, Effect, Event, Halt, Send, Start, Wake
 from millrace._keys import ALL_KEYS
 from millrace._mediator import MASTER_ROLE, Mediator, StoredRow
 from millrace._options import EngineOptions
@@ -50,6 +51,8 @@ OPTIONS = EngineOptions(
 """One write for all that waits; no row leaves memory before the batch is over."""
 
 _ELSEWHERE = "elsewhere"
+_event_time, _arrival = itemgetter(4, 5, 1), itemgetter(5, 4, 1)
+"""By which a record is put in order: timestamp, origin, id; or the origin first."""
 _PATIENCE = 1_000_000
 """Rounds of messages within one micro-batch, before it counts as hung."""
 
@@ -185,14 +188,11 @@ class _IntervalTask:
         machines.tell(Start(1))
         machines.tell(_assignment(mediator, self._computation, self._group, plan.pipeline))
         machines.settle()
-        reached = header.low
-        for production in self._productions(deliveries):
-            if self._batch.in_order and production.timestamp > reached:
-                reached = production.timestamp
-                machines.settle()
-                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon).items())))
-                machines.settle()
-            machines.tell(m.Deliver(production, _ELSEWHERE))
+        productions = self._productions(deliveries)
+        if self._batch.in_order:
+            self._tell_in_order(machines, productions)
+        else:
+            machines.tell(Deliveries(productions, _ELSEWHERE))
         machines.settle()
         self._under_old_watermark = len(self._history)
         machines.tell(m.Watermarks(0, tuple(self._progress(low, horizon).items())))
@@ -200,6 +200,18 @@ class _IntervalTask:
         machines.finish()
         self._send(machines.sent)
         self._chunks.write(mediator.rows(self._computation))
+
+    def _tell_in_order(self, machines: "_Machines", productions: Iterable[Production]) -> None:
+        """Let the watermark go along with the records."""
+        header = self._chunks.header
+        reached = header.low
+        for production in productions:
+            if production.timestamp > reached:
+                reached = production.timestamp
+                machines.settle()
+                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon).items())))
+                machines.settle()
+            machines.tell(m.Deliver(production, _ELSEWHERE))
 
     def _progress(self, low: int, horizon: int) -> dict[str, m.Progress]:
         progress = m.Progress(low, horizon)
@@ -264,9 +276,10 @@ class _IntervalTask:
         header = self._chunks.header
         header.turns += 1
         header.records += len(deliveries)
-        header.newest = max([header.newest, *[record[4] for record in deliveries]])
-        if not self._batch.in_order:
-            header.late_records += len([1 for record in deliveries if record[4] < header.low])
+        timestamps = [record[4] for record in deliveries]
+        header.newest = max(header.newest, max(timestamps, default=MIN_TIME))
+        if not self._batch.in_order and min(timestamps, default=MAX_TIME) < header.low:
+            header.late_records += len([1 for timestamp in timestamps if timestamp < header.low])
 
     def _post_tally(self) -> None:
         header, before = self._chunks.header, self._before
@@ -301,14 +314,6 @@ class _IntervalTask:
             parcel.events += exported(
                 self._plan, self._group, self._batch, self._history.events, self._under_old_watermark, self._chunks.header.held
             )  # fmt: skip
-
-
-def _event_time(record: Packed) -> tuple[int, int, str]:
-    return record[4], record[5], record[1]
-
-
-def _arrival(record: Packed) -> tuple[int, int, str]:
-    return record[5], record[4], record[1]
 
 
 def _assignment(mediator: Mediator, computation: str, owner: str, pipeline: Pipeline) -> m.Table:

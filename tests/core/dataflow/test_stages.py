@@ -37,7 +37,7 @@ class Stage:
         return self._kept(context)
 
     def _context(self, cause_us: int, low_watermark: int, wall_time: int) -> Context:
-        return Context(self.spec, "key", self.state, cause_us, low_watermark, wall_time)
+        return Context(self.spec, "key", self.state, cause_us, low_watermark, wall_time, cause_us)
 
     def _kept(self, context: Context) -> Context:
         self.state = context.new_state() or self.state
