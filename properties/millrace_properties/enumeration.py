@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 
 from millrace import SECOND
+from millrace_properties.plan_runner import runner
 from millrace_properties.plans import Plan, ground_of
-from millrace_properties.spread import runner
 from millrace_properties.step_faults import pairs_of, single_faults
 from millrace_properties.verification import Verification
 from millrace_sim import SOUND, ClusterOptions, FaultSchedule, Feed, Protocol, StepFault, Versions

@@ -14,9 +14,9 @@ import msgspec
 from millrace_properties.budget import Budget
 from millrace_properties.coverage import Spot
 from millrace_properties.outcome import Failure, Outcome, is_finding, run_plan, try_plan, violations
+from millrace_properties.plan_runner import RunPlans, runner
 from millrace_properties.plans import Plan
 from millrace_properties.shrinking import Test, shrink
-from millrace_properties.spread import RunPlans, runner
 from millrace_properties.steering import Steering
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_sim import SOUND, ClusterOptions, Feed, Protocol, Versions
