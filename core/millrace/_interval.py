@@ -182,16 +182,15 @@ class OwnedInterval:
 
     # Deliveries (6.1.1)
 
-    def deliver(self, delivery: m.Deliver) -> bool:
+    def deliver(self, production: Production, sender: str) -> bool:
         """Take a delivery: drop it if it is a duplicate, otherwise queue it for its key.
 
         Tells whether to `pump` for it: its key's turn has come, and nothing is waited for that will.
         """
         if self.state is not _OWNED:
             if self.state is _SCANNING:
-                self._recovery.keep(delivery)
+                self._recovery.keep(production, sender)
             return False
-        production, sender = delivery.production, delivery.sender
         record_id, key = production.record_id, production.key
         in_progress = self.in_progress
         if record_id in in_progress:
@@ -202,12 +201,12 @@ class OwnedInterval:
         print_, maybe_seen = 0, False
         if self._exactly_once:
             if production.origin < self.horizon:
-                self._drop_duplicate(delivery, "horizon")
+                self._drop_duplicate(production, sender, "horizon")
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
             maybe_seen = self.seen_filter.may_have(print_)
             if maybe_seen and slot is not None and slot.row is not None and record_id in slot.row.seen:
-                self._drop_duplicate(delivery, "id")
+                self._drop_duplicate(production, sender, "id")
                 return False
         if slot is None:
             slot = self.slots[key] = KeySlot(key)
@@ -227,10 +226,10 @@ class OwnedInterval:
         ready.append(slot)
         return not self.commits.waits or len(ready) >= self.commits.batch
 
-    def _drop_duplicate(self, delivery: m.Deliver, by: str) -> None:
+    def _drop_duplicate(self, production: Production, sender: str, by: str) -> None:
         """Discard it and ACK it, lest it continue to be retried (6.1.1)."""
-        self._note_duplicate(delivery.production, by)
-        self.ack(delivery.sender, [delivery.production.record_id])
+        self._note_duplicate(production, by)
+        self.ack(sender, [production.record_id])
 
     def _note_duplicate(self, production: Production, by: str) -> None:
         history = self._shared.history
@@ -249,7 +248,7 @@ class OwnedInterval:
         """The filter's hit was a duplicate, as is known now that the row is at hand. ``by``: see `DuplicateDropped`."""
         production = arrival.production
         del self.in_progress[production.record_id]
-        self._drop_duplicate(m.Deliver(production, arrival.sender), by)
+        self._drop_duplicate(production, arrival.sender, by)
 
     def ack(self, sender: str, record_ids: list[str]) -> None:
         """Tell a sender that these are durable."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from millrace import _messages as m
 from millrace._cache import CachedRow
 from millrace._interval_state import IntervalInput
-from millrace._rows import RowImage
+from millrace._rows import Production, RowImage
 from millrace._seen_filter import fingerprint
 from millrace._step import Holder, KeySlot
 from millrace.history import ScanBegun, ScanEnded
@@ -41,13 +41,13 @@ class Recovery:
     def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
         self._interval = interval
         self._shared = shared
-        self._early: list[m.Deliver] = []
+        self._early: list[tuple[Production, str]] = []
         self._scanned: list[RowImage] = []
 
-    def keep(self, delivery: m.Deliver) -> None:
-        """Keep what came too early."""
+    def keep(self, production: Production, sender: str) -> None:
+        """Keep a delivery that came too early."""
         if len(self._early) < _EARLY_LIMIT:
-            self._early.append(delivery)
+            self._early.append((production, sender))
 
     def begin(self, now: int, progress_of: tuple[str, ...], on_recovered: OnRecovered) -> None:
         """Scan the interval's rows; then work begins. ``progress_of``: whose journaled progress to learn with it."""
@@ -96,8 +96,8 @@ class Recovery:
         self._record_scan_ended(images)
         on_recovered(now, interval, progress)
         early, self._early = self._early, []
-        for delivery in early:
-            interval.deliver(delivery)
+        for production, sender in early:
+            interval.deliver(production, sender)
         interval.wake_for_wall_timers(now)
         interval.pump(now)
 

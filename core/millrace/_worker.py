@@ -18,6 +18,7 @@ from millrace._interval_state import IntervalInput, IntervalState
 from millrace._options import EngineOptions
 from millrace._pipeline import OUTSIDE, Pipeline
 from millrace._routing import routing_of
+from millrace._rows import Production
 from millrace._time import MAX_TIME, MIN_TIME
 from millrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
 
@@ -201,18 +202,20 @@ class Worker:
     # Records (6.1.1)
 
     def _on_deliver(self, now: int, message: m.Deliver) -> None:
-        production = message.production
+        self._deliver(now, message.production, message.sender)
+
+    def _deliver(self, now: int, production: Production, sender: str) -> None:
         key = production.key
         for interval in self._by_computation.get(production.consumer, ()):
             keys = interval.interval
             if keys.low <= key and (keys.high is None or key < keys.high):  # as `contains` does
-                if interval.deliver(message):
+                if interval.deliver(production, sender):
                     interval.pump(now)
                 return
 
     def _on_deliveries(self, now: int, event: Deliveries) -> None:
         for production in event.productions:
-            self._on_deliver(now, m.Deliver(production, event.sender))
+            self._deliver(now, production, event.sender)
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
         outbox, history = self._shared.outbox, self._history

@@ -25,12 +25,12 @@ class AckOnReceipt(OwnedInterval):
 
     probe: ClassVar[Probe]
 
-    def deliver(self, delivery: m.Deliver) -> bool:
+    def deliver(self, production: Production, sender: str) -> bool:
         """Take it, and ACK it."""
-        taken = super().deliver(delivery)
-        if delivery.production.record_id in self.in_progress:
+        taken = super().deliver(production, sender)
+        if production.record_id in self.in_progress:
             self.probe.note()
-            self.ack(delivery.sender, [delivery.production.record_id])
+            self.ack(sender, [production.record_id])
         return taken
 
 
@@ -146,9 +146,10 @@ class DropsSilently(OwnedInterval):
 
     probe: ClassVar[Probe]
 
-    def _drop_duplicate(self, delivery: m.Deliver, by: str) -> None:
+    def _drop_duplicate(self, production: Production, sender: str, by: str) -> None:
+        del sender
         self.probe.note()
-        self._note_duplicate(delivery.production, by)
+        self._note_duplicate(production, by)
 
 
 class TakesTwice(OwnedInterval):
@@ -156,11 +157,11 @@ class TakesTwice(OwnedInterval):
 
     probe: ClassVar[Probe]
 
-    def deliver(self, delivery: m.Deliver) -> bool:
+    def deliver(self, production: Production, sender: str) -> bool:
         """Take it as if it were new."""
-        if self.in_progress.pop(delivery.production.record_id, None) is not None:
+        if self.in_progress.pop(production.record_id, None) is not None:
             self.probe.note()
-        return super().deliver(delivery)
+        return super().deliver(production, sender)
 
 
 class TakesRemnants(OwnedInterval):
@@ -168,14 +169,14 @@ class TakesRemnants(OwnedInterval):
 
     probe: ClassVar[Probe]
 
-    def deliver(self, delivery: m.Deliver) -> bool:
+    def deliver(self, production: Production, sender: str) -> bool:
         """Take it."""
         horizon, self.horizon = self.horizon, MIN_TIME
         try:
-            taken = super().deliver(delivery)
+            taken = super().deliver(production, sender)
         finally:
             self.horizon = horizon
-        if delivery.production.origin < horizon and delivery.production.record_id in self.in_progress:
+        if production.origin < horizon and production.record_id in self.in_progress:
             self.probe.note()
         return taken
 
