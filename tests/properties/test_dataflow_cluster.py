@@ -178,14 +178,14 @@ def test_retractions_come_out_right_of_a_second_grouping_under_random_faults(cas
 
 @pytest.mark.nightly
 @given(cases())
-@settings(max_examples=2_000)
+@settings(max_examples=5_000)
 def test_without_faults_it_does_so_thousands_of_times(case: Case) -> None:
     cluster_agrees(case)
 
 
 @pytest.mark.nightly
 @given(cases(settling=True), PLANS)
-@settings(max_examples=2_000)
+@settings(max_examples=5_000)
 def test_under_random_faults_it_does_so_thousands_of_times(case: Case, data: bytes) -> None:
     faulty_cluster_settles(case, data)
 
