@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from millrace import _messages as m
-from millrace._cache import CachedRow
+from millrace._cache import CachedRow, compact
 from millrace._effects import WakeAt
 from millrace._interval_state import IntervalInput, IntervalState
 from millrace._rows import Production
@@ -323,7 +323,7 @@ class Commits:
         row = slot.row
         if row is not None:
             if step.state_after is not None:
-                row.state = step.state_after
+                row.state = compact(step.state_after)
             if arrivals and self._exactly_once:
                 add = self._interval.seen_filter.add
                 if type(row.seen) is not dict:

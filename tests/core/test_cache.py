@@ -1,10 +1,13 @@
 """The row cache (MillWheel 8.3): never over its capacity, and each policy evicts whom it should."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace import MAX_TIME, EngineOptions, Eviction
-from millrace._cache import CachedRow, RowCache
+from millrace._cache import CachedRow, RowCache, compact
+from millrace._codecs import JsonCodec
 from millrace._records import Clock
 from millrace._rows import StoredTimer, Version
 from millrace._step import KeySlot, LiveTimer
@@ -210,3 +213,15 @@ def test_a_keys_boundary_is_its_next_watermark_timer() -> None:
 def test_a_wall_timer_is_no_boundary() -> None:
     assert slot_with(timer("a", 5, Clock.WALL)).next_boundary() == MAX_TIME
     assert slot_with(timer("a", 5, Clock.WALL), timer("b", 20)).next_boundary() == 20
+
+
+def test_a_state_that_rests_takes_no_more_room_than_it_needs() -> None:
+    encoded = JsonCodec().encode("x" * 300)
+    tracemalloc.start()
+    try:
+        kept = compact(encoded)
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept == encoded
+    assert len(encoded) < size < len(encoded) + 100
