@@ -2,7 +2,6 @@
 
 import os
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -16,8 +15,6 @@ LONGEST = (
     "tests/spark/test_chaos.py::test_killed",
 )
 """They begin first, lest one process works on them long after the other has nothing left."""
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / SPARK_TESTS / "conf"))
-"""Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 collect_ignore = ["core/millrace/spark", "tests/spark"] if WITHOUT_SPARK else []
