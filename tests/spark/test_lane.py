@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from millrace import MAX_TIME, MIN_TIME, Computation, DeadLetter, MalformedRecordError, Pipeline, Record
-from millrace.spark._injecting import Injection
+from millrace._codecs import JsonCodec
+from millrace.spark import Input
+from millrace.spark._attach import prepared_input
+from millrace.spark._injecting import Injection, _values
 from millrace.spark._lane import Lane
 from millrace.spark._parcels import Packed
 from millrace.spark._plan import plan_of
@@ -87,3 +92,21 @@ def test_records_that_are_as_they_should_be_go_the_short_way(monkeypatch: pytest
         ("records", "records/4.2:1", "x", b'{"key":"x"}', 5, 5 + KEPT_US),
         ("records", "records/4.2:2", "x", b'{"key":"x"}', 6, 6 + KEPT_US),
     ]
+
+
+@pytest.mark.parametrize(
+    "values", [["a", "a"], ["a", "b"], ["a", None], [None, None], [], ["a"], ["", ""], ["", None, ""]]
+)
+def test_a_column_is_read_as_it_is_whether_it_changes_or_not(values: list[str | None]) -> None:
+    assert list(_values(pa.array(values, pa.string()))) == values
+
+
+@pytest.mark.parametrize("kind", ["byte", "short", "int", "long", "string", "double"])
+def test_a_column_becomes_the_json_that_spark_would_write(spark: SparkSession, kind: str) -> None:
+    """Whole numbers are written without Spark's writer of JSON."""
+    other: dict[str, list[Any]] = {"string": ["a", None, "ä"], "double": [1.5, None, -0.25]}
+    values = other.get(kind, [0, -7, None])
+    frame = spark.createDataFrame([("k", 5, value) for value in values], f"key string, at long, value {kind}")
+    given = Input(frame, key="key", timestamp="at", value="value")
+    rows = prepared_input(pipeline(dead_letters=False, keyed=False), "records", given).collect()
+    assert [JsonCodec().decode(bytes(row["value"])) for row in rows] == values
