@@ -1,4 +1,4 @@
-"""Settings for all tests: the Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE."""
+"""Settings for all tests: how Java runs, and the Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
+"""Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs; not of
+benchmarks, which do not read this file."""
+
 # No deadlines: a loaded machine is not a bug. `ci` draws the same examples each time, so that a change is judged and
 # not its luck; `nightly` is the one that searches.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile("nightly", deadline=None, max_examples=5_000, print_blob=True)
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
-"""Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs; not of
-benchmarks, which do not read this file."""
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 settings.load_profile(PROFILE)
 
