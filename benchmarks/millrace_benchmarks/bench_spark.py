@@ -62,7 +62,9 @@ def test_a_count_beside_the_same_by_hand(
         print(f"\n{_WHERE}; microseconds by record, median of {COUNT_ROUNDS}: CPU, wall")
         for cost in costs:
             size = f"{cost.keys:>9,} keys {cost.records:>10,} records"
-            print(f"  {cost.job:<28}{size}{cost.cpu_us:>9.1f}{cost.wall_us:>9.1f}")
+            # Less than nothing: idle Python workers have ended meanwhile, and what they had used before went with them.
+            cpu = f"{cost.cpu_us:>9.1f}" if cost.cpu_us > 0 else f"{'?':>9}"
+            print(f"  {cost.job:<28}{size}{cpu}{cost.wall_us:>9.1f}")
 
 
 def compare_jobs(place: Path) -> list[JobTimes]:
