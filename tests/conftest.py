@@ -7,8 +7,8 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
-"""Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs; not of
-benchmarks, which do not read this file."""
+"""Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs; its
+``spark-defaults.conf`` spares processes that look after files. Benchmarks do not read this file, and run as users do."""
 
 # No deadlines: a loaded machine is not a bug. `ci` draws the same examples each time, so that a change is judged and
 # not its luck; `nightly` is the one that searches.

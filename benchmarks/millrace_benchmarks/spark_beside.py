@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from millrace import Computation, Context, Pipeline, Record
+from millrace import Pipeline
 from millrace.spark import Input, Layout, deploy
-from millrace_benchmarks.spark_count import COLUMNS, put
+from millrace_benchmarks.spark_count import COLUMNS, ToldCount, put
 
 INTERVALS = 4
 _PATIENCE_S = 120.0
@@ -90,24 +90,11 @@ class Sink:
         return time.perf_counter_ns() // 1_000 - began_us
 
 
-class _Count(Computation):
-    """Counts, and tells each time."""
-
-    def initial_state(self) -> int:
-        """Nothing yet."""
-        return 0
-
-    def process_record(self, context: Context, record: Record) -> None:  # noqa: ARG002  nothing but the key counts
-        """One more."""
-        context.state = context.state + 1
-        context.produce("counts", context.state)
-
-
 def _millrace(layout: Layout) -> Callable[[DataFrame, Path, Sink], Running]:
     def start(frame: DataFrame, place: Path, sink: Sink) -> Running:
         pipeline = Pipeline("count")
         pipeline.injector("records")
-        pipeline.add(_Count(), name="count", inputs=["records"], outputs=["counts"])
+        pipeline.add(ToldCount(), name="count", inputs=["records"], outputs=["counts"])
         given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
         return deploy(
             pipeline, given, directory=place, sinks={"counts": sink}, layout=layout, intervals=INTERVALS

@@ -55,6 +55,15 @@ class _Count(Computation):
         context.state = context.state + 1
 
 
+class ToldCount(_Count):
+    """Counts, and tells each time."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """One more, and how many there are now."""
+        super().process_record(context, record)
+        context.produce("counts", context.state)
+
+
 def _millrace(frame: DataFrame) -> DataFrame:
     pipeline = Pipeline("count")
     pipeline.injector("records")

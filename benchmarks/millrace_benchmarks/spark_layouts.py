@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millrace import Computation, Context, Pipeline, Record
 from millrace.spark import Input, Layout, deploy
-from millrace_benchmarks.spark_count import COLUMNS, cpu_us, put
+from millrace_benchmarks.spark_count import COLUMNS, ToldCount, cpu_us, put
 
 WARM_UP = 3
 
@@ -48,19 +48,6 @@ class _PassOn(Computation):
         context.produce("passed", record.value)
 
 
-class _Count(Computation):
-    """Counts, and tells each time."""
-
-    def initial_state(self) -> int:
-        """Nothing yet."""
-        return 0
-
-    def process_record(self, context: Context, record: Record) -> None:  # noqa: ARG002  nothing but the key counts
-        """One more."""
-        context.state = context.state + 1
-        context.produce("counts", context.state)
-
-
 def _last_digit(record: Record) -> str:
     return record.key[-1]
 
@@ -69,7 +56,7 @@ def _pipeline() -> Pipeline:
     pipeline = Pipeline("layouts")
     pipeline.injector("records")
     pipeline.add(_PassOn(), name="pass on", inputs=["records"], outputs=["passed"])
-    pipeline.add(_Count(), name="count", inputs={"passed": _last_digit}, outputs=["counts"])
+    pipeline.add(ToldCount(), name="count", inputs={"passed": _last_digit}, outputs=["counts"])
     return pipeline
 
 

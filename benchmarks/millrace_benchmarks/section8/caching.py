@@ -47,8 +47,8 @@ _BLOCK_BYTES = 64 * 1024
 class RowCosts:
     """What rows cost the CPUs of workers and store, microseconds.
 
-    The store's are from Bigtable's own evaluation (OSDI 2006, Figure 6): what one tablet server's CPU did in a second with rows
-    of 1,000 bytes, as it says that the CPU was what limited it.
+    The store's are from Bigtable's own evaluation (Chang et al., OSDI 2006, Section 7 and Figure 6): what one tablet server's CPU
+    did in a second with rows of 1,000 bytes, as it says that the CPU was what limited it.
 
     Attributes:
         message: to take or send a message, at either end: that of the calibration for Figures 13 to 15.

@@ -5,6 +5,7 @@ Each is a description, a frozen value; what it says is checked when it is used.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from millrace._errors import OptionsError
 from millrace._time import MICROSECOND
@@ -35,7 +36,27 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLines:
+class _RecordFiles:
+    """Files whose records say what their key and their timestamp are; the attributes are explained where each kind is."""
+
+    _format: ClassVar[type[JsonObjects] | type[ParquetRows]]
+
+    directory: str | Directory
+    key: Column
+    timestamp: Column
+    value: Column | None = None
+    stream: Column | None = None
+    unit_us: int = MICROSECOND
+    max_records: int | None = None
+
+    def planner(self, entry: Entry) -> Planner:
+        """Check it, and make what reads it."""
+        columns = Columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
+        return _files(entry, self.directory, self._format(columns), self.max_records)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines(_RecordFiles):
     """Files with a JSON object in each line. Names that end in ``.gz`` are unpacked.
 
     Attributes:
@@ -48,22 +69,11 @@ class JsonLines:
         max_records: of one batch; ``None``: all that is there.
     """
 
-    directory: str | Directory
-    key: Column
-    timestamp: Column
-    value: Column | None = None
-    stream: Column | None = None
-    unit_us: int = MICROSECOND
-    max_records: int | None = None
-
-    def planner(self, entry: Entry) -> Planner:
-        """Check it, and make what reads it."""
-        columns = Columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
-        return _files(entry, self.directory, JsonObjects(columns), self.max_records)
+    _format = JsonObjects
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetFiles:
+class ParquetFiles(_RecordFiles):
     """Files of Parquet: each row a dict.
 
     Attributes:
@@ -76,18 +86,7 @@ class ParquetFiles:
         max_records: of one batch; ``None``: all that is there.
     """
 
-    directory: str | Directory
-    key: Column
-    timestamp: Column
-    value: Column | None = None
-    stream: Column | None = None
-    unit_us: int = MICROSECOND
-    max_records: int | None = None
-
-    def planner(self, entry: Entry) -> Planner:
-        """Check it, and make what reads it."""
-        columns = Columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
-        return _files(entry, self.directory, ParquetRows(columns), self.max_records)
+    _format = ParquetRows
 
 
 @dataclass(frozen=True, slots=True)
