@@ -66,9 +66,12 @@ def engine_rate(records: int) -> float:
     def run() -> None:
         for first in range(0, records, _BATCH):
             batch = data[first : first + _BATCH]
-            loop.deliver(
-                ("worker-0", Production(f"source:{number}", "records", "count", key, value, at_us, at_us))
-                for number, (key, value, at_us) in enumerate(batch, first)
+            loop.deliver_at_once(
+                "worker-0",
+                (
+                    Production(f"source:{number}", "records", "count", key, value, at_us, at_us)
+                    for number, (key, value, at_us) in enumerate(batch, first)
+                ),
             )
             _advance(loop, batch[-1][2] + 1)
         _advance(loop, MAX_TIME)

@@ -10,7 +10,7 @@ from typing import Any
 
 from millrace import EngineOptions, Pipeline
 from millrace import _messages as m
-from millrace._effects import Event, Send, Start
+from millrace._effects import Deliveries, Event, Send, Start
 from millrace._keys import KeyInterval
 from millrace._mediator import MASTER_ROLE, Mediator
 from millrace._messages import STORE
@@ -53,6 +53,11 @@ class EngineLoop:
         """Send records of the source to (address, production), and let everything come of it that does."""
         for address, production in productions:
             self._queue.append((address, SOURCE, m.Deliver(production, SOURCE)))
+        self.settle()
+
+    def deliver_at_once(self, address: str, productions: Iterable[Production]) -> None:
+        """Send records of the source as a host does that has many of them for one worker, such as Spark's."""
+        self._queue.append((address, SOURCE, Deliveries(productions, SOURCE)))
         self.settle()
 
     def tell_all(self, event: Event) -> None:
