@@ -86,7 +86,7 @@ class EngineOptions:
     cache_bytes: int = 64 << 20
     eviction: Eviction = Eviction.BOUNDARY
     bloom_capacity: int = 4_096
-    bloom_error: float = 0.01
+    bloom_error: float = 0.02
     user_code_attempts: int = 3
     user_code_retry_us: int = 50 * MILLISECOND
     percentile_bucket_us: int = 10 * MILLISECOND
