@@ -289,6 +289,8 @@ class Commits:
                     acks[sender].append(record_id)
                 else:
                     acks[sender] = [record_id]
+        if self._exactly_once:
+            self._remember(steps)
         for sender, record_ids in acks.items():
             interval.ack(sender, record_ids)
         strong = self._strong
@@ -303,6 +305,18 @@ class Commits:
                 for origin in step.held_origins:
                     interval.accounts.release_origin(origin)
             interval.release(slot)
+
+    def _remember(self, steps: list[Step]) -> None:
+        """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""
+        prints: list[int] = []
+        newest_origin = MIN_TIME
+        for step in steps:
+            for arrival in step.arrivals:
+                prints.append(arrival.print)
+                origin = arrival.production.origin
+                if origin > newest_origin:  # noqa: PLR1730  a call of max() for each record
+                    newest_origin = origin
+        self._interval.seen_filter.add_all(prints, newest_origin)
 
     def _settle_holders(self, now: int, step: Step) -> None:
         """Of a weak step's productions, those that it checkpointed are durable now."""
@@ -325,14 +339,12 @@ class Commits:
             if step.state_after is not None:
                 row.state = compact(step.state_after)
             if arrivals and self._exactly_once:
-                add = self._interval.seen_filter.add
                 if type(row.seen) is not dict:
                     row.seen = {}
                 seen: dict[str, int] = row.seen
                 for arrival in arrivals:
                     production = arrival.production
-                    origin = seen[production.record_id] = production.origin
-                    add(arrival.print, origin)
+                    seen[production.record_id] = production.origin
         else:
             assert not arrivals, "a locked key lost its row"
             assert not step.fired, "a locked key lost its row"

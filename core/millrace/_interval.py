@@ -204,13 +204,13 @@ class OwnedInterval:
                 self._drop_duplicate(production, sender, "horizon")
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
-            maybe_seen = self.seen_filter.may_have(print_)
+            maybe_seen = print_ in self.seen_filter.known
             if maybe_seen and slot is not None and slot.row is not None and record_id in slot.row.seen:
                 self._drop_duplicate(production, sender, "id")
                 return False
         if slot is None:
             slot = self.slots[key] = KeySlot(key)
-            slot.stored = self._forgotten.may_have(fingerprint(key))
+            slot.stored = crc32(key.encode()) in self._forgotten.known
         arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
         shared = self._shared
         history = shared.history
@@ -355,7 +355,7 @@ class OwnedInterval:
     def forget_idle(self) -> None:
         """Forget the keys that wait for nothing and whose rows have left the cache: all that is known of them is in the store.
 
-        Choice: that a key was forgotten is kept in a Bloom filter, a byte for what a slot needs hundreds for. A hit costs a
+        Choice: that a key was forgotten is kept in a Bloom filter, some bytes for what a slot needs hundreds for. A hit costs a
         read of its row, which may turn out not to be there; without the filter each key that is new would.
         """
         if self.state is not _OWNED:
@@ -363,9 +363,9 @@ class OwnedInterval:
         idle = [slot for slot in self.slots.values() if slot.row is None and slot.is_idle]
         for slot in idle:
             del self.slots[slot.key]
-            print_ = fingerprint(slot.key)
-            if slot.stored and not self._forgotten.may_have(print_):
-                self._forgotten.add(print_, 0)
+        known = self._forgotten.known
+        prints = [fingerprint(slot.key) for slot in idle if slot.stored]
+        self._forgotten.add_all([one for one in prints if one not in known], 0)
 
     def collect_ids(self, now: int) -> None:
         """Delete the ids that nobody can send again any more (6.1.1)."""

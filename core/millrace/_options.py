@@ -49,8 +49,8 @@ class EngineOptions:
         id_slack_us: ids are kept this much longer, for injectors that deliver late (6.1.1).
         cache_bytes: capacity of a worker's row cache (8.3); 0: no cache.
         eviction: which row leaves it first.
-        bloom_capacity: ids in the first generation of an interval's Bloom filter; later ones have more room, the more there are.
-        bloom_error: its rate of false positives, which cost a read each.
+        bloom_capacity: ids that an interval's Bloom filter has room for at first; it grows with what there is.
+        bloom_error: its rate of false positives when it is full, which cost a read each.
         user_code_attempts: runs of a step before its computation's on_failure policy applies.
         user_code_retry_us: pause between them.
         percentile_bucket_us: pending timestamps are reported in buckets of this width, where percentiles are wanted.
@@ -86,7 +86,7 @@ class EngineOptions:
     cache_bytes: int = 64 << 20
     eviction: Eviction = Eviction.BOUNDARY
     bloom_capacity: int = 4_096
-    bloom_error: float = 0.01
+    bloom_error: float = 0.02
     user_code_attempts: int = 3
     user_code_retry_us: int = 50 * MILLISECOND
     percentile_bucket_us: int = 10 * MILLISECOND

@@ -110,8 +110,9 @@ class Recovery:
             slot.timers = {timer.tag: interval.accounts.add_timer(timer) for timer in image.timers}
             for timer in image.timers:
                 interval.timers.add(image.key, timer)
-        for record_id, origin in image.seen:
-            interval.seen_filter.add(fingerprint(record_id), origin)
+        if image.seen:
+            prints = [fingerprint(record_id) for record_id, _ in image.seen]
+            interval.seen_filter.add_all(prints, max([origin for _, origin in image.seen]))
         slot.row = CachedRow(image.state, dict(image.seen))
         self._shared.cache.keep(slot)
         for production in image.productions:

@@ -1,12 +1,14 @@
 """The fast path of deduplication (MillWheel 6.1.1): a Bloom filter of known record fingerprints.
 
 A miss proves "never seen". A hit proves nothing: then the row decides. Fingerprints are CRC-32, the same in every process.
-The filter is kept in generations by the order of arrival; one whose ids have all been collected is forgotten.
+The ids are kept in generations by the order of arrival; one whose ids have all been collected is forgotten.
 
-Choice: a new generation has room for some times what the filter stands for already, so that there are few to ask however many ids
-there are; what they take is a byte or two an id all the same.
+Choice: there is one Bloom filter to ask however many ids there are. A Bloom filter can neither grow nor forget, so that the
+fingerprints are kept beside it, in four bytes each, and it is built anew from them when it is full or mostly of forgotten ids.
+It has room for some times what is alive then: building it costs an id about as much as adding it once more.
 """
 
+from array import array
 from zlib import crc32
 
 from rbloom import Bloom
@@ -17,17 +19,21 @@ def fingerprint(record_id: str) -> int:
     return crc32(record_id.encode())
 
 
-_GROWTH = 8
-"""How many times what there is a new generation has room for."""
+_GROWTH = 2
+"""How many times what is alive a new Bloom filter has room for."""
+
+_PARTS = 16
+"""A generation is full with this part of the room: what has been collected is kept that much longer, at most."""
+
+_NOTHING = Bloom(1, 0.5)
+"""What is known at first. Nobody adds to it: most filters of a simulation never get an id."""
 
 
 class _Generation:
-    __slots__ = ("bloom", "capacity", "count", "newest_origin")
+    __slots__ = ("newest_origin", "prints")
 
-    def __init__(self, capacity: int, error: float) -> None:
-        self.bloom = Bloom(capacity, error)
-        self.capacity = capacity
-        self.count = 0
+    def __init__(self) -> None:
+        self.prints = array("I")
         self.newest_origin = -1
 
 
@@ -35,47 +41,66 @@ class SeenFilter:
     """Which record ids an interval may have seen.
 
     Args:
-        capacity: ids in the first generation.
-        error: rate of false positives of one generation.
+        capacity: ids that there is room for at first.
+        error: rate of false positives when it is full.
+
+    Attributes:
+        known: to be asked: ``fingerprint(record_id) in known``. Not in: provably never seen. In: ask the row. It may be another
+            one after each call of a method.
     """
 
-    __slots__ = ("_blooms", "_capacity", "_error", "_generations")
+    __slots__ = (
+        "_capacity", "_error", "_generations", "_newest", "_room", "_taken", "_turns_at", "known",
+    )  # fmt: skip
 
     def __init__(self, capacity: int, error: float) -> None:
         self._capacity = capacity
         self._error = error
         self._generations: list[_Generation] = []
-        self._blooms: list[Bloom] = []
+        self._newest = _Generation()
+        self._room = self._taken = self._turns_at = 0
+        self.known = _NOTHING
 
-    def add(self, print_: int, origin: int) -> None:
-        """Remember an id by its fingerprint and the record's origin in microseconds."""
-        generations = self._generations
-        newest = generations[-1] if generations else self._begin(self._capacity)
-        if newest.count >= newest.capacity:
-            newest = self._begin(max(self._capacity, _GROWTH * len(self)))
-        newest.bloom.add(print_)
-        newest.count += 1
-        if origin > newest.newest_origin:  # noqa: PLR1730  a call of max() for each record
-            newest.newest_origin = origin
+    def add_all(self, prints: list[int], newest_origin: int) -> None:
+        """Remember ids by their fingerprints. ``newest_origin``: the latest of their records, microseconds."""
+        self._taken += len(prints)
+        if self._taken > self._turns_at:
+            self._turn(len(prints))
+        newest = self._newest
+        newest.prints.fromlist(prints)
+        if newest_origin > newest.newest_origin:  # noqa: PLR1730  a write may be of one record
+            newest.newest_origin = newest_origin
+        self.known.update(prints)
 
-    def _begin(self, capacity: int) -> _Generation:
-        generation = _Generation(capacity, self._error)
-        self._generations.append(generation)
-        self._blooms.append(generation.bloom)
-        return generation
-
-    def may_have(self, print_: int) -> bool:
-        """``False``: provably never seen. ``True``: ask the row."""
-        for bloom in self._blooms:  # noqa: SIM110  a generator would cost more than the look-up
-            if print_ in bloom:
-                return True
-        return False
+    def _turn(self, coming: int) -> None:
+        """Begin a generation, and a Bloom filter if this one has no room for what is coming."""
+        if self._taken > self._room:
+            self._build(coming)
+        self._newest = _Generation()
+        self._generations.append(self._newest)
+        self._turns_at = self._taken - coming + self._room // _PARTS
 
     def forget_before(self, origin: int) -> None:
         """Drop the generations whose ids have all been collected."""
-        self._generations = [one for one in self._generations if one.newest_origin >= origin]
-        self._blooms = [one.bloom for one in self._generations]
+        kept = [one for one in self._generations if one.newest_origin >= origin]
+        if len(kept) == len(self._generations):
+            return
+        self._generations = kept
+        self._turns_at = 0  # it may be the newest one that was dropped
+        if _GROWTH * len(self) < self._taken:
+            self._build(0)
+
+    def _build(self, coming: int) -> None:
+        """Begin a Bloom filter with what is alive."""
+        self._taken = len(self) + coming
+        if not self._taken:
+            self._room, self.known = 0, _NOTHING
+            return
+        self._room = max(self._capacity, _GROWTH * self._taken)
+        self.known = Bloom(self._room, self._error)
+        for generation in self._generations:
+            self.known.update(generation.prints)
 
     def __len__(self) -> int:
         """How many ids it stands for, at most."""
-        return sum(generation.count for generation in self._generations)
+        return sum([len(generation.prints) for generation in self._generations])

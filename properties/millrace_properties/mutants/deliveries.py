@@ -90,16 +90,16 @@ class HitIsDuplicate(StepRunner):
 
 
 class FilterThatForgets(SeenFilter):
-    """A filter with room for one generation: what does not fit is forgotten."""
+    """A filter that does not grow: what does not fit is forgotten."""
 
     probe: ClassVar[Probe]
 
-    def add(self, print_: int, origin: int) -> None:
-        """Remember an id, in the place of all others if the filter is full."""
-        super().add(print_, origin)
-        if len(self._generations) > 1:
+    def add_all(self, prints: list[int], newest_origin: int) -> None:
+        """Remember ids, in the place of all others if the filter is full."""
+        if 0 < len(self) > self._capacity - len(prints):
             self.probe.note()
-            del self._generations[:-1]
+            self.forget_before(MAX_TIME)
+        super().add_all(prints, newest_origin)
 
 
 class RecoveryWithoutIds(Recovery):
