@@ -37,7 +37,7 @@ def test_there_are_no_false_negatives(writes: list[tuple[list[str], int, int]], 
         assert added or not len(seen)
 
 
-@pytest.mark.parametrize("count", [4_000, 4_096, 4_160, 30_000])
+@pytest.mark.parametrize("count", [4_000, 4_096, 4_160, 12_000, 30_000])
 def test_false_positives_are_at_most_about_as_many_as_was_asked_for_however_many_ids_there_are(
     count: int,
 ) -> None:
