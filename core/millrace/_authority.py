@@ -278,9 +278,10 @@ class WatermarkAuthority:
         return self._progress(self._known[name])
 
     def _progress(self, known: _Known) -> Progress:
-        low_watermark = max(known.map.low_watermark, known.published.low_watermark)
-        horizon = max(known.map.horizon, known.published.horizon)
-        percentiles = self._percentiles(known, low_watermark) if known.wanted else known.published.percentiles
+        published = known.published
+        low_watermark = max(known.map.low_watermark, published.low_watermark)
+        horizon = max(known.map.horizon, published.horizon)
+        percentiles = self._percentiles(known, low_watermark) if known.wanted else published.percentiles
         return Progress(low_watermark, horizon, percentiles)
 
     def _risen(self, known: _Known) -> Progress | None:

@@ -19,7 +19,7 @@ to is found at once, however many intervals there are.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from operator import attrgetter
 
 import msgspec
@@ -35,15 +35,16 @@ class _Entry(msgspec.Struct, eq=False, gc=False):
     """What is known of one interval.
 
     ``number`` orders entries; ``in_map`` ends when the entry is cut; ``is_listed``: it is among those that may be unconfirmed.
+    What each report asks for stands together: with very many entries, what costs is what the processor has not in its caches.
     """
 
-    number: int
     interval: KeyInterval
+    sequencer: int = 0
     low_watermark: int = MIN_TIME
     horizon: int = MIN_TIME
-    sequencer: int = 0
     heard: bool = False
     is_listed: bool = False
+    number: int = 0
     in_map: bool = True
     pending: Pending = ()
     confirmed_low_watermark: int = MIN_TIME
@@ -64,11 +65,14 @@ _BUCKET_BITS = 10
 class _Minimum:
     """The smallest of one value over all entries of a map.
 
-    Each entry has a slot at or below its value. Slots are kept in buckets by value, the first of which is a heap. What is stale
-    there moves to the bucket of its value as it is now.
+    Each entry is in a bucket at or below its value. Those of the first bucket are sorted when it is opened, and what comes to it
+    later is in a heap. What is stale at the front moves to the bucket of its value as it is now. An entry whose value fell is in
+    two places for a while, which does no harm; all are put in order anew when there are too many.
     """
 
-    __slots__ = ("_buckets", "_count", "_entries", "_first", "_order", "_value_of")
+    __slots__ = (
+        "_buckets", "_count", "_entries", "_first", "_late", "_number", "_order", "_value_of",
+    )  # fmt: skip
 
     def __init__(self, value_of: Callable[[_Entry], int], entries: Mapping[str, _Entry]) -> None:
         self._value_of = value_of
@@ -76,9 +80,11 @@ class _Minimum:
         self._clear()
 
     def _clear(self) -> None:
-        self._buckets: dict[int, list[_Slot]] = {}
+        self._buckets: dict[int, list[_Entry]] = {}
         self._order: list[int] = []
-        self._first: int | None = None
+        self._number = MIN_TIME >> _BUCKET_BITS
+        self._first: list[_Slot] = []
+        self._late: list[_Slot] = []
         self._count = 0
 
     def lowered(self, entry: _Entry) -> None:
@@ -98,49 +104,51 @@ class _Minimum:
     def _put(self, value: int, entry: _Entry) -> None:
         number = value >> _BUCKET_BITS
         bucket = self._buckets.get(number)
-        if bucket is None:
-            self._buckets[number] = [(value, entry.number, entry)]
-            heappush(self._order, number)
-        elif number == self._first:
-            heappush(bucket, (value, entry.number, entry))
+        if bucket is not None:
+            bucket.append(entry)
+        elif number <= self._number:
+            heappush(self._late, (value, entry.number, entry))
         else:
-            bucket.append((value, entry.number, entry))
+            self._buckets[number] = [entry]
+            heappush(self._order, number)
 
     def read(self) -> int:
         """Return the smallest value."""
-        value_of, order = self._value_of, self._order
+        value_of, first, late = self._value_of, self._first, self._late
         while True:
-            number = order[0]
-            bucket = self._buckets[number]
-            if number != self._first:
-                self._open(number, bucket)
-            while bucket:
-                value, _, entry = bucket[0]
-                if entry.in_map:
-                    current = value_of(entry)
-                    if current == value:
-                        return value
-                    heappop(bucket)
-                    self._put(current, entry)
-                else:
-                    heappop(bucket)
-                    self._count -= 1
-            del self._buckets[number]
-            heappop(order)
-
-    def _open(self, number: int, bucket: list[_Slot]) -> None:
-        """Make a bucket the first one. Those that have another bucket by now leave at once, which is cheaper than one by one."""
-        kept: list[_Slot] = []
-        for slot in bucket:
-            entry = slot[2]
-            current = self._value_of(entry)
-            if entry.in_map and current >> _BUCKET_BITS != number:
+            if late and not (first and first[-1][0] <= late[0][0]):
+                slot = late[0]
+            elif first:
+                slot = first[-1]
+            else:
+                self._open()
+                continue
+            value, _, entry = slot
+            current = value_of(entry)
+            if current == value and entry.in_map:
+                return value
+            if first and slot is first[-1]:
+                del first[-1]
+            else:
+                heappop(late)
+            if entry.in_map:
                 self._put(current, entry)
             else:
-                kept.append(slot)
-        bucket[:] = kept
-        heapify(bucket)
-        self._first = number
+                self._count -= 1
+
+    def _open(self) -> None:
+        """Make the next bucket the first one, the smallest last. What has another bucket by now goes there at once."""
+        value_of, first = self._value_of, self._first
+        number = self._number = heappop(self._order)
+        for entry in self._buckets.pop(number):
+            value = value_of(entry)
+            if not entry.in_map:
+                self._count -= 1
+            elif value >> _BUCKET_BITS == number:
+                first.append((value, entry.number, entry))
+            else:
+                self._put(value, entry)
+        first.sort(reverse=True)
 
 
 class Unconfirmed:
@@ -180,7 +188,7 @@ class IntervalMap:
     __slots__ = ("_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_unheard")
 
     def __init__(self) -> None:
-        everything = _Entry(0, ALL_KEYS)
+        everything = _Entry(ALL_KEYS)
         self._numbers = 1
         self._lows: list[str] = [""]
         self._by_low: dict[str, _Entry] = {"": everything}
@@ -231,7 +239,7 @@ class IntervalMap:
             Whether it counts; it does not if a newer sequencer has been heard of for any of these keys.
         """
         entry = self._by_low.get(interval.low)
-        if entry is None or entry.interval.high != interval.high:
+        if entry is None or (entry.interval is not interval and entry.interval.high != interval.high):
             entry = self._carve(interval, sequencer)
             if entry is None:
                 return False
@@ -243,7 +251,8 @@ class IntervalMap:
             if horizon < entry.horizon:  # noqa: PLR1730  likewise
                 horizon = entry.horizon
         entry.sequencer = sequencer
-        entry.pending = pending
+        if entry.pending is not pending:
+            entry.pending = pending
         if not entry.heard:
             entry.heard = True
             self._unheard -= 1
@@ -287,7 +296,7 @@ class IntervalMap:
 
     def _entry(self, interval: KeyInterval) -> _Entry:
         self._numbers += 1
-        return _Entry(self._numbers, interval)
+        return _Entry(interval, number=self._numbers)
 
     def _merged(self, interval: KeyInterval, old: Sequence[_Entry]) -> _Entry:
         """Return an entry with what is known of all its keys: the least of everything."""

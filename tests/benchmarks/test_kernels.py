@@ -47,7 +47,7 @@ def test_the_engine_tells_as_many_windows_as_the_loop_by_hand() -> None:
 
 def test_in_the_worst_case_each_report_raises_the_minimum() -> None:
     authority = watermarks._Authority(40, 1)
-    (known,) = [one for one in authority._shards[0]._known.values() if one.name == "stage 0"]
+    (known,) = [one for one in authority._shard_of["stage 0"]._known.values() if one.name == "stage 0"]
     minima = []
     for report in worst_reports(authority):
         minima.append(known.map.low_watermark)

@@ -1,13 +1,15 @@
 """The interval map (MillWheel 7.2): what counts, what falls back, and that the minimum is the minimum."""
 
 import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace._interval_map import IntervalMap, interval_of_process, process_of_interval
+from millrace._interval_map import IntervalMap, Unconfirmed, interval_of_process, process_of_interval
 from millrace._keys import ALL_KEYS, KeyInterval
 from millrace._time import MAX_TIME, MIN_TIME
 
@@ -339,3 +341,144 @@ def test_after_all_owners_are_disowned_the_map_is_where_it_was_confirmed_last(
     known.check_invariants()
     assert known.unconfirmed().reporters == []
     assert known.low_watermark >= least
+
+
+def test_what_has_risen_past_others_unseen_is_not_the_minimum() -> None:
+    known = IntervalMap()
+    first, second, third = KeyInterval("", "g"), KeyInterval("g", "m"), KeyInterval("m")
+    for interval, low_watermark in ((first, 0), (second, 5_000), (third, 9_000)):
+        known.update(interval, 1, low_watermark, low_watermark)
+    assert minima(known) == (0, 0)
+    known.update(first, 1, 95_000, 95_000)
+    known.update(second, 1, 90_000, 90_000)
+    assert minima(known) == (9_000, 9_000)
+
+
+@dataclass(slots=True)
+class Piece:
+    """What a model knows of one interval; the last two are (low watermark, horizon)."""
+
+    keys: KeyInterval
+    sequencer: int = 0
+    heard: bool = False
+    known: tuple[int, int] = (MIN_TIME, MIN_TIME)
+    confirmed: tuple[int, int] = (MIN_TIME, MIN_TIME)
+
+
+class Pieces:
+    """A model of the map: a list of intervals, all of which are looked at each time."""
+
+    def __init__(self) -> None:
+        self.pieces = [Piece(ALL_KEYS)]
+        self.journaled: list[tuple[Piece, tuple[int, int]]] = []
+
+    def update(self, keys: KeyInterval, sequencer: int, known: tuple[int, int]) -> bool:
+        met = [piece for piece in self.pieces if piece.keys.overlaps(keys)]
+        if any(piece.sequencer > sequencer for piece in met):
+            return False
+        if [piece.keys for piece in met] == [keys]:
+            (piece,) = met
+            piece.known = least(known, piece.known, max) if piece.sequencer == sequencer else known
+        else:
+            confirmed = met[0].confirmed
+            for other in met:
+                confirmed = least(confirmed, other.confirmed)
+            piece = Piece(keys, known=known, confirmed=confirmed)
+            rest = [replace(old, keys=part) for old in met for part in outside(old.keys, keys)]
+            self.pieces = [one for one in self.pieces if one not in met] + rest + [piece]
+        piece.sequencer, piece.heard = sequencer, True
+        return True
+
+    def unconfirmed(self) -> list[Piece]:
+        return [piece for piece in self.pieces if piece.known != piece.confirmed]
+
+    def journal(self) -> None:
+        self.journaled = [(piece, piece.known) for piece in self.unconfirmed()]
+
+    def confirm(self) -> None:
+        for piece, known in self.journaled:
+            piece.confirmed = known
+
+    def disown(self, sequencer: int) -> None:
+        for piece in self.unconfirmed():
+            if piece.sequencer == sequencer:
+                piece.known, piece.heard, piece.sequencer = piece.confirmed, False, sequencer + 1
+
+    def start_from(self, start: tuple[int, int]) -> None:
+        for piece in self.pieces:
+            piece.known = least(start, piece.known, max) if piece.heard else start
+            piece.confirmed = start
+
+
+def least(
+    one: tuple[int, int], other: tuple[int, int], of: Callable[[int, int], int] = min
+) -> tuple[int, int]:
+    return of(one[0], other[0]), of(one[1], other[1])
+
+
+def outside(old: KeyInterval, keys: KeyInterval) -> list[KeyInterval]:
+    """What is left of an interval beside others that overlap it."""
+    left = [KeyInterval(old.low, keys.low)] if old.low < keys.low else []
+    goes_on = keys.high is not None and (old.high is None or keys.high < old.high)
+    return left + ([KeyInterval(keys.high or "", old.high)] if goes_on else [])
+
+
+TIMES = st.sampled_from([0, 1, 7, 1_023, 1_024, 1_025, 5_000, 90_000, MAX_TIME])
+BOUNDS = st.sampled_from(["", *"abcdefghijklmnop"])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["report", "report", "report", "again", "copy", "journal", "confirm", "disown", "start"]),
+        st.tuples(BOUNDS, BOUNDS),
+        st.integers(1, 6),
+        st.tuples(TIMES, TIMES),
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+@given(STEPS)
+def test_the_map_does_what_a_list_of_all_intervals_does(
+    steps: list[tuple[str, tuple[str, str], int, tuple[int, int]]],
+) -> None:
+    """Owners report as they like, again and with a copy of their interval, while some are confirmed and some disowned.
+
+    The minima are looked at now and then. What is journaled is confirmed once, and no more if somebody was disowned, or all began
+    anew, in the meantime.
+    """
+    known, model = IntervalMap(), Pieces()
+    nothing = journaled = Unconfirmed([])
+    owners = [(ALL_KEYS, 1)]
+    for what, (low, high), number, values in steps:
+        match what:
+            case "report" | "again" | "copy":
+                if what == "report":
+                    owners.append(
+                        (KeyInterval(min(low, high), max(low, high) if low != high else None), number)
+                    )
+                keys, sequencer = owners[-1 - number % len(owners)]
+                keys = KeyInterval(keys.low, keys.high) if what == "copy" else keys
+                assert known.update(keys, sequencer, *values) == model.update(keys, sequencer, values)
+            case "journal":
+                journaled = known.unconfirmed()
+                model.journal()
+            case "confirm":
+                known.confirm(journaled)
+                model.confirm()
+                journaled, model.journaled = nothing, []
+            case "disown":
+                known.disown(number)
+                model.disown(number)
+                journaled, model.journaled = nothing, []
+            case _:
+                known.start_from(*values)
+                model.start_from(values)
+                journaled, model.journaled = nothing, []
+        if number % 2:  # looking moves what has risen; without a look much may have
+            continue
+        known.check_invariants()
+        pieces = [piece.known for piece in model.pieces]
+        assert minima(known) == (min(low for low, _ in pieces), min(horizon for _, horizon in pieces))
+        assert known.is_complete == all(piece.heard for piece in model.pieces)
+    known.check_invariants()
+    expected = [(piece.keys, piece.sequencer) for piece in model.unconfirmed()]
+    assert sorted(known.unconfirmed().reporters, key=str) == sorted(expected, key=str)

@@ -37,11 +37,11 @@ class _Authority:
         pipeline.injector("source")
         for name in names:
             pipeline.add(Computation(), name=name, inputs=["source"])
-        self._options = options
-        self._shards = [
+        replicas = [
             WatermarkAuthority(f"authority-{shard}.0", shard, (pipeline,), options, History.discarding())
             for shard in range(shards)
         ]
+        self._shard_of = {name: replicas[options.shard_of(name)] for name in names}
         keys = _divided(intervals // len(names))
         self.intervals = [(name, one) for one in keys for name in names]
         for report in self.reports(self.intervals, 0):
@@ -61,11 +61,11 @@ class _Authority:
 
     def take(self, report: m.Report) -> None:
         """Let the shard that it concerns take a report."""
-        self._shards[self._options.shard_of(report.intervals[0].computation)].handle(0, report)
+        self._shard_of[report.intervals[0].computation].handle(0, report)
 
     def read(self, name: str) -> None:
         """Combine, as before a broadcast."""
-        self._shards[self._options.shard_of(name)].progress(name)
+        self._shard_of[name].progress(name)
 
 
 def _divided(intervals: int) -> list[KeyInterval]:
