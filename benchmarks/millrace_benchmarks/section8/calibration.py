@@ -84,6 +84,6 @@ class Calibration:
 
 
 CALIBRATION = Calibration(
-    record_cpu_us=2_850, contended_share=0.075, commit_us=25_500, source_lag_us=1_150_000
+    record_cpu_us=2_850, contended_share=0.07, commit_us=26_000, source_lag_us=1_160_000
 )
 """What the fit found: ``python -m millrace_benchmarks.section8.fitting``."""
