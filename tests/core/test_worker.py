@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MAX_TIME, Context, Eviction, KeyInterval, Record
+from millrace import MAX_TIME, Context, Record
 from millrace import _messages as m
 from millrace._effects import Send, Wake, WakeAt
 from millrace._keys import ALL_KEYS
-from millrace._messages import STORE, MintChange
+from millrace._messages import MintChange
 from millrace._rows import RowImage, Version
-from millrace.history import AckSent, Applied, Delivered, DuplicateDropped, Executed, IntervalDropped
+from millrace.history import AckSent, Applied, Delivered, Executed
 from tests.core.driver import (
     QUIET,
     WORKER,
@@ -30,7 +30,6 @@ from tests.core.driver import (
     wrote,
 )
 
-LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 NO_CACHE = replace(QUIET, cache_bytes=0)
 FIRST = "counter@1.1#0"
 """The id of the first production of the first write."""
@@ -99,148 +98,6 @@ def test_records_of_different_keys_are_written_without_waiting_for_each_other() 
     assert len(rig.open) == 2
     assert rig.answer(1) == [ack("r2"), sent(result("counter@1.2#0", 1, "dog"))]
     assert rig.answer() == [ack("r1"), sent(result("counter@1.1#0", 1, "cat"))]
-
-
-# Duplicates (6.1.1)
-
-
-def test_a_duplicate_by_id_is_acked_and_not_run() -> None:
-    rig = Rig(counter())
-    rig.settle(click("r1"))
-    assert rig.feed(click("r1", sender="worker-7")) == [ack("r1", to="worker-7")]
-    assert rig.worker.user_code_runs == 1
-    assert rig.shop.of(DuplicateDropped) == [DuplicateDropped(0, WORKER, "counter", "dog", "r1", "id")]
-
-
-@pytest.mark.parametrize("eviction", list(Eviction))
-def test_a_duplicate_is_found_by_reading_when_the_row_has_left_the_cache(eviction: Eviction) -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, eviction=eviction))
-    rig.settle(click("r1"))
-    assert rig.feed(click("r1")) == [Send(STORE, m.Read(rig.request().request, "counter", 1, "dog"))]
-    assert rig.answer() == [ack("r1")]
-    assert rig.worker.user_code_runs == 1
-
-
-def test_a_false_positive_of_the_filter_runs_when_the_row_in_memory_does_not_have_it() -> None:
-    rig = Rig(counter(), options=replace(QUIET, bloom_capacity=1, bloom_error=0.999))
-    for number in range(20):
-        rig.settle(click(f"r{number}"))
-    assert rig.shop.state("dog") == {"n": 20}
-    assert 12345 in rig.interval.seen_filter.known, "the filter is so small that it has everything"
-
-
-def test_a_false_positive_of_the_filter_runs_after_the_row_was_read() -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, bloom_capacity=1, bloom_error=0.999))
-    for number in range(20):
-        rig.settle(click(f"r{number}"))
-    assert rig.feed(click("new")) == [Send(STORE, m.Read(rig.request().request, "counter", 1, "dog"))]
-    assert rig.answer() == [wrote(rig, counted(21, 21, "new"))]
-    assert rig.answer() == [ack("new"), sent(result("counter@1.21#0", 21))]
-
-
-def test_a_key_without_a_row_is_not_read() -> None:
-    rig = Rig(counter(), options=NO_CACHE)
-    assert rig.feed(click("r1")) == [wrote(rig, counted(1, 1, "r1"))]
-
-
-def test_a_record_that_comes_again_while_in_progress_is_run_once_and_the_latest_sender_is_acked() -> None:
-    """The sender's interval moves while its record is in progress here, so that its successor sends the record, too."""
-    rig = Rig(counter())
-    rig.feed(click("r1", sender="worker-7"))
-    assert rig.feed(click("r1", sender="worker-8")) == []
-    assert rig.answer() == [ack("r1", to="worker-8"), sent(result(FIRST, 1))]
-    assert rig.worker.user_code_runs == 1
-    assert rig.shop.of(DuplicateDropped) == [
-        DuplicateDropped(0, WORKER, "counter", "dog", "r1", "in progress")
-    ]
-
-
-def test_a_record_that_waits_for_its_turn_is_in_progress_too() -> None:
-    rig = Rig(counter())
-    rig.feed(click("r1"))
-    rig.feed(click("r2", sender="worker-7"))
-    assert rig.feed(click("r2", sender="worker-8")) == []
-    assert rig.settle(Wake())[:2] == [ack("r1"), sent(result(FIRST, 1))]
-    assert rig.shop.of(AckSent)[-1] == AckSent(0, WORKER, "counter", ("r2",), "worker-8")
-    assert rig.shop.state("dog") == {"n": 2}
-
-
-def test_a_remnant_from_behind_the_horizon_is_acked_and_not_run_although_its_id_is_unknown() -> None:
-    rig = Rig(counter())
-    rig.feed(watermark(MAX_TIME, horizon=5))
-    assert rig.feed(click("r1", origin=4)) == [ack("r1")]
-    assert rig.worker.user_code_runs == 0
-    assert rig.shop.of(DuplicateDropped) == [DuplicateDropped(0, WORKER, "counter", "dog", "r1", "horizon")]
-    assert rig.settle(click("r2", origin=5))[0] == ack("r2")
-
-
-def test_without_exactly_once_nothing_is_remembered_and_a_duplicate_runs_again() -> None:
-    rig = Rig(counter(exactly_once=False))
-    rig.feed(watermark(MAX_TIME, horizon=5))
-    for number in (1, 2):
-        rig.settle(click("r1", origin=4))
-        row = rig.shop.row("dog")
-        assert row is not None
-        assert (row.seen, row.version) == ((), Version(1, number))
-    assert rig.shop.state("dog") == {"n": 2}
-
-
-# Collecting ids
-
-
-COLLECTING = replace(QUIET, collect_period_us=100, sweep_period_us=50, id_slack_us=10)
-
-
-def test_ids_behind_the_horizon_and_its_slack_are_collected_at_the_store_and_in_memory() -> None:
-    rig = Rig(counter(), options=COLLECTING)
-    for number in (4, 5):
-        rig.settle(click(f"r{number}", origin=number))
-    rig.feed(watermark(0, horizon=15))
-    effects = rig.feed(Wake(), at=100)
-    assert effects == [
-        Send(STORE, m.CollectIds(rig.request().request, "counter", 1, ALL_KEYS, 5)),
-        WakeAt(150),
-    ]
-    assert rig.answer() == []
-    row = rig.shop.row("dog")
-    assert row is not None
-    assert row.seen == (("r5", 5),)
-    assert rig.feed(click("r4", origin=4)) == [ack("r4")], "and still it is not run again"
-    assert rig.feed(click("r5", origin=5)) == [ack("r5")]
-    assert rig.worker.user_code_runs == 2
-
-
-def test_ids_are_collected_again_only_when_the_horizon_has_moved() -> None:
-    rig = Rig(counter(), options=COLLECTING)
-    rig.settle(click("r1", origin=90))
-    rig.feed(watermark(0, horizon=50))
-    rig.wake(100)
-    for at, horizon, expected in ((200, 50, []), (300, 60, [50])):
-        rig.feed(watermark(0, horizon=horizon))
-        rig.feed(Wake(), at=at)
-        assert [one.below for one in rig.asked() if isinstance(one, m.CollectIds)] == expected
-
-
-def test_without_ids_nothing_is_collected() -> None:
-    rig = Rig(counter(exactly_once=False), options=COLLECTING)
-    rig.settle(click("r1"))
-    rig.feed(watermark(0, horizon=50))
-    assert rig.feed(Wake(), at=100) == [WakeAt(150)]
-
-
-def test_a_duplicate_whose_id_is_collected_while_its_row_is_being_read_is_not_run_again() -> None:
-    """A duplicate waits for its row to be read. Meanwhile the horizon passes it, its id is collected,
-    and only then the read is served: the row does not have the id any more."""
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
-    rig.settle(click("r1", origin=5))
-    rig.feed(click("r1", origin=5))
-    rig.feed(watermark(0, horizon=50))
-    rig.feed(Wake(), at=100)
-    read, collect = rig.open
-    assert (type(read), type(collect)) == (m.Read, m.CollectIds)
-    assert rig.answer(1) == []
-    assert rig.answer(0) == [ack("r1")]
-    assert rig.worker.user_code_runs == 1
 
 
 # Keys are serial; commits are shared (6.1.1)
@@ -334,144 +191,6 @@ def test_no_write_has_more_records_than_commit_batch_says() -> None:
         rig.feed(click(f"r{number}", key))
     rig.answer()
     assert sum(len(one.seen) for one in rig.write().deltas) <= 2
-
-
-# The store does not answer
-
-
-def test_an_unanswered_write_is_sent_again_as_the_same_request() -> None:
-    rig = Rig(counter())
-    rig.feed(click("r1"))
-    (request,) = rig.asked()
-    timeout_us = QUIET.store_timeout_us
-    assert rig.feed(m.Unavailable(request.request)) == []
-    assert rig.feed(Wake(), at=timeout_us) == [
-        Send(STORE, request),
-        WakeAt(timeout_us + QUIET.sweep_period_us),
-    ]
-    assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
-
-
-def test_a_write_that_was_taken_but_not_answered_counts_once() -> None:
-    rig = Rig(counter())
-    rig.feed(click("r1"))
-    (request,) = rig.asked()
-    first = rig.shop.store(request)
-    rig.feed(Wake(), at=QUIET.store_timeout_us)
-    assert rig.answer() == [ack("r1"), sent(result(FIRST, 1))]
-    assert rig.feed(first) == [], "the first answer comes, too"
-    assert len(rig.shop.of(Applied)) == 1
-
-
-def test_an_answer_to_a_former_life_of_the_process_is_not_taken_for_one_to_this() -> None:
-    """A worker writes and crashes before it is answered; it restarts, gets its interval back and writes again.
-    The old answer comes late: it must not make the new write count as durable."""
-    shop = Shop(counter())
-    shop.assign_all()
-    former = Rig(shop)
-    former.settle(shop.table)
-    former.feed(click("r1"))
-    stray = shop.store(former.write())
-    shop.mint(MintChange("counter", ALL_KEYS, WORKER, 2))
-    rig = Rig(shop, incarnation=2)
-    rig.settle(shop.table)
-    rig.feed(click("r2"))
-    assert rig.feed(stray) == []
-
-
-def test_a_worker_whose_clock_is_put_back_goes_on_sending_again() -> None:
-    rig = Rig(Shop(counter(), options=replace(QUIET, retry_us=100)))
-    rig.now = 10**9
-    rig.feed(Wake())
-    rig.shop.assign_all()
-    rig.settle(rig.shop.table)
-    rig.settle(click("r1"))
-    assert rig.wake(5) == []
-    assert rig.wake(5 + QUIET.sweep_period_us) == [sent(result(FIRST, 1))]
-
-
-def test_a_worker_whose_clock_is_put_back_goes_on_deleting() -> None:
-    rig = Rig(Shop(counter(), options=replace(QUIET, delete_delay_us=100, sweep_period_us=50)))
-    rig.now = 10**9
-    rig.feed(Wake())
-    rig.shop.assign_all()
-    rig.settle(rig.shop.table)
-    rig.settle(click("r1"))
-    rig.settle(outside_acks(FIRST))
-    for at in (0, 50, 100, 150, 200):
-        rig.wake(at)
-    row = rig.shop.row("dog")
-    assert row is not None
-    assert row.productions == ()
-
-
-# Refused writes (6.2)
-
-
-def test_a_refused_write_sends_and_acks_nothing_and_the_interval_is_dropped() -> None:
-    rig = Rig(counter())
-    rig.feed(click("r1"))
-    rig.shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1))
-    assert rig.answer() == []
-    assert rig.worker.intervals == ()
-    assert rig.shop.of(IntervalDropped) == [IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, "refused")]
-    assert rig.feed(click("r2")) == [], "and what comes for it is left to its sender's retries"
-    assert rig.feed(Wake(), at=10**9) == [WakeAt(10**9 + QUIET.sweep_period_us)]
-
-
-def test_a_refused_write_leaves_other_intervals_at_work() -> None:
-    rig = Rig(counter(split_at=["m"]))
-    rig.feed(click("r1", "ant"))
-    rig.feed(click("r2", "zebra"))
-    rig.shop.mint(MintChange("counter", LEFT, "worker-1", 1))
-    assert rig.answer() == []
-    assert rig.answer() == [ack("r2"), sent(result("counter@2.1#0", 1, "zebra"))]
-    assert [one.interval for one in rig.worker.intervals] == [RIGHT]
-
-
-@pytest.mark.parametrize("refused_first", [True, False])
-def test_of_two_writes_under_way_the_refused_one_ends_the_interval(refused_first: bool) -> None:  # noqa: FBT001
-    """The first write is applied, then the interval is given away, and the second is refused.
-    In whatever order the answers come: after the refusal nothing more is sent or ACKed."""
-    rig = Rig(counter())
-    rig.feed(click("r1", "a"))
-    rig.feed(click("r2", "b"))
-    first, second = rig.asked()
-    written = rig.shop.store(first)
-    rig.shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1))
-    refused = rig.shop.store(second)
-    if refused_first:
-        assert rig.feed(refused) == []
-        assert rig.feed(written) == []
-    else:
-        assert rig.feed(written) == [ack("r1"), sent(result("counter@1.1#0", 1, "a"))]
-        assert rig.feed(refused) == []
-    assert rig.worker.unacked == 0
-
-
-def test_what_a_dropped_interval_had_sent_is_not_sent_again_by_it() -> None:
-    rig = Rig(counter(), options=replace(QUIET, retry_us=100))
-    rig.settle(click("r1"))
-    assert rig.worker.unacked == 1
-    rig.feed(click("r2"))
-    rig.shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1))
-    rig.answer()
-    assert rig.worker.unacked == 0
-    assert rig.wake(10**6) == []
-
-
-@pytest.mark.parametrize("what", ["read", "collection"])
-def test_any_refused_request_drops_the_interval(what: str) -> None:
-    rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
-    rig.settle(click("r1", origin=5))
-    if what == "read":
-        rig.feed(click("r2"))
-    else:
-        rig.feed(watermark(0, horizon=50))
-        rig.feed(Wake(), at=100)
-    rig.shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1))
-    assert rig.answer() == []
-    assert rig.worker.intervals == ()
 
 
 # Productions until they are ACKed (6.1.2)
