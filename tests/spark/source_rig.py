@@ -1,7 +1,8 @@
 """Drives a source's reader as Spark does, without Spark: offsets go through JSON, tasks through pickle."""
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from millrace import Computation, DeadLetter, Pipeline
 from millrace.spark._clock import from_spark
 from millrace.spark._data_source import InjectorBatchReader, InjectorStreamReader, Source
 from millrace.spark._injected import WATERMARK_COLUMN
-from millrace.spark._source_rows import Entry
+from millrace.spark._source_files import Directory
+from millrace.spark._source_rows import Entry, NewRecord
+from millrace.spark._sources import JsonLines
 
 Row = dict[str, Any]
 
@@ -26,6 +29,26 @@ def pipeline_of(
     pipeline.injector("mail", outputs=outputs, processes=processes, on_malformed=policy)
     pipeline.add(Computation(), name="sorter", inputs={"mail": lambda record: record.value["to"]})
     return pipeline
+
+
+def letters(directory: str | Path | Directory, max_records: int | None = None) -> JsonLines:
+    where = directory if isinstance(directory, Directory) else str(directory)
+    return JsonLines(where, key="from", timestamp="at", max_records=max_records)
+
+
+def by_value() -> Callable[[int, int], Iterable[NewRecord]]:
+    """A function that goes to the workers by value: they do not import the tests."""
+
+    def numbers(process: int, offset: int) -> Iterable[NewRecord]:
+        """Record n has timestamp n seconds; every third one is two seconds late."""
+        return (
+            NewRecord(f"k{n % 3}", n, (n - 2 * (n % 3 == 2)) * 1_000_000) for n in itertools.count(offset)
+        )
+
+    return numbers
+
+
+numbers = by_value()
 
 
 def _through_json(offset: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,10 @@
-"""Injectors on Spark: offsets, watermarks, malformed and changed input (MillWheel 5.2, Figure 10)."""
+"""Injectors on Spark: rows, offsets and watermarks (MillWheel 5.2, Figure 10)."""
 
 import gzip
-import itertools
 import json
-import os
 import threading
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +12,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millrace import (
     MAX_TIME,
@@ -24,18 +19,14 @@ from millrace import (
     MIN_TIME,
     SECOND,
     BytesCodec,
-    MalformedRecordError,
     OptionsError,
     Pipeline,
 )
-from millrace.spark import _source_files, _source_generated
+from millrace.spark import _source_files
 from millrace.spark._data_source import injected
 from millrace.spark._injected import ARROW_SCHEMA, WATERMARK_COLUMN
 from millrace.spark._io_errors import (
-    CheckpointMismatchError,
     SourceChangedError,
-    SourceMissingError,
-    SourceUnreadableError,
 )
 from millrace.spark._source_files import Directory
 from millrace.spark._source_rows import NewRecord
@@ -47,6 +38,8 @@ from tests.spark.source_rig import (
     heartbeat,
     keys,
     letter,
+    letters,
+    numbers,
     pipeline_of,
     watermark_of,
     write_lines,
@@ -55,11 +48,6 @@ from tests.spark.source_rig import (
 pytestmark = pytest.mark.spark
 
 S = SECOND
-
-
-def letters(directory: str | Path | Directory, max_records: int | None = None) -> JsonLines:
-    where = directory if isinstance(directory, Directory) else str(directory)
-    return JsonLines(where, key="from", timestamp="at", max_records=max_records)
 
 
 # Rows
@@ -335,251 +323,6 @@ def test_a_bounded_read_is_everything_and_then_the_end(tmp_path: Path) -> None:
     write_lines(tmp_path / "a", letter("a", 1 * S), letter("b", 2 * S))
     rows = bounded(letters(tmp_path, max_records=1))
     assert (keys(rows), heartbeat(rows)) == (["a", "b"], (MAX_TIME, MAX_TIME))
-
-
-# What can be wrong
-
-
-def test_a_malformed_line_stops_the_query_with_file_line_and_what_to_do(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a", letter("a", 1), "{not json", letter("b", 2))
-    with pytest.raises(MalformedRecordError) as caught:
-        Query(letters(tmp_path)).batch()
-    assert str(caught.value) == (
-        f"injector 'mail/0', record 1 for stream 'mail': {tmp_path}/a, line 2: DecodeError: JSON is malformed: object keys must "
-        "be strings (byte 1). Mend the source, or give the injector on_malformed=DeadLetter(stream)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ('{"from": "a"}', "there is no field 'at'; the fields are 'from'"),
-        ('{"from": "a", "at": "noon"}', "Invalid isoformat string: 'noon'"),
-        ('{"from": "a", "at": null}', "timestamp None is a NoneType, not a number"),
-        ('{"from": 1.5, "at": 1}', "key 1.5 is not a str"),
-        ('{"from": "a", "at": 9223372036854775807}', "is not an int of microseconds"),
-        ("[1, 2]", "list indices must be integers"),
-        ("\xff", "DecodeError"),
-    ],
-)
-def test_what_is_wrong_with_a_line_is_said(tmp_path: Path, line: str, reason: str) -> None:
-    (tmp_path / "a").write_bytes(line.encode("latin-1"))
-    with pytest.raises(MalformedRecordError) as caught:
-        Query(letters(tmp_path)).batch()
-    assert "line 1: " in str(caught.value)
-    assert reason in str(caught.value)
-
-
-def test_malformed_lines_go_to_the_dead_letters_in_their_place(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a", "oops", letter("b", 7 * S), '{"from": "c"}')
-    rows = Query(letters(tmp_path), pipeline_of(dead_letters="dead")).batch()
-    assert [(row["stream"], row["record_id"], row["timestamp"]) for row in data(rows)] == [
-        ("dead", "mail/0:0", 7 * S),
-        ("mail", "mail/0:1", 7 * S),
-        ("dead", "mail/0:2", 7 * S),
-    ]
-    told = json.loads(rows[0]["value"])
-    assert (told["injector"], told["offset"], told["value"]) == ("mail/0", 0, "b29wcw==")
-    assert f"{tmp_path}/a, line 1" in told["error"]
-
-
-def test_a_file_without_a_single_good_line_is_dead_letters_only(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a", letter("a", 7 * S))
-    write_lines(tmp_path / "b", "oops", "oops")
-    write_lines(tmp_path / "empty")
-    query = Query(letters(tmp_path), pipeline_of(dead_letters="dead"))
-    rows = query.batch()
-    assert [row["stream"] for row in data(rows)] == ["mail", "dead", "dead"]
-    assert heartbeat(rows)[0] == 7 * S
-
-
-def test_a_file_that_shrank_grew_or_changed_is_refused(tmp_path: Path) -> None:
-    file, before = tmp_path / "a", (letter("a", 1), letter("b", 2))
-    for after, verb in (((letter("a", 1),), "shrunk"), ((*before, letter("c", 3)), "grown")):
-        write_lines(file, *before)
-        query = Query(letters(tmp_path))
-        query.batch()
-        write_lines(file, *after)
-        with pytest.raises(SourceChangedError, match=f"it has {verb} since it was first seen"):
-            query.batch()
-        with pytest.raises(SourceChangedError, match=f"it has {verb} since it was first seen"):
-            query.again(0)
-    write_lines(file, *before)
-    query = Query(letters(tmp_path))
-    query.batch()
-    os.utime(file, (1, 1))
-    with pytest.raises(SourceChangedError, match="it has been changed since"):
-        query.batch()
-
-
-def test_a_file_that_is_gone_before_it_was_read_to_its_end_is_missed(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a", letter("a", 1), letter("b", 2))
-    query = Query(letters(tmp_path, max_records=1))
-    query.batch()
-    (tmp_path / "a").unlink()
-    with pytest.raises(SourceChangedError, match=r"it is gone, but was not read to its end\. Put it back"):
-        query.batch()
-
-
-def test_a_missing_directory_is_met_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(
-        SourceMissingError, match=r"there is no directory .*/nowhere\. Make it, or mend the path"
-    ):
-        Query(letters(tmp_path / "nowhere"))
-    write_lines(tmp_path / "file")
-    with pytest.raises(SourceMissingError, match="it is a file"):
-        Query(letters(tmp_path / "file"))
-
-
-def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("no parquet at all")
-    with pytest.raises(
-        SourceUnreadableError, match=r"mail', .*/a: ArrowInvalid: Parquet magic bytes not found"
-    ):
-        Query(ParquetFiles(str(tmp_path), key="k", timestamp="t")).batch()
-
-
-def test_a_broken_archive_is_named(tmp_path: Path) -> None:
-    packed = gzip.compress(letter("a", 1).encode() * 100)
-    (tmp_path / "a.gz").write_bytes(packed[:-20])
-    with pytest.raises(SourceUnreadableError, match=r"mail', .*/a.gz: EOFError"):
-        Query(letters(tmp_path)).batch()
-
-
-def test_options_are_checked_where_the_source_is_joined_to_the_pipeline(tmp_path: Path) -> None:
-    with pytest.raises(OptionsError, match="one directory for each process"):
-        Query(letters(tmp_path), pipeline_of(processes=2))
-    with pytest.raises(OptionsError, match=r"no '\{process\}'"):
-        Query(letters(f"{tmp_path}/{{process}}"))
-    with pytest.raises(OptionsError, match="max_records=0: expected at least 1"):
-        Query(letters(tmp_path, max_records=0))
-    with pytest.raises(OptionsError, match="disorder_us=-1"):
-        Query(letters(Directory(str(tmp_path), disorder_us=-1)))
-    write_lines(tmp_path / "a", letter("a", 1))
-    with pytest.raises(OptionsError, match=r"created='1': expected an int of microseconds, for .*/a"):
-        Query(letters(Directory(str(tmp_path), created=lambda _path: "1"))).batch()  # type: ignore[arg-type,return-value]
-
-
-def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
-    write_lines(tmp_path / "a", letter("a", 1))
-    query = Query(letters(tmp_path))
-    query.batch()
-    wrong: tuple[list[dict[str, Any]], ...] = ([{"generated": []}], [{"processes": [{}, {}]}])
-    for offsets in wrong:
-        query.offsets = offsets
-        with pytest.raises(CheckpointMismatchError, match="Start with a new checkpoint"):
-            query.batch()
-    made = Query(Generated(numbers, count=3))
-    made.offsets = [{"processes": []}]
-    with pytest.raises(CheckpointMismatchError, match="is not that of a generator"):
-        made.batch()
-
-
-# The generator
-
-
-def by_value() -> Callable[[int, int], Iterable[NewRecord]]:
-    """A function that goes to the workers by value: they do not import the tests."""
-
-    def numbers(process: int, offset: int) -> Iterable[NewRecord]:
-        """Record n has timestamp n seconds; every third one is two seconds late."""
-        return (
-            NewRecord(f"k{n % 3}", n, (n - 2 * (n % 3 == 2)) * 1_000_000) for n in itertools.count(offset)
-        )
-
-    return numbers
-
-
-numbers = by_value()
-
-
-def test_a_generator_ends_after_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_source_generated, "TASK_RECORDS", 3)
-    query = Query(Generated(numbers, count=5, disorder_us=2 * S, max_records=4), pipeline_of(processes=2))
-    batches = query.batches()
-    assert [[row["record_id"] for row in data(rows)] for rows in batches] == [
-        ["mail/0:0", "mail/0:1", "mail/1:0", "mail/1:1"],
-        ["mail/0:2", "mail/0:3", "mail/1:2", "mail/1:3"],
-        ["mail/0:4", "mail/1:4"],
-    ]
-    # -2 s is before Spark's time begins
-    assert [heartbeat(rows) for rows in batches] == [(MIN_TIME, 2), (2 * S, 4), (MAX_TIME, MAX_TIME)]
-    query.restart()
-    assert [query.again(number) for number in range(3)] == batches
-    together = bounded(Generated(numbers, count=5, max_records=4), pipeline_of(processes=2))
-    assert sorted(map(str, data(together))) == sorted(str(row) for rows in batches for row in data(rows))
-
-
-def test_a_generator_with_a_rate_follows_the_clock_over_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_us = 1_000 * S
-    monkeypatch.setattr(_source_generated, "_now_us", lambda: now_us)
-    query = Query(Generated(numbers, per_second=2))
-    assert [row["arrived"] for row in data(query.batch())] == [1_000 * S]
-    assert query.batch() == []
-    now_us += 2 * S
-    rows = query.batch()
-    assert [row["arrived"] / S for row in data(rows)] == [1000.5, 1001, 1001.5, 1002]
-    assert heartbeat(rows)[1] == 1_002.5 * S
-    query.restart()
-    now_us += 2 * S
-    assert len(data(query.batch())) == 4
-    query.available_now()
-    now_us += 100 * S
-    assert query.batch() == []
-
-
-def test_a_generator_may_have_its_own_watermark_which_never_goes_back() -> None:
-    told = [50 * S, 20 * S, 70 * S]
-    query = Query(Generated(numbers, watermark=lambda _process, offset: told[offset - 1], max_records=1))
-    assert [heartbeat(query.batch(limit))[0] for limit in (None, None, ReadAllAvailable())] == [
-        50 * S,
-        50 * S,
-        70 * S,
-    ]
-
-
-def test_a_generator_that_fails_is_named_with_its_place() -> None:
-    def broken(process: int, offset: int) -> Iterable[NewRecord]:
-        yield NewRecord("a", 1, 1)
-        raise ZeroDivisionError("oops")
-
-    with pytest.raises(
-        SourceUnreadableError, match="process 0, asked for records from 0 on: ZeroDivisionError: oops"
-    ):
-        Query(Generated(broken, count=5, max_records=2)).batch()
-    with pytest.raises(
-        SourceUnreadableError, match=r"asked for records from 3 on: there are no more records\. Set count"
-    ):
-        Query(Generated(lambda _process, offset: [NewRecord("a", 1, 1)] * (3 - offset), count=5)).batch()
-    with pytest.raises(SourceUnreadableError, match="7 is not a NewRecord"):
-        Query(Generated(lambda _process, _offset: [7, 7], count=9, max_records=1)).batch()  # type: ignore[list-item]
-
-
-def test_what_a_stream_can_not_carry_is_malformed() -> None:
-    for record, reason in (
-        (NewRecord("a", {1, object()}, 1), r"stream 'mail': JsonCodec\(\) can not write this value"),
-        (NewRecord("a", 1, 1, "other"), r"the stream is not among the injector's outputs \('mail'\)"),
-        (NewRecord(None, 1, 1), "key None is not a str"),  # type: ignore[arg-type]
-        (7, "7 is not a NewRecord"),
-    ):
-        source = Generated(lambda _process, _offset, record=record: [record], count=1)  # type: ignore[misc]
-        with pytest.raises(MalformedRecordError, match=reason):
-            Query(source).batch()
-
-
-def test_options_of_a_generator_are_checked() -> None:
-    for source, option in (
-        (Generated(numbers), "max_records=None: expected a limit"),
-        (Generated(numbers, count=-1), "count=-1"),
-        (Generated(numbers, per_second=0), "per_second=0"),
-        (Generated(numbers, max_records=0), "max_records=0: expected at least one for each process"),
-    ):
-        with pytest.raises(OptionsError, match=option):
-            Query(source)
-    with pytest.raises(
-        OptionsError, match="count=None: expected a number, for a source that is read as a bounded one"
-    ):
-        bounded(Generated(numbers, per_second=1))
 
 
 # On Spark

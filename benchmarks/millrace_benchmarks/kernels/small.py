@@ -24,15 +24,15 @@ _IN_WRITE = 10
 def filter_rate(ids: int) -> float:
     """Ids by CPU second through the engine's filter, fingerprints included."""
     options = EngineOptions()
-    records, again = list(enumerate(_names(ids))), _names(ids)
-    writes = [records[first : first + _IN_WRITE] for first in range(0, ids, _IN_WRITE)]
+    names, again = _names(ids), _names(ids)
+    writes = [names[first : first + _IN_WRITE] for first in range(0, ids, _IN_WRITE)]
 
     def run() -> None:
         seen = SeenFilter(options.bloom_capacity, options.bloom_error)
-        for write in writes:
+        for number, write in enumerate(writes):
             prints = []
             newest_origin = -1
-            for origin, name in write:
+            for origin, name in enumerate(write, number * _IN_WRITE):
                 print_ = crc32(name.encode())  # as in `OwnedInterval.deliver`
                 if print_ not in seen.known:
                     prints.append(print_)
