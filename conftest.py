@@ -11,7 +11,7 @@ SPARK_TESTS = "tests/spark/"
 OWN_SPARK = ("tests/spark/test_chaos.py", "tests/spark/test_elsewhere.py", "tests/spark/test_stop.py")
 """They start Spark in processes of their own."""
 LONGEST = (
-    "tests/test_readme.py::test_each_command_runs",
+    "tests/test_readme.py::test_each_command_on_spark",
     "tests/spark/test_chaos.py::test_killed",
 )
 """They begin first, lest one process works on them long after the other has nothing left."""
@@ -30,10 +30,12 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in tests/spark; put the longest tests first."""
+    """Mark what is in tests/spark; put the longest tests first; where Spark is left out, so are other tests that need it."""
     for item in items:
         if item.nodeid.startswith(SPARK_TESTS):
             item.add_marker(pytest.mark.spark)
+        elif WITHOUT_SPARK and item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.skip(reason="it needs Spark"))
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 

@@ -71,26 +71,42 @@ def test_the_first_pipeline_is_short_and_so_is_its_property_test() -> None:
     assert lines("test_views.py") <= 5
 
 
+def needs_spark(command: Command) -> bool:
+    """Those that do stand by themselves: they use what is written on the page, and nothing that another one leaves."""
+    return "spark" in command.shell
+
+
+def check(command: Command, folder: Path) -> None:
+    """It ends and prints as the page says. Searches are cut down: then the same things are counted, in another order."""
+    shell = cut_down(command.shell)
+    done = run(shell, folder)
+    assert done.returncode == command.exit_code, f"{command.line}\n{done.stdout}{done.stderr}"
+    printed = done.stdout.splitlines()
+    if shell == command.shell:
+        as_printed(command.output, printed)
+    else:
+        assert not_printed(command.output, printed) == [], command.line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [README, HARNESS], ids=lambda page: page.stem)
 def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
-    """In order, as a reader types them: one saves the file that the next one replays.
-
-    Searches are cut down: then the same things are counted, in another order. Numbers may always differ.
-    """
+    """In order, as a reader types them: one saves the file that the next one replays. Numbers may always differ."""
     text = page.read_text()
     reader_of(text, tmp_path)
     for command in commands(text):
-        if command.shell in NOT_RUN:
-            continue
-        shell = cut_down(command.shell)
-        done = run(shell, tmp_path)
-        assert done.returncode == command.exit_code, f"{command.line}\n{done.stdout}{done.stderr}"
-        printed = done.stdout.splitlines()
-        if shell == command.shell:
-            as_printed(command.output, printed)
-        else:
-            assert not_printed(command.output, printed) == [], command.line
+        if command.shell not in NOT_RUN and not needs_spark(command):
+            check(command, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_each_command_on_spark_runs_and_prints_what_the_readme_says(tmp_path: Path) -> None:
+    reader_of(TEXT, tmp_path)
+    on_spark = [command for command in COMMANDS if needs_spark(command)]
+    assert len(on_spark) == 3
+    for command in on_spark:
+        check(command, tmp_path)
 
 
 @pytest.mark.parametrize(
