@@ -12,9 +12,9 @@ Rules of this file:
 Choice: the processes of an injector are the intervals of such a map too, with a process's number for its keys and its epoch for
 the sequencer (`interval_of_process`): the rules are the same.
 
-Costs: the common report, of an interval that exists, is a dictionary lookup. A minimum is read from buckets of slots that are
-refreshed when they come to the front: values mostly rise, so that a report seldom touches them, and the bucket that a slot moves
-to is found at once, however many intervals there are.
+Costs: the common report, of an interval that exists, is a dictionary lookup. A minimum is read from buckets of entries that are
+looked at when they come to the front: values mostly rise, so that a report seldom touches them, and the bucket that an entry
+moves to is found at once, however many intervals there are.
 """
 
 from bisect import bisect_left, bisect_right
