@@ -18,7 +18,9 @@ from millrace_cli._options import JsonOption
 from millrace_cli._progress import PartsProgress
 from millrace_cli._render import plain_table, print_heading, print_table, print_text
 
-BENCH_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace bench
 
@@ -49,6 +51,7 @@ class UnknownBenchmarkError(MillraceError):
         return f"there is no benchmark {self.name!r}. There are: {', '.join(self.known)}"
 
 
+@app.command("bench", epilog=_EXAMPLES)
 def bench(
     name: Annotated[str | None, typer.Argument(help="What to measure. Default: show what there is.")] = None,
     runs: Annotated[

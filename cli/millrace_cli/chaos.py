@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_PIPELINE = "millrace_scenarios.turnstiles:pipeline"
 
-CHAOS_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace chaos
 
@@ -56,6 +58,7 @@ class ChaosUseError(MillraceError):
         return f"{self.option}: {self.problem}. {self.remedy}"
 
 
+@app.command("chaos", epilog=_EXAMPLES)
 def chaos(
     pipeline: Annotated[
         str,

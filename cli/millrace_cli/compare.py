@@ -18,7 +18,9 @@ from millrace_cli._targets import DEFAULT_FEED, Target, load_target
 from millrace_properties.trade_offs import WAYS, Account, Costs
 from millrace_properties.trade_offs import compare as run_each_way
 
-COMPARE_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace compare millrace_scenarios.wall_clock:pipeline --faults 10
 
@@ -29,6 +31,7 @@ COMPARE_EXAMPLES = """[bold]Examples[/]
   0 no invariant is violated, 1 one is, or a run stopped with an error, 2 wrong use"""
 
 
+@app.command("compare", epilog=_EXAMPLES)
 def compare(
     pipeline: Annotated[
         str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")

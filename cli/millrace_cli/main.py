@@ -1,11 +1,15 @@
 """The `millrace` command: its subcommands, and where it starts."""
 
+from collections import UserDict
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from millrace_cli import bench, chaos, compare, mutants, replay, report, run, scenario, verify
+_NAMES = ("scenario", "verify", "mutants", "bench", "compare", "run", "chaos", "report", "replay")
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -33,7 +37,27 @@ _EXAMPLES = """[bold]Examples[/]
 
   0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted"""
 
+
+class _Commands(UserDict[str, Any]):
+    """The subcommands. Each is imported when it is asked for: all of them, with their libraries, take a second."""
+
+    def __init__(self) -> None:
+        super().__init__({name: f"millrace_cli.{name}" for name in _NAMES})
+
+    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
+        command = get_command(import_module(self.data[name]).app)
+        assert isinstance(command, TyperCommand | TyperGroup)
+        return command
+
+
+class _Millrace(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+
 app = typer.Typer(
+    cls=_Millrace,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # what escapes is our own bug, and a plain traceback can be reported
@@ -59,17 +83,6 @@ def millrace(
 ) -> None:
     """Prove a streaming computation under faults: write it in MillWheel's model, and let Millrace look for what breaks it."""
     del show_version
-
-
-app.add_typer(scenario.app, name="scenario")
-app.command("verify", epilog=verify.VERIFY_EXAMPLES)(verify.verify)
-app.command("mutants", epilog=mutants.MUTANTS_EXAMPLES)(mutants.mutants)
-app.command("bench", epilog=bench.BENCH_EXAMPLES)(bench.bench)
-app.command("compare", epilog=compare.COMPARE_EXAMPLES)(compare.compare)
-app.command("run", epilog=run.RUN_EXAMPLES)(run.run)
-app.command("chaos", epilog=chaos.CHAOS_EXAMPLES)(chaos.chaos)
-app.command("report", epilog=report.REPORT_EXAMPLES)(report.report)
-app.command("replay", epilog=replay.REPLAY_EXAMPLES)(replay.replay)
 
 
 def main() -> None:

@@ -16,7 +16,9 @@ from millrace_properties.hunt import Hunted
 from millrace_properties.hunting import hunt_all
 from millrace_properties.mutants import CATALOGUE, Mutant
 
-MUTANTS_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace mutants
 
@@ -45,6 +47,7 @@ class UnknownMutantError(MillraceError):
         return f"there is no mutant {self.name!r}.{hint} See millrace mutants --list"
 
 
+@app.command("mutants", epilog=_EXAMPLES)
 def mutants(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Which mutants. Default: all.")

@@ -23,7 +23,9 @@ from millrace_properties.verdict import Verdict
 from millrace_properties.verification import run_plan, violations
 from millrace_sim import SOUND
 
-REPLAY_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace replay millrace-failure-1f3a90c2.json
 
@@ -78,6 +80,7 @@ UntilOption = Annotated[
 ]
 
 
+@app.command("replay", epilog=_EXAMPLES)
 @with_options
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]millrace verify[/] saved.")],

@@ -27,7 +27,9 @@ from millrace_cli._options import JsonOption
 from millrace_cli._progress import RunProgress
 from millrace_cli._render import counted
 
-REPORT_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace report --quick --output /tmp/REPORT.md
 
@@ -64,6 +66,7 @@ class UnreadableReportError(MillraceError):
         return f"{self.path} is no report: {self.reason}. Write it with millrace report"
 
 
+@app.command("report", epilog=_EXAMPLES)
 def report(
     quick: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--quick", help="Fewer seeds and sizes: minutes instead of half an hour.")

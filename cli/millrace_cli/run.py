@@ -24,7 +24,9 @@ from millrace_cli._run_report import Ran
 from millrace_properties.comparison import same_output
 from millrace_scenarios.flight_findings import find
 
-RUN_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace run zeitgeist --on sim --faults 30 --compare reference
 
@@ -123,6 +125,7 @@ ChartOption = Annotated[
 ]
 
 
+@app.command("run", epilog=_EXAMPLES)
 @with_options
 def run(
     pipeline: PipelineArgument,

@@ -34,7 +34,9 @@ from millrace_scenarios.catalogue import SCENARIOS
 from millrace_scenarios.dataflow_chart import ChartError, Drawing, check_chart
 from millrace_scenarios.scenario import Outcome, Scenario
 
-app = typer.Typer(no_args_is_help=True, help="Tell a story of the papers by running it.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
+)
 
 _LIST_EXAMPLES = "[bold]Example[/]\n\n  millrace scenario list"
 

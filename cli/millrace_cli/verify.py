@@ -25,7 +25,9 @@ from millrace_properties.verification import Verification
 from millrace_properties.verification import verify as search
 from millrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
-VERIFY_EXAMPLES = """[bold]Examples[/]
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
 
   millrace verify millrace_scenarios.zeitgeist:pipeline
 
@@ -110,6 +112,7 @@ SaveOption = Annotated[
 ]
 
 
+@app.command("verify", epilog=_EXAMPLES)
 @with_options
 def verify(
     pipeline: PipelineArgument,
