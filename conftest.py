@@ -11,8 +11,12 @@ SPARK_TESTS = "tests/spark/"
 OWN_SPARK = ("tests/spark/test_chaos.py", "tests/spark/test_elsewhere.py", "tests/spark/test_stop.py")
 """They start Spark in processes of their own."""
 LONGEST = (
-    "tests/test_readme.py::test_each_command_on_spark",
-    "tests/spark/test_chaos.py::test_killed",
+    SPARK_TESTS,
+    "tests/test_readme.py",
+    "tests/properties/test_mutants.py",
+    "tests/cli/test_report.py",
+    "tests/properties/test_dataflow_cluster.py",
+    "tests/properties/test_sample.py",
 )
 """They begin first, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
@@ -36,21 +40,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         elif WITHOUT_SPARK and item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.skip(reason="it needs Spark"))
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    return next((place for place, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST))
 
 
 class SparkInOneProcess(LoadScopeScheduling):
-    """Tests go to whatever process is free, but those that share a session of Spark's to one.
+    """Files go to whatever process is free, so that what tests of a file share is made once; what shares a Spark session, to one.
 
-    As the largest group they begin first. (Marks ``xdist_group`` would say the same; xdist 3.8 loses them with pytest 9.2.)
+    (Marks ``xdist_group`` would say the same; xdist 3.8 loses them with pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         shares = nodeid.startswith(SPARK_TESTS) and not nodeid.startswith(OWN_SPARK)
-        return SPARK_TESTS if shares else nodeid
+        return SPARK_TESTS if shares else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkInOneProcess:
-    """Let the tests be dealt out so, whatever --dist says."""
+    """Let the tests be dealt out so, in their order, whatever --dist says."""
+    config.option.loadscopereorder = False
     return SparkInOneProcess(config, log)

@@ -71,6 +71,7 @@ def test_a_run_without_a_history_does_the_same_work() -> None:
 
 
 @pytest.mark.slow
-def test_the_benchmark_measures_all_kernels_in_a_hurry() -> None:
+def test_the_benchmark_measures_all_kernels_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millrace_benchmarks.kernels.QUICK", TINY)
     figures = list(measure(BenchOptions(quick=True), lambda *_: None))
     assert len(figures) >= len(KERNELS)
