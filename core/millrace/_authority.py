@@ -278,9 +278,11 @@ class WatermarkAuthority:
         return self._progress(self._known[name])
 
     def _progress(self, known: _Known) -> Progress:
-        published = known.published
-        low_watermark = max(known.map.low_watermark, published.low_watermark)
-        horizon = max(known.map.horizon, published.horizon)
+        published, low_watermark, horizon = known.published, known.map.low_watermark, known.map.horizon
+        if low_watermark < published.low_watermark:  # noqa: PLR1730  a call of max() for each look
+            low_watermark = published.low_watermark
+        if horizon < published.horizon:  # noqa: PLR1730  likewise
+            horizon = published.horizon
         percentiles = self._percentiles(known, low_watermark) if known.wanted else published.percentiles
         return Progress(low_watermark, horizon, percentiles)
 

@@ -114,41 +114,45 @@ class _Minimum:
 
     def read(self) -> int:
         """Return the smallest value."""
-        value_of, first, late = self._value_of, self._first, self._late
+        value_of, first, late, buckets = self._value_of, self._first, self._late, self._buckets
         while True:
             if late and not (first and first[-1][0] <= late[0][0]):
-                slot = late[0]
+                value, _, entry = late[0]
+                current = value_of(entry)
+                if current == value and entry.in_map:
+                    return value
+                heappop(late)
             elif first:
-                slot = first[-1]
+                value, _, entry = first[-1]
+                current = value_of(entry)
+                if current == value and entry.in_map:
+                    return value
+                del first[-1]
             else:
                 self._open()
                 continue
-            value, _, entry = slot
-            current = value_of(entry)
-            if current == value and entry.in_map:
-                return value
-            if first and slot is first[-1]:
-                del first[-1]
-            else:
-                heappop(late)
-            if entry.in_map:
-                self._put(current, entry)
-            else:
+            if not entry.in_map:
                 self._count -= 1
+                continue
+            bucket = buckets.get(current >> _BUCKET_BITS)
+            if bucket is not None:  # as `_put` does, without a call for each
+                bucket.append(entry)
+            else:
+                self._put(current, entry)
 
     def _open(self) -> None:
         """Make the next bucket the first one, the smallest last. What has another bucket by now goes there at once."""
-        value_of, first = self._value_of, self._first
+        value_of = self._value_of
         number = self._number = heappop(self._order)
-        for entry in self._buckets.pop(number):
-            value = value_of(entry)
-            if not entry.in_map:
-                self._count -= 1
-            elif value >> _BUCKET_BITS == number:
-                first.append((value, entry.number, entry))
-            else:
-                self._put(value, entry)
-        first.sort(reverse=True)
+        slots = [(value_of(entry), entry.number, entry) for entry in self._buckets.pop(number)]
+        slots.sort(reverse=True)
+        end, others = number + 1 << _BUCKET_BITS, 0
+        for value, _, entry in slots:
+            if value < end:
+                break
+            self._put(value, entry)
+            others += 1
+        self._first += slots[others:] if others else slots
 
 
 class Unconfirmed:
@@ -246,13 +250,20 @@ class IntervalMap:
         elif sequencer < entry.sequencer:
             return False
         elif sequencer == entry.sequencer:
-            if low_watermark < entry.low_watermark:  # noqa: PLR1730  a call of max() for each report
-                low_watermark = entry.low_watermark
-            if horizon < entry.horizon:  # noqa: PLR1730  likewise
-                horizon = entry.horizon
+            if entry.heard:  # the usual report, which lowers nothing
+                if low_watermark > entry.low_watermark:  # noqa: PLR1730  a call of max() for each report
+                    entry.low_watermark = low_watermark
+                if horizon > entry.horizon:  # noqa: PLR1730  likewise
+                    entry.horizon = horizon
+                if entry.pending is not pending:
+                    entry.pending = pending
+                if not entry.is_listed:
+                    self._list(entry)
+                return True
+            low_watermark = max(low_watermark, entry.low_watermark)
+            horizon = max(horizon, entry.horizon)
         entry.sequencer = sequencer
-        if entry.pending is not pending:
-            entry.pending = pending
+        entry.pending = pending
         if not entry.heard:
             entry.heard = True
             self._unheard -= 1
@@ -267,7 +278,12 @@ class IntervalMap:
         before, entry.horizon = entry.horizon, horizon
         if horizon < before:
             self._horizons.lowered(entry)
-        if not entry.is_listed and not entry.is_confirmed:
+        if not entry.is_listed:
+            self._list(entry)
+
+    def _list(self, entry: _Entry) -> None:
+        """Note what may be unconfirmed."""
+        if not entry.is_confirmed:
             entry.is_listed = True
             self._listed.append(entry)
 
