@@ -16,7 +16,6 @@ from millrace_properties.plans import Plan
 from millrace_properties.spreading import spread
 from millrace_properties.workloads import WORKLOADS, Workload
 from millrace_sim import Feed, simulate
-from millrace_sim.kernel import seldom_collected
 
 SEEDS = 1_000_000
 """Choice: the seeds of one sample are this far from those of the next, so that samples have no run in common."""
@@ -130,7 +129,6 @@ def case_of(number: int, seed: int = 0) -> Case:
     return Case(workload, of_run, feed, plan_of(workload, feed, of_run))
 
 
-@seldom_collected()
 def run_sample(numbers: Iterable[int], seed: int = 0, *, again: bool = False) -> Sample:
     """Run some of a sample.
 

@@ -93,7 +93,8 @@ class Kernel:
 def seldom_collected() -> Iterator[None]:
     """A History only grows: looking through it for garbage every 700 allocations is a sixth of a run.
 
-    Going back to the former threshold makes for a collection, so one of these around many `Kernel.run_until` is better than many.
+    Going back to the former threshold makes for a collection: so one of these around a run, not around each `Kernel.run_until` of
+    it, nor around many runs, as what a run leaves is collected for the least while it is young.
     """
     before = gc.get_threshold()
     if before[0] >= _SELDOM[0]:
