@@ -21,10 +21,13 @@ LONGEST = (
 """They begin first, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
-collect_ignore = ["core/millrace/spark", "tests/spark"] if WITHOUT_SPARK else []
-collect_ignore_glob = (
-    ["scenarios/millrace_scenarios/chaos_*", "cli/millrace_cli/_chaos_*"] if WITHOUT_SPARK else []
-)
+NEEDS_SPARK = (
+    "core/millrace/spark", "tests/spark", "scenarios/millrace_scenarios/chaos_*", "cli/millrace_cli/_chaos_*",
+    "benchmarks/millrace_benchmarks/bench_spark.py", "benchmarks/millrace_benchmarks/spark_*",
+)  # fmt: skip
+"""What can not even be imported without PySpark."""
+
+collect_ignore_glob = list(NEEDS_SPARK) if WITHOUT_SPARK else []
 
 
 def pytest_report_header() -> list[str]:

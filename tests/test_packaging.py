@@ -1,12 +1,15 @@
 """What a user of the package, and whoever builds it, relies on."""
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import NEEDS_SPARK
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -60,6 +63,36 @@ def test_purity_contract_bars_clocks_entropy_threads_and_frameworks() -> None:
     barred = {"simpy", "pyspark", "time", "random", "os", "threading", "asyncio", "logging"}
     assert barred <= set(purity["forbidden_modules"])
     assert all(line.startswith("millrace.spark") for line in purity["ignore_imports"])
+
+
+def is_left_out(path: Path) -> bool:
+    """Where there is no PySpark: pytest's own rule, by which a folder stands for all that is in it."""
+    places = [path, *path.parents]
+    return any(place.match(pattern) for place in places for pattern in NEEDS_SPARK)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """What a file can not be imported without: all that it imports outside of functions."""
+    for node in ast.parse((ROOT / path).read_text()).body:
+        match node:
+            case ast.Import():
+                yield from (name.name for name in node.names)
+            case ast.ImportFrom():
+                yield str(node.module)
+            case _:
+                pass
+
+
+def test_all_that_needs_spark_is_left_out_where_there_is_none() -> None:
+    places = [*(Path(package).parent for package in PACKAGES), Path("tests")]
+    paths = [path.relative_to(ROOT) for place in places for path in (ROOT / place).rglob("*.py")]
+    spark = {"pyspark", "pyarrow"}
+    spark |= {".".join(path.with_suffix("").parts[1:]) for path in paths if is_left_out(path)} | {
+        "millrace.spark"
+    }
+    needing = {path for path in paths for name in imported(path) if {name, name.partition(".")[0]} & spark}
+    assert len(needing) > 20
+    assert {path for path in needing if not is_left_out(path)} == set()
 
 
 def test_installing_gives_the_command() -> None:

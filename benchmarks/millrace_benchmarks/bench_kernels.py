@@ -14,6 +14,8 @@ def test_kernel_beside_its_anchor(
     kernel: Kernel, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Print each figure beside its goal; the rounds are the kernel's own, in which it and its anchor take turns."""
+    if not kernel.can_run:
+        pytest.skip(f"{kernel.needs} is not installed")
 
     def measure() -> list[str]:
         found = kernel.measure(WHOLE, 0, lambda _: None)

@@ -1,11 +1,12 @@
 """The wall-clock kernels: that each measures what it says, and not how fast."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from millrace import _messages as m
-from millrace_benchmarks.figures import BenchOptions
+from millrace_benchmarks.figures import BenchOptions, Figure
 from millrace_benchmarks.kernels import KERNELS, Size, counting, engine_alone, measure, small, watermarks
 from millrace_benchmarks.kernels.rounds import Rounds
 from millrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
@@ -75,3 +76,13 @@ def test_the_benchmark_measures_all_kernels_in_a_hurry(monkeypatch: pytest.Monke
     monkeypatch.setattr("millrace_benchmarks.kernels.QUICK", TINY)
     figures = list(measure(BenchOptions(quick=True), lambda *_: None))
     assert len(figures) >= len(KERNELS)
+
+
+def test_a_kernel_without_what_it_needs_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millrace_benchmarks.kernels.QUICK", TINY)
+    monkeypatch.setattr("millrace_benchmarks.kernels.KERNELS", {
+        "memory": KERNELS["memory"], "codec": replace(KERNELS["codec"], needs="no_such_module"),
+    })  # fmt: skip
+    memory, left_out = measure(BenchOptions(quick=True), lambda *_: None)
+    assert memory.unit == "bytes"
+    assert left_out == Figure("kernels left out", 1, detail="codec: no_such_module is not installed")

@@ -10,6 +10,7 @@ Rules of this package:
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 
 from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
 from millrace_benchmarks.kernels import counting, deliveries, engine_alone, small, watermarks
@@ -43,10 +44,22 @@ QUICK = Size(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One of them. ``measure``: takes the size, the seed, and what is told of each run."""
+    """One of them.
+
+    Attributes:
+        name: of the kernel.
+        measure: takes the size, the seed, and what is told of each run.
+        needs: a module that it can not run without, and that not everybody has; empty: none.
+    """
 
     name: str
     measure: Callable[[Size, int, Callable[[str], None]], Iterator[Figure]]
+    needs: str = ""
+
+    @property
+    def can_run(self) -> bool:
+        """Whether all that it needs is installed."""
+        return not self.needs or find_spec(self.needs) is not None
 
 
 def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:
@@ -168,7 +181,7 @@ KERNELS = {
     one.name: one
     for one in (
         Kernel("membership", _membership),
-        Kernel("codec", _codec),
+        Kernel("codec", _codec, needs="pyspark"),
         Kernel("memory", _memory),
         Kernel("engine alone", _alone),
         Kernel("windowed count", _counting),
@@ -185,7 +198,11 @@ def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     size = QUICK if options.quick else WHOLE
     for done, kernel in enumerate(KERNELS.values()):
         on_progress(kernel.name, done, len(KERNELS))
-        yield from kernel.measure(size, options.seed, partial(_say, on_progress, kernel.name, done))
+        if kernel.can_run:
+            yield from kernel.measure(size, options.seed, partial(_say, on_progress, kernel.name, done))
+    left_out = [f"{one.name}: {one.needs} is not installed" for one in KERNELS.values() if not one.can_run]
+    if left_out:
+        yield Figure("kernels left out", len(left_out), detail="; ".join(left_out))
 
 
 def _say(on_progress: OnProgress, kernel: str, done: int, run: str) -> None:
