@@ -43,7 +43,7 @@ def test_a_message_is_struck_once_on_its_way() -> None:
     assert not {"receives Deliver", "receives Wake", "receives SourceRecord", "receives Start"} & struck
 
 
-_QUICK = ("tallies", "weak tallies")
+_QUICK = ("tallies",)
 
 
 @pytest.mark.parametrize(
