@@ -5,6 +5,7 @@ from collections import Counter
 from pyspark.sql import SparkSession
 
 from millrace.spark import RecordedRun, Sample, run_recorded
+from millrace.spark._scratch import scratch
 from millrace_properties.checkers import judge
 from millrace_properties.reference import Emitted, run_reference
 from millrace_properties.verdict import Holds, Unknown, Violated
@@ -35,6 +36,15 @@ def test_a_run_that_is_stopped_has_the_outputs_of_what_it_has_read(spark: SparkS
     assert seen == [Feed(feed.entries[:20]).records, read.records]
     assert run.progress[0].outputs == read.records
     assert Counter(Emitted(*one) for one in run.outputs) == run_reference(pipeline, read).outputs
+
+
+def test_what_spark_may_still_look_after_stays_and_the_input_does_not(spark: SparkSession) -> None:
+    pipeline, before = mail(), set(scratch().glob("recorded-*"))
+    events = [(entry.address, entry.event) for entry in letters(pipeline, 5).entries]
+    run_recorded(spark, pipeline, events)
+    (place,) = set(scratch().glob("recorded-*")) - before
+    assert [path.name for path in place.iterdir()] == ["checkpoint"]
+    assert (place / "checkpoint/state").is_dir()
 
 
 def test_a_sampled_run_is_judged(spark: SparkSession) -> None:

@@ -26,7 +26,10 @@ def sample(point: str, _seed: int) -> Sample:
     from millrace.spark import session  # noqa: PLC0415  an extra
     from millrace_benchmarks.spark_beside import job_times  # noqa: PLC0415  imports PySpark
 
-    with TemporaryDirectory() as place, session(_THREADS, "millrace report") as spark:
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as place,
+        session(_THREADS, "millrace report") as spark,
+    ):
         found = job_times(spark, point, KEYS, RECORDS, Path(place), tries=TRIES, stops=STOPS)
     values = (
         (point, THROUGHPUT, found.records_per_s),

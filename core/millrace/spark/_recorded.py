@@ -1,5 +1,10 @@
-"""Running a recorded input through a pipeline on Spark, from beginning to end: to be compared with other hosts."""
+"""Running a recorded input through a pipeline on Spark, from beginning to end: to be compared with other hosts.
 
+Choice: a run's checkpoint stays on disk until this process ends. Spark goes on for a while to look after the state of a query
+that was stopped, and fails loudly where it is gone; the input, which is larger, is deleted at once.
+"""
+
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +23,7 @@ from millrace.spark._clock import low_watermark_of
 from millrace.spark._export import history_of
 from millrace.spark._landing import Landing, landed
 from millrace.spark._sample import Sample
+from millrace.spark._scratch import scratch
 
 Output = tuple[str, str, bytes, int]
 """Stream, key, value as its codec writes it, and timestamp in microseconds."""
@@ -85,29 +91,30 @@ def run_recorded(
         board.take_encoded(tallies)
         run.batches += 1
 
-    with tempfile.TemporaryDirectory(prefix="millrace-") as place:
-        landing = Landing(pipeline, Path(place, "landing"))
-        outputs = attach(
-            pipeline,
-            landed(spark, pipeline, Path(place, "landing")),
-            intervals=intervals,
-            history=history,
-            tallies=True,
-        )
-        writer = outputs.everything.writeStream.foreachBatch(take)
-        began = time.monotonic()
-        query = writer.option("checkpointLocation", str(Path(place, "checkpoint"))).start()
-        try:
-            while run.events < len(events) and not should_stop():
-                batch = events[run.events : run.events + batch_events]
-                landing.put(batch)
-                query.processAllAvailable()
-                run.events += len(batch)
-                run.progress = board.progress(pipeline, low_watermark_of(query.lastProgress))
-                if on_batch is not None:
-                    on_batch(run)
-        finally:
-            query.stop()
-        run.seconds = time.monotonic() - began
+    place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
+    landing = Landing(pipeline, place / "landing")
+    outputs = attach(
+        pipeline,
+        landed(spark, pipeline, place / "landing"),
+        intervals=intervals,
+        history=history,
+        tallies=True,
+    )
+    writer = outputs.everything.writeStream.foreachBatch(take)
+    began = time.monotonic()
+    query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
+    try:
+        while run.events < len(events) and not should_stop():
+            batch = events[run.events : run.events + batch_events]
+            landing.put(batch)
+            query.processAllAvailable()
+            run.events += len(batch)
+            run.progress = board.progress(pipeline, low_watermark_of(query.lastProgress))
+            if on_batch is not None:
+                on_batch(run)
+    finally:
+        query.stop()
+        shutil.rmtree(place / "landing", ignore_errors=True)
+    run.seconds = time.monotonic() - began
     run.history = history_of(pipeline, told) if history else None
     return run
