@@ -50,7 +50,7 @@ def _place(item: pytest.Item) -> int:
     return next((place for place, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST))
 
 
-class SparkInOneProcess(LoadScopeScheduling):
+class WholeFiles(LoadScopeScheduling):
     """Files go to whatever process is free, so that what tests of a file share is made once; what shares a Spark session, to one.
 
     (Marks ``xdist_group`` would say the same; xdist 3.8 loses them with pytest 9.2.)
@@ -62,7 +62,7 @@ class SparkInOneProcess(LoadScopeScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkInOneProcess:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:
     """Let the tests be dealt out so, in their order, whatever --dist says."""
     config.option.loadscopereorder = False
-    return SparkInOneProcess(config, log)
+    return WholeFiles(config, log)
