@@ -153,6 +153,13 @@ def test_a_disowned_owner_is_not_heard_again_but_its_successor_is() -> None:
     assert (minima(known), known.is_complete) == ((12, 1), True)
 
 
+def test_the_very_next_sequencer_may_be_the_successors_and_is_heard() -> None:
+    known = halves()
+    known.disown(1)
+    assert known.update(LEFT, 2, 12, 1)
+    assert (minima(known), known.is_complete) == ((12, 1), True)
+
+
 def test_disowning_one_owner_leaves_the_others() -> None:
     known = confirmed(halves())
     known.update(LEFT, 1, 15, 3)
