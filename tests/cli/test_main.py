@@ -1,11 +1,13 @@
 """The command as a whole: what a user meets first."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.rig import Run, plain, run_process
+from tests.cli.rig import Run, environment, plain, run_process
 
 COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",)]
 
@@ -37,6 +39,20 @@ def test_without_arguments_it_shows_help_and_exits_2(run: Run) -> None:
 def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
     assert run("veryfi").exit_code == 2
     assert run("verify", "views:pipeline", "--exmaples", "3").exit_code == 2
+
+
+def test_a_command_is_suggested_and_no_library_imported_until_one_is_asked_for(tmp_path: Path) -> None:
+    program = "import sys, millrace_cli.main as main\ntry: main.app(['veryfi'])\nfinally: print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "'verify'" in plain(done.stderr)) == (2, True)
+    assert {"hypothesis", "networkx", "simpy", "millrace"} & set(done.stdout.split()) == set()
 
 
 def test_version_is_printed(run: Run) -> None:
