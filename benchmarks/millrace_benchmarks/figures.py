@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 DEPENDENCIES = ("millrace", "simpy", "hypothesis", "msgspec", "networkx", "rbloom")
 """The packages whose versions stand beside the figures."""
@@ -43,6 +44,11 @@ class Figure:
     def failed(self) -> bool:
         """It must be reached, and is not."""
         return self.binding and self.met is False
+
+
+def is_there(needed: str) -> bool:
+    """Whether a module that not everybody has is installed; an empty name: nothing is needed."""
+    return not needed or find_spec(needed) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,16 @@ Rules of this package:
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 
-from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
+from millrace_benchmarks.figures import (
+    Benchmark,
+    BenchOptions,
+    Figure,
+    OnProgress,
+    at_least,
+    at_most,
+    is_there,
+)
 from millrace_benchmarks.kernels import counting, deliveries, engine_alone, small, watermarks
 from millrace_benchmarks.kernels.rounds import Rounds, Run
 
@@ -59,7 +66,7 @@ class Kernel:
     @property
     def can_run(self) -> bool:
         """Whether all that it needs is installed."""
-        return not self.needs or find_spec(self.needs) is not None
+        return is_there(self.needs)
 
 
 def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:

@@ -6,10 +6,10 @@ can be run again. Those that take wall time are marked, and stand by themselves.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import msgspec
 
+from millrace_benchmarks.figures import is_there
 from millrace_benchmarks.section8.statistics import Interval, interval
 
 
@@ -86,8 +86,7 @@ class Experiment:
 
     def is_usual(self, size: Size) -> bool:
         """Tell whether it is measured when nobody asks for it by name."""
-        has_all = not self.needs or find_spec(self.needs) is not None
-        return has_all and bool(self.quick or not size.quick)
+        return is_there(self.needs) and bool(self.quick or not size.quick)
 
     def tasks(self, size: Size) -> list[tuple[str, int]]:
         """All (point, seed) to run."""
