@@ -78,19 +78,6 @@ def run_recorded(
         SparkHostError: the pipeline asks for what Spark can not do.
     """
     run, told, board = RecordedRun(), list[bytes](), Board()
-
-    def take(frame: DataFrame, _number: int) -> None:
-        tallies = []
-        for stream, key, value, timestamp, _record_id in frame.collect():
-            if stream is not None:
-                run.outputs.append((stream, key, bytes(value), timestamp))
-            elif key is not None:
-                tallies.append(key)
-            else:
-                told.append(bytes(value))
-        board.take_encoded(tallies)
-        run.batches += 1
-
     place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
     landing = Landing(pipeline, place / "landing")
     outputs = attach(
@@ -100,7 +87,7 @@ def run_recorded(
         history=history,
         tallies=True,
     )
-    writer = outputs.everything.writeStream.foreachBatch(take)
+    writer = outputs.everything.writeStream.foreachBatch(lambda frame, _: _take(frame, run, told, board))
     began = time.monotonic()
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
     try:
@@ -118,3 +105,17 @@ def run_recorded(
     run.seconds = time.monotonic() - began
     run.history = history_of(pipeline, told) if history else None
     return run
+
+
+def _take(frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board) -> None:
+    """Tell the outputs of a micro-batch from its tallies, and from what it tells of the History."""
+    tallies = []
+    for stream, key, value, timestamp, _record_id in frame.collect():
+        if stream is not None:
+            run.outputs.append((stream, key, bytes(value), timestamp))
+        elif key is not None:
+            tallies.append(key)
+        else:
+            told.append(bytes(value))
+    board.take_encoded(tallies)
+    run.batches += 1
