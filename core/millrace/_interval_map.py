@@ -12,147 +12,15 @@ Rules of this file:
 Choice: the processes of an injector are the intervals of such a map too, with a process's number for its keys and its epoch for
 the sequencer (`interval_of_process`): the rules are the same.
 
-Costs: the common report, of an interval that exists, is a dictionary lookup. A minimum is read from buckets of entries that are
-looked at when they come to the front: values mostly rise, so that a report seldom touches them, and the bucket that an entry
-moves to is found at once, however many intervals there are.
+Costs: the common report, of an interval that exists, is a dictionary lookup; for the minima see `_interval_minimum`.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-import msgspec
-
+from millrace._interval_minimum import Entry, Minimum, Pending
 from millrace._keys import ALL_KEYS, KeyInterval
-from millrace._time import MIN_TIME
-
-Pending = tuple[tuple[int, int], ...]
-"""(event time rounded down, count) of pending work, as reports carry it."""
-
-
-class _Entry(msgspec.Struct, eq=False, gc=False):
-    """What is known of one interval.
-
-    ``number`` orders entries; ``in_map`` ends when the entry is cut; ``is_listed``: it is among those that may be unconfirmed.
-    What each report asks for stands together: with very many entries, what costs is what the processor has not in its caches.
-    """
-
-    interval: KeyInterval
-    sequencer: int = 0
-    low_watermark: int = MIN_TIME
-    horizon: int = MIN_TIME
-    heard: bool = False
-    is_listed: bool = False
-    number: int = 0
-    in_map: bool = True
-    pending: Pending = ()
-    confirmed_low_watermark: int = MIN_TIME
-    confirmed_horizon: int = MIN_TIME
-
-    @property
-    def is_confirmed(self) -> bool:
-        """The store has taken what is known."""
-        return self.low_watermark == self.confirmed_low_watermark and self.horizon == self.confirmed_horizon
-
-
-_Slot = tuple[int, int, _Entry]
-"""A value that was an entry's, the entry's number, and the entry."""
-_BUCKET_BITS = 10
-"""Choice: about a millisecond. What intervals report is some hundred milliseconds apart, so that a bucket has few of them."""
-
-
-class _Minimum:
-    """The smallest of one value over all entries of a map.
-
-    Each entry is in a bucket at or below its value. Those of the first bucket are sorted when it is opened, and what comes to it
-    later is in a heap. What is stale at the front moves to the bucket of its value as it is now. An entry whose value fell is in
-    two places for a while, which does no harm; all are put in order anew when there are too many.
-    """
-
-    __slots__ = (
-        "_buckets", "_count", "_entries", "_first", "_late", "_number", "_order", "_value_of",
-    )  # fmt: skip
-
-    def __init__(self, value_of: Callable[[_Entry], int], entries: Mapping[str, _Entry]) -> None:
-        self._value_of = value_of
-        self._entries = entries
-        self._clear()
-
-    def _clear(self) -> None:
-        self._buckets: dict[int, list[_Entry]] = {}
-        self._order: list[int] = []
-        self._number = MIN_TIME >> _BUCKET_BITS
-        self._first: list[_Slot] = []
-        self._late: list[_Slot] = []
-        self._count = 0
-
-    def lowered(self, entry: _Entry) -> None:
-        """Note an entry that is new, or whose value fell."""
-        self._count += 1
-        if self._count > 2 * len(self._entries) + 64:
-            self._rebuild()
-        else:
-            self._put(self._value_of(entry), entry)
-
-    def _rebuild(self) -> None:
-        self._clear()
-        self._count = len(self._entries)
-        for entry in self._entries.values():
-            self._put(self._value_of(entry), entry)
-
-    def _put(self, value: int, entry: _Entry) -> None:
-        number = value >> _BUCKET_BITS
-        bucket = self._buckets.get(number)
-        if bucket is not None:
-            bucket.append(entry)
-        elif number <= self._number:
-            heappush(self._late, (value, entry.number, entry))
-        else:
-            self._buckets[number] = [entry]
-            heappush(self._order, number)
-
-    def read(self) -> int:
-        """Return the smallest value."""
-        value_of, first, late, buckets = self._value_of, self._first, self._late, self._buckets
-        while True:
-            if late and not (first and first[-1][0] <= late[0][0]):
-                value, _, entry = late[0]
-                current = value_of(entry)
-                if current == value and entry.in_map:
-                    return value
-                heappop(late)
-            elif first:
-                value, _, entry = first[-1]
-                current = value_of(entry)
-                if current == value and entry.in_map:
-                    return value
-                del first[-1]
-            else:
-                self._open()
-                continue
-            if not entry.in_map:
-                self._count -= 1
-                continue
-            bucket = buckets.get(current >> _BUCKET_BITS)
-            if bucket is not None:  # as `_put` does, without a call for each
-                bucket.append(entry)
-            else:
-                self._put(current, entry)
-
-    def _open(self) -> None:
-        """Make the next bucket the first one, the smallest last. What has another bucket by now goes there at once."""
-        value_of = self._value_of
-        number = self._number = heappop(self._order)
-        slots = [(value_of(entry), entry.number, entry) for entry in self._buckets.pop(number)]
-        slots.sort(reverse=True)
-        end, others = number + 1 << _BUCKET_BITS, 0
-        for value, _, entry in slots:
-            if value < end:
-                break
-            self._put(value, entry)
-            others += 1
-        self._first += slots[others:] if others else slots
 
 
 class Unconfirmed:
@@ -164,11 +32,11 @@ class Unconfirmed:
 
     __slots__ = ("_values", "reporters")
 
-    def __init__(self, entries: Sequence[_Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry]) -> None:
         self._values = [(entry, entry.low_watermark, entry.horizon) for entry in entries]
         self.reporters = [(entry.interval, entry.sequencer) for entry in entries]
 
-    def __iter__(self) -> Iterator[tuple[_Entry, int, int]]:
+    def __iter__(self) -> Iterator[tuple[Entry, int, int]]:
         """Iterate over (entry, low watermark, horizon)."""
         return iter(self._values)
 
@@ -179,6 +47,7 @@ class IntervalMap:
     >>> known = IntervalMap()
     >>> known.update(KeyInterval("", "m"), 1, low_watermark=30, horizon=3)
     True
+    >>> from millrace._time import MIN_TIME
     >>> known.low_watermark == MIN_TIME  # nobody has said anything of the other keys
     True
     >>> known.update(KeyInterval("m"), 2, low_watermark=20, horizon=2)
@@ -192,13 +61,13 @@ class IntervalMap:
     __slots__ = ("_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_unheard")
 
     def __init__(self) -> None:
-        everything = _Entry(ALL_KEYS)
+        everything = Entry(ALL_KEYS)
         self._numbers = 1
         self._lows: list[str] = [""]
-        self._by_low: dict[str, _Entry] = {"": everything}
-        self._listed: list[_Entry] = []
-        self._low_watermarks = _Minimum(attrgetter("low_watermark"), self._by_low)
-        self._horizons = _Minimum(attrgetter("horizon"), self._by_low)
+        self._by_low: dict[str, Entry] = {"": everything}
+        self._listed: list[Entry] = []
+        self._low_watermarks = Minimum(attrgetter("low_watermark"), self._by_low)
+        self._horizons = Minimum(attrgetter("horizon"), self._by_low)
         self._low_watermarks.lowered(everything)
         self._horizons.lowered(everything)
         self._unheard = 1
@@ -270,7 +139,7 @@ class IntervalMap:
         self._set(entry, low_watermark, horizon)
         return True
 
-    def _set(self, entry: _Entry, low_watermark: int, horizon: int) -> None:
+    def _set(self, entry: Entry, low_watermark: int, horizon: int) -> None:
         """Change what is known. Whatever is not confirmed has to be, whoever said it first."""
         before, entry.low_watermark = entry.low_watermark, low_watermark
         if low_watermark < before:
@@ -281,7 +150,7 @@ class IntervalMap:
         if not entry.is_listed:
             self._list(entry)
 
-    def _list(self, entry: _Entry) -> None:
+    def _list(self, entry: Entry) -> None:
         """Note what may be unconfirmed."""
         if not entry.is_confirmed:
             entry.is_listed = True
@@ -289,7 +158,7 @@ class IntervalMap:
 
     # Bounds that are new: the table was minted anew there (7.1)
 
-    def _carve(self, interval: KeyInterval, sequencer: int) -> _Entry | None:
+    def _carve(self, interval: KeyInterval, sequencer: int) -> Entry | None:
         """Make room for an interval, unless something newer is in the way."""
         begin = bisect_right(self._lows, interval.low) - 1
         end = len(self._lows) if interval.high is None else bisect_left(self._lows, interval.high)
@@ -310,11 +179,11 @@ class IntervalMap:
             self._insert(part)
         return new
 
-    def _entry(self, interval: KeyInterval) -> _Entry:
+    def _entry(self, interval: KeyInterval) -> Entry:
         self._numbers += 1
-        return _Entry(interval, number=self._numbers)
+        return Entry(interval, number=self._numbers)
 
-    def _merged(self, interval: KeyInterval, old: Sequence[_Entry]) -> _Entry:
+    def _merged(self, interval: KeyInterval, old: Sequence[Entry]) -> Entry:
         """Return an entry with what is known of all its keys: the least of everything."""
         entry = self._entry(interval)
         entry.low_watermark = min(one.low_watermark for one in old)
@@ -323,7 +192,7 @@ class IntervalMap:
         entry.confirmed_horizon = min(one.confirmed_horizon for one in old)
         return entry
 
-    def _part(self, old: _Entry, interval: KeyInterval) -> _Entry:
+    def _part(self, old: Entry, interval: KeyInterval) -> Entry:
         """Return an entry for some of the keys of another, with all that is known of them."""
         entry = self._merged(interval, [old])
         entry.sequencer, entry.pending, entry.heard = old.sequencer, old.pending, old.heard
@@ -332,12 +201,12 @@ class IntervalMap:
             self._listed.append(entry)
         return entry
 
-    def _remove(self, entry: _Entry) -> None:
+    def _remove(self, entry: Entry) -> None:
         entry.in_map = False
         del self._by_low[entry.interval.low]
         self._unheard -= not entry.heard
 
-    def _insert(self, entry: _Entry) -> None:
+    def _insert(self, entry: Entry) -> None:
         self._by_low[entry.interval.low] = entry
         self._low_watermarks.lowered(entry)
         self._horizons.lowered(entry)
@@ -349,7 +218,7 @@ class IntervalMap:
         """Return the values that no accepted journal entry rests on yet."""
         return Unconfirmed(self._still_unconfirmed())
 
-    def _still_unconfirmed(self) -> list[_Entry]:
+    def _still_unconfirmed(self) -> list[Entry]:
         """Of those that are listed; all others leave the list."""
         before, self._listed = self._listed, []
         for entry in before:

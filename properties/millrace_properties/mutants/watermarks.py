@@ -185,7 +185,7 @@ class MissingIsInfinite(IntervalMap):
                 entry.low_watermark = entry.confirmed_low_watermark = MAX_TIME - 1
                 entry.horizon = entry.confirmed_horizon = MAX_TIME - 1
         for least in (self._low_watermarks, self._horizons):
-            least._rebuild()
+            least.rebuild()
 
 
 class FastestCounts(IntervalMap):
