@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from millrace import MILLISECOND, CodecError, MillraceError, Pipeline
-from millrace._injection import is_timestamp
+from millrace._time import is_timestamp
 from millrace_sim import Feed, FeedBuilder
 
 _GAP_US = MILLISECOND

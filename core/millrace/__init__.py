@@ -8,6 +8,7 @@ from millrace._codecs import BytesCodec, Codec, JsonCodec, PickleCodec, Protobuf
 from millrace._computation import Computation, Context
 from millrace._errors import (
     CodecError,
+    ContextArgumentError,
     CycleError,
     DuplicateNameError,
     HistoryFormatError,
@@ -62,6 +63,7 @@ __all__ = [
     "ComputationProgress",
     "ComputationSpec",
     "Context",
+    "ContextArgumentError",
     "CycleError",
     "DeadLetter",
     "DuplicateNameError",

@@ -5,20 +5,20 @@ a production is never older than its cause (4.5); a timer with a tag that is set
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
 from millrace._codecs import encode_at, not_bytes, unreadable, unwritable
 from millrace._errors import (
     CodecError,
+    ContextArgumentError,
     KeyExtractorError,
-    OptionsError,
     TimestampRegressionError,
     UndeclaredOutputError,
 )
 from millrace._records import Clock, Record, Timer
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace._time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
 
 if TYPE_CHECKING:
     from millrace._pipeline import ComputationSpec
@@ -117,9 +117,12 @@ class Context(msgspec.Struct, eq=False):
 
         Args:
             timestamp: event time, microseconds; ``None`` lets go.
+
+        Raises:
+            ContextArgumentError: a timestamp that is no event time.
         """
         if timestamp is not None:
-            self._check("hold_watermark", times=(timestamp,))
+            self._check_event_time("hold_watermark", "timestamp", timestamp)
         self.new_hold = MAX_TIME if timestamp is None else timestamp
 
     def set_timer(self, tag: str, at: int) -> None:
@@ -128,9 +131,14 @@ class Context(msgspec.Struct, eq=False):
         Args:
             tag: a name; setting it again moves the timer.
             at: event time, microseconds. At or before the watermark: fires at once, after those already due. When it fires,
-                records stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``.
+                records stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``. ``MAX_TIME - 1``: once all
+                input has ended.
+
+        Raises:
+            ContextArgumentError: a tag that is no text, or a time that is no event time.
         """
-        self._check("set_timer", text=(tag,), times=(at,))
+        self._check_text("set_timer", "tag", tag)
+        self._check_event_time("set_timer", "at", at)
         self._set(TimerRequest(tag, at, Clock.WATERMARK, None))
 
     def set_wall_timer(self, tag: str, at: int, hold: int | None = None) -> None:
@@ -140,8 +148,15 @@ class Context(msgspec.Struct, eq=False):
             tag: a name; setting it again moves the timer.
             at: wall time, microseconds.
             hold: event time, microseconds, that the low watermark must not pass before it has fired; ``None``: it holds nothing.
+
+        Raises:
+            ContextArgumentError: a tag that is no text, or a time of the wrong kind.
         """
-        self._check("set_wall_timer", text=(tag,), times=(at,) if hold is None else (at, hold))
+        self._check_text("set_wall_timer", "tag", tag)
+        if type(at) is not int or not MIN_TIME <= at <= MAX_TIME:
+            self._refuse("set_wall_timer", "at", at, "a wall time as an int of microseconds")
+        if hold is not None:
+            self._check_event_time("set_wall_timer", "hold", hold)
         self._set(TimerRequest(tag, at, Clock.WALL, hold))
 
     def cancel_timer(self, tag: str) -> None:
@@ -162,7 +177,7 @@ class Context(msgspec.Struct, eq=False):
 
         Raises:
             UndeclaredOutputError: the stream is not among the outputs.
-            OptionsError: a timestamp or key of the wrong kind.
+            ContextArgumentError: a timestamp that is no event time, or a key that is no text.
             TimestampRegressionError: the timestamp is before that of its cause (4.5).
             CodecError: the stream's codec refuses the value.
         """
@@ -171,9 +186,9 @@ class Context(msgspec.Struct, eq=False):
         if codec is None:
             raise UndeclaredOutputError(spec.name, stream, tuple(spec.output_codecs))
         if key is not None and not (type(key) is str and key.isascii()):
-            self._check("produce", text=(key,))
+            self._check_text("produce", "key", key)
         if timestamp is not None:
-            self._check("produce", times=(timestamp,))
+            self._check_event_time("produce", "timestamp", timestamp)
         if timestamp is None:
             timestamp = self.stamp
         elif timestamp < self._cause_us:
@@ -183,15 +198,18 @@ class Context(msgspec.Struct, eq=False):
             self.emissions = []
         self.emissions.append(Emission(stream, self.key if key is None else key, data, timestamp))
 
-    def _check(self, method: str, *, text: tuple[object, ...] = (), times: tuple[object, ...] = ()) -> None:
-        """Refuse arguments of the wrong kind where they are given, and not when they have reached a row."""
-        where = f"computation {self._spec.name!r}, key {self.key!r}: {method}"
-        for one in text:
-            if type(one) is not str or not _is_text(one):
-                raise OptionsError(where, one, "a str that can be written as UTF-8")
-        for one in times:
-            if type(one) is not int or not MIN_TIME <= one <= MAX_TIME:
-                raise OptionsError(where, one, "a time as an int of microseconds")
+    # Arguments of the wrong kind are refused where they are given, and not when they have reached a row.
+
+    def _check_text(self, call: str, argument: str, value: object) -> None:
+        if type(value) is not str or not _is_text(value):
+            self._refuse(call, argument, value, "a str that can be written as UTF-8")
+
+    def _check_event_time(self, call: str, argument: str, value: object) -> None:
+        if not is_timestamp(value):
+            self._refuse(call, argument, value, EVENT_TIME)
+
+    def _refuse(self, call: str, argument: str, value: object, expected: str) -> Never:
+        raise ContextArgumentError(self._spec.name, self.key, call, argument, value, expected)
 
     def _set(self, request: TimerRequest) -> None:
         if self.timers is None:

@@ -117,6 +117,24 @@ class TimestampRegressionError(MillraceError):
         )
 
 
+class ContextArgumentError(MillraceError):
+    """An argument of a call on the context that is refused. Fields: computation, key, call, argument, value, expected."""
+
+    def __init__(
+        self, computation: str, key: str, call: str, argument: str, value: object, expected: str
+    ) -> None:
+        super().__init__(computation, key, call, argument, value, expected)
+        self.computation, self.key, self.call = computation, key, call
+        self.argument, self.value, self.expected = argument, value, expected
+
+    def __str__(self) -> str:
+        """Say which argument of which call, and what is expected."""
+        return (
+            f"computation {self.computation!r}, key {self.key!r}: {self.call}({self.argument}={self.value!r:.80}): "
+            f"expected {self.expected}"
+        )
+
+
 class UserCodeError(MillraceError):
     """User code that kept failing. Fields: computation, key, record_id, attempts, traceback."""
 

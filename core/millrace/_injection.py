@@ -14,7 +14,7 @@ from millrace._errors import CodecError, KeyExtractorError, MalformedRecordError
 from millrace._pipeline import KeyExtractor, Pipeline, same_key
 from millrace._records import Record
 from millrace._rows import Production
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace._time import EVENT_TIME, is_timestamp
 
 Subscribers = Sequence[tuple[str, KeyExtractor]]
 """(computation, key extractor) of each."""
@@ -94,16 +94,11 @@ def dead_letter(
     return SourceRecord(record.offset, stream, str(record.key), data, timestamp)
 
 
-def is_timestamp(timestamp: object) -> bool:
-    """Tell whether this can be a record's event time: the two ends of time are for watermarks only."""
-    return type(timestamp) is int and MIN_TIME < timestamp < MAX_TIME
-
-
 def _problem(record: SourceRecord, outputs: tuple[str, ...]) -> str:
     if record.stream not in outputs:
         return f"the stream is not among its outputs ({', '.join(map(repr, outputs))})"
     if not is_timestamp(record.timestamp):
-        return f"timestamp {record.timestamp!r} is not an int of microseconds"
+        return f"timestamp {record.timestamp!r:.80} is not {EVENT_TIME}"
     if type(record.key) is not str:
         return f"key {record.key!r:.80} is not a str"
     if type(record.value) is not bytes:

@@ -36,14 +36,14 @@ from millrace._effects import (
 )
 from millrace._errors import MalformedRecordError, MillraceError
 from millrace._execution import deployed
-from millrace._injection import Subscribers, dead_letter, is_timestamp, productions_of
+from millrace._injection import Subscribers, dead_letter, productions_of
 from millrace._intake import Entry, Intake
 from millrace._options import EngineOptions
 from millrace._outbox import Outbox, Pending
 from millrace._pipeline import OUTSIDE, DeadLetter, InjectorSpec, Pipeline
 from millrace._routing import NOWHERE, routing_of
 from millrace._rows import Production
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace._time import MAX_TIME, MIN_TIME, is_timestamp
 from millrace.history import (
     Acked,
     DeadLettered,

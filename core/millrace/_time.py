@@ -16,6 +16,21 @@ MIN_TIME = -(2**63)
 MAX_TIME = 2**63 - 1
 """After everything: the watermark of a source that has ended (``kint64max`` in Figure 10)."""
 
+EVENT_TIME = "an int of microseconds between MIN_TIME and MAX_TIME, neither included"
+"""What `is_timestamp` asks for, in words."""
+
+
+def is_timestamp(time: object) -> bool:
+    """Tell whether a record, a watermark timer or a hold can have this time.
+
+    Choice: the two ends of time are for watermarks only. What is at `MAX_TIME` could not hold back a watermark that reaches it,
+    and what is at `MIN_TIME` would hold back every watermark for ever.
+
+    >>> is_timestamp(0), is_timestamp(MAX_TIME - 1), is_timestamp(MAX_TIME), is_timestamp(1.5)
+    (True, True, False, False)
+    """
+    return type(time) is int and MIN_TIME < time < MAX_TIME
+
 
 def format_time(time_us: int) -> str:
     """Write a time in seconds for people; the two ends by name.

@@ -41,10 +41,10 @@ from millrace._execution import (
     timer_identity,
 )
 from millrace._injection import dead_letter as injected_dead_letter
-from millrace._injection import is_timestamp
 from millrace._injection import productions_of as injected_productions_of
 from millrace._pipeline import OUTSIDE
 from millrace._rows import Production, StoredTimer, Version
+from millrace._time import is_timestamp
 from millrace._wire import Value
 from millrace.history import Applied, Event, Output
 from millrace_sim.feed import Feed, FeedEntry

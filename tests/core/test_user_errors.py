@@ -14,9 +14,11 @@ import pytest
 import millrace
 from millrace import (
     MAX_TIME,
+    MIN_TIME,
     CodecError,
     Computation,
     Context,
+    ContextArgumentError,
     CycleError,
     DeadLetter,
     DuplicateNameError,
@@ -76,6 +78,7 @@ EVERY_ERROR: list[MillraceError] = [
     MalformedRecordError("feed", "s", 17, "no field 'query'"),
     UndeclaredOutputError("c", "s", ("a", "b")),
     TimestampRegressionError("c", "k", 5, 10),
+    ContextArgumentError("c", "k", "produce", "key", 5, "a str"),
     UserCodeError("c", "k", "r1", 3, "Traceback ..."),
     OptionsError("retry_us", -1, "at least 1"),
     HistoryFormatError("history", "path", "reason"),
@@ -137,7 +140,9 @@ def injector(pipeline: Pipeline) -> Injector:
         (b"{", 10, "clicks", "bytes b'{'"),
         (b'{"user":"bo"}', 10, "clicks", "KeyError: 'query'"),
         (b'{"query":5}', 10, "clicks", "returned 5 (int)"),
-        (b'{"query":"cat"}', MAX_TIME + 1, "clicks", "timestamp"),
+        (b'{"query":"cat"}', MAX_TIME + 1, "clicks", "between MIN_TIME and MAX_TIME"),
+        (b'{"query":"cat"}', MAX_TIME, "clicks", "between MIN_TIME and MAX_TIME"),
+        (b'{"query":"cat"}', MIN_TIME, "clicks", "between MIN_TIME and MAX_TIME"),
         (b'{"query":"cat"}', 10, "clocks", "clocks"),
     ],
     ids=[
@@ -145,6 +150,8 @@ def injector(pipeline: Pipeline) -> Injector:
         "without its key",
         "with a key of another type",
         "after the end of time",
+        "at the end of time",
+        "at the beginning of time",
         "for an unknown stream",
     ],
 )
@@ -507,24 +514,48 @@ def test_a_codec_that_can_not_read_what_it_wrote_is_named_where_a_key_is_extract
 
 
 @pytest.mark.parametrize(
-    "hook",
+    ("hook", "call", "argument"),
     [
-        lambda context: context.set_timer("t", None),
-        lambda context: context.set_timer("t", 1.5),
-        lambda context: context.set_timer("t", MAX_TIME + 1),
-        lambda context: context.set_timer(5, 10),
-        lambda context: context.set_wall_timer("t", None),
-        lambda context: context.set_wall_timer("t", 10, hold="10"),
-        lambda context: context.hold_watermark("10"),
-        lambda context: context.produce("counts", 1, timestamp=10.5),
-        lambda context: context.produce("counts", 1, timestamp=MAX_TIME + 1),
-        lambda context: context.produce("counts", 1, key=5),
-        lambda context: context.produce("counts", 1, key="\ud800"),
+        (lambda context: context.set_timer("t", None), "set_timer", "at"),
+        (lambda context: context.set_timer("t", 1.5), "set_timer", "at"),
+        (lambda context: context.set_timer("t", MAX_TIME + 1), "set_timer", "at"),
+        (lambda context: context.set_timer("t", MAX_TIME), "set_timer", "at"),
+        (lambda context: context.set_timer("t", MIN_TIME), "set_timer", "at"),
+        (lambda context: context.set_timer(5, 10), "set_timer", "tag"),
+        (lambda context: context.set_wall_timer("t", None), "set_wall_timer", "at"),
+        (lambda context: context.set_wall_timer("t", 10, hold="10"), "set_wall_timer", "hold"),
+        (lambda context: context.set_wall_timer("t", 10, hold=MAX_TIME), "set_wall_timer", "hold"),
+        (lambda context: context.hold_watermark("10"), "hold_watermark", "timestamp"),
+        (lambda context: context.hold_watermark(MAX_TIME), "hold_watermark", "timestamp"),
+        (lambda context: context.hold_watermark(MIN_TIME), "hold_watermark", "timestamp"),
+        (lambda context: context.produce("counts", 1, timestamp=10.5), "produce", "timestamp"),
+        (lambda context: context.produce("counts", 1, timestamp=MAX_TIME + 1), "produce", "timestamp"),
+        (lambda context: context.produce("counts", 1, timestamp=MAX_TIME), "produce", "timestamp"),
+        (lambda context: context.produce("counts", 1, key=0), "produce", "key"),
+        (lambda context: context.produce("counts", 1, key="\ud800"), "produce", "key"),
     ],
     ids=[
-        "timer at none", "timer at a float", "timer after the end", "tag", "wall timer at none", "hold of a wall timer", "hold",
-        "timestamp", "timestamp after the end", "key", "key that is no text",
+        "timer at none", "timer at a float", "timer after the end", "timer at the end", "timer at the beginning",
+        "tag", "wall timer at none", "hold of a wall timer", "hold of a wall timer at the end", "hold", "hold at the end",
+        "hold at the beginning", "timestamp", "timestamp after the end", "timestamp at the end", "key", "key that is no text",
     ],
 )  # fmt: skip
-def test_an_argument_of_the_wrong_kind_is_the_users_error(hook: Callable[[Context], object]) -> None:
-    assert isinstance(only_halt(hook), MillraceError)
+def test_an_argument_that_is_refused_is_named_with_its_call_computation_and_key(
+    hook: Callable[[Context], object], call: str, argument: str
+) -> None:
+    error = only_halt(hook)
+    assert isinstance(error, ContextArgumentError)
+    assert (error.computation, error.key, error.call, error.argument) == ("counter", "dog", call, argument)
+    assert str(error).startswith(f"computation 'counter', key 'dog': {call}({argument}=")
+
+
+def test_the_last_time_of_all_is_one_that_a_record_a_timer_and_a_hold_may_have() -> None:
+    def at_the_end(context: Context, _: Record) -> None:
+        context.produce("counts", 1, timestamp=MAX_TIME - 1)
+        context.set_timer("t", MAX_TIME - 1)
+        context.hold_watermark(MAX_TIME - 1)
+
+    rig = Rig(counter(Scripted(at_the_end)))
+    rig.feed(click("r1"))
+    (delta,) = rig.write().deltas
+    assert ([one.timestamp for one in delta.productions], delta.hold) == ([MAX_TIME - 1], MAX_TIME - 1)

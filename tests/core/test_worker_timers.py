@@ -54,7 +54,7 @@ class Alarms:
     def set(self, *asked: tuple[str, int | None], key: str = "dog") -> None:
         """A record sets these."""
         self.records += 1
-        self.rig.settle(click(f"r{self.records}", key, timestamp=MAX_TIME, value=asked))
+        self.rig.settle(click(f"r{self.records}", key, timestamp=MAX_TIME - 1, value=asked))
 
     def advance(self, low: int) -> list[tuple[str, int]]:
         """The watermark advances; return what fires now."""
@@ -168,10 +168,10 @@ def test_before_anything_is_known_of_the_watermark_no_timer_fires() -> None:
     assert alarms.advance(MIN_TIME + 1) == [("t", MIN_TIME + 1)]
 
 
-def test_a_timer_at_the_end_of_time_fires_when_the_source_has_ended() -> None:
+def test_a_timer_at_the_last_time_of_all_fires_when_the_source_has_ended() -> None:
     alarms = Alarms()
-    alarms.set(("t", MAX_TIME))
-    assert [alarms.advance(low) for low in (MAX_TIME - 1, MAX_TIME)] == [[], [("t", MAX_TIME)]]
+    alarms.set(("t", MAX_TIME - 1))
+    assert [alarms.advance(low) for low in (MAX_TIME - 2, MAX_TIME)] == [[], [("t", MAX_TIME - 1)]]
 
 
 # In which order

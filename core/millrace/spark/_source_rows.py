@@ -18,7 +18,7 @@ from millrace._effects import SourceRecord
 from millrace._errors import CodecError, MalformedRecordError, OptionsError
 from millrace._injection import dead_letter
 from millrace._pipeline import DeadLetter, InjectorSpec, Pipeline
-from millrace._time import MAX_TIME, MIN_TIME
+from millrace._time import EVENT_TIME, is_timestamp
 from millrace.spark._clock import to_spark
 from millrace.spark._injected import ARROW_SCHEMA
 
@@ -132,8 +132,8 @@ class RowWriter:
             self._malformed(offset, stream, f"the stream is not among the injector's outputs ({streams})")
         if type(record.key) is not str:
             self._malformed(offset, stream, f"key {record.key!r:.80} is not a str")
-        if type(timestamp) is not int or not MIN_TIME < timestamp < MAX_TIME:
-            self._malformed(offset, stream, f"timestamp {timestamp!r:.80} is not an int of microseconds")
+        if not is_timestamp(timestamp):
+            self._malformed(offset, stream, f"timestamp {timestamp!r:.80} is not {EVENT_TIME}")
         try:
             value = encode_at("stream {!r}", codec, record.value, stream or self._stream)
         except CodecError as error:
