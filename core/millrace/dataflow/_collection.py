@@ -84,7 +84,8 @@ class PCollection(Generic[V]):
         To move elements behind the watermark makes them late (footnote 8).
 
         Args:
-            function: takes the value, and returns microseconds.
+            function: takes the value, and returns microseconds, after `MIN_TIME` and before `END_OF_TIME`; else the run stops
+                with a `DataflowError` that names the element.
         """
         return self._then(MoveInTime(function))
 

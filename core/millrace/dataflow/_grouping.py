@@ -35,6 +35,7 @@ from millrace.dataflow._windows import (
     SlidingWindows,
     Window,
     WindowFn,
+    within_time,
 )
 
 
@@ -180,7 +181,9 @@ class Grouping:
 
     def assigned(self, element: Element) -> Iterable[Window]:
         """Assign an element to windows, before any merge."""
-        return (element.window,) if self.windows is None else self.windows.assign_windows(element)
+        if self.windows is None:
+            return (element.window,)
+        return [within_time(window) for window in self.windows.assign_windows(element)]
 
     # Elements
 
@@ -208,7 +211,7 @@ class Grouping:
         if isinstance(strategy, _NEVER_MERGING):
             return window, [one for one in state.windows if one.window == window]
         known = dict.fromkeys([*(one.window for one in state.windows), window])
-        merged = list(strategy.merge_windows(list(known)))
+        merged = [within_time(one) for one in strategy.merge_windows(list(known))]
         for each in known:
             if sum(target.covers(each) for target in merged) != 1:
                 raise WindowMergeError(repr(strategy), tuple(known), tuple(merged))

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from millrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
+from millrace.dataflow._errors import DataflowError
 from millrace.dataflow._grouping import Alarm, Grouping, KeyState
 from millrace.dataflow._panes import Element, Pane
 from millrace.dataflow._steps import Step
-from millrace.dataflow._windows import END_OF_TIME
+from millrace.dataflow._windows import END_OF_TIME, EVENT_TIME
 
 KeyExtractor = Callable[[Record], str]
 
@@ -164,8 +165,16 @@ class PercentileProbe(Computation):
 
 
 def element_of(record: Record, *, carries_panes: bool) -> Element:
-    """Read what a record carries."""
+    """Read what a record carries.
+
+    Raises:
+        DataflowError: its event time is beyond the global window.
+    """
     if not carries_panes:
+        if record.timestamp >= END_OF_TIME:
+            where = f"stream {record.stream!r}, record {record.record_id}, key {record.key!r:.80}"
+            problem = f"event time {record.timestamp} is beyond the global window"
+            raise DataflowError(where, problem, f"Stamp it with {EVENT_TIME}")
         return Element(record.key, record.value, record.timestamp)
     pane: Pane = record.value
     return Element(record.key, pane.value, pane.time, pane.window, pane.retraction)

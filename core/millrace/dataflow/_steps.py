@@ -9,7 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from millrace import MIN_TIME
+from millrace.dataflow._errors import DataflowError
 from millrace.dataflow._panes import Element
+from millrace.dataflow._windows import END_OF_TIME, EVENT_TIME
 
 DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
 """What a user's function makes of an element: (key, value) pairs."""
@@ -80,4 +83,16 @@ class MoveInTime:
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Change the event time."""
-        return (replace(element, time=self.function(element.value)),)
+        time = self.function(element.value)
+        if type(time) is not int or not MIN_TIME < time < END_OF_TIME:
+            problem = f"with_time({_name(self.function)}) gave {time!r:.80}, which no element can have as its event time"
+            raise DataflowError(_place(element), problem, f"Return {EVENT_TIME}")
+        return (replace(element, time=time),)
+
+
+def _place(element: Element) -> str:
+    return f"element with key {element.key!r:.80}, value {element.value!r:.80}"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 END_OF_TIME = MAX_TIME - 24 * HOUR
 """Where the global window ends. Beyond it is room for groupings that follow one another (Beam keeps a day free, too)."""
 
+EVENT_TIME = "an int of microseconds after MIN_TIME and before END_OF_TIME, where the global window ends"
+"""What an element can have as its event time, in words."""
+
 
 class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An interval of event time.
@@ -54,6 +57,13 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 GLOBAL = Window(MIN_TIME, END_OF_TIME)
 """All of event time: the window of an element that was given no other (2.2)."""
+
+
+def within_time(window: Window) -> Window:
+    """Cut off what of a window lies beyond the global one: the watermark would never get to its end."""
+    if GLOBAL.covers(window):
+        return window
+    return Window(max(window.start, GLOBAL.start), min(window.end, GLOBAL.end))
 
 
 @runtime_checkable
