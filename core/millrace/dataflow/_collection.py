@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from millrace import Codec, OptionsError, Pipeline, same_key
-from millrace.dataflow._building import Builder, Grouped, Node, Read
+from millrace.dataflow._building import Builder, Grouped, Node, Read, Sending
 from millrace.dataflow._checks import check_lateness, check_trigger, check_windows
 from millrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
 from millrace.dataflow._engines import Engine, Streaming
@@ -37,6 +37,7 @@ class PCollection(Generic[V]):
     Attributes:
         node: where the elements come from.
         steps: what is done to each before the next grouping.
+        steps_name: the name of the computation that does it.
         windows: where the next grouping puts them; ``None``: they stay in the windows that they are in.
         merging: the strategy of the windows that they are in.
         when: the next grouping's trigger.
@@ -46,39 +47,41 @@ class PCollection(Generic[V]):
 
     node: Node
     steps: tuple[Step, ...] = ()
+    steps_name: str = "par_do"
     windows: WindowFn | None = None
     merging: WindowFn = field(default_factory=GlobalWindows)
     when: Trigger = DEFAULT_TRIGGER
     accumulation: Accumulation = Accumulation.DISCARDING
     lateness_us: int | None = None
 
-    # What: each element
+    # What: each element. Functions that follow each other are one computation, named by the last ``name`` given, else ``par_do``.
 
-    def par_do(self, function: DoFn) -> "PCollection[Any]":
+    def par_do(self, function: DoFn, *, name: str | None = None) -> "PCollection[Any]":
         """Make any number of (key, value) pairs of each element (``ParDo``).
 
         Args:
             function: takes an `Element`; deterministic.
+            name: of the computation.
         """
-        return self._then(Do(function))
+        return self._then(Do(function), name)
 
-    def map(self, function: Callable[[V], W]) -> "PCollection[W]":
+    def map(self, function: Callable[[V], W], *, name: str | None = None) -> "PCollection[W]":
         """Make one value of each; keys stay."""
-        return self._then(Map(function))
+        return self._then(Map(function), name)
 
-    def flat_map(self, function: Callable[[V], Iterable[W]]) -> "PCollection[W]":
+    def flat_map(self, function: Callable[[V], Iterable[W]], *, name: str | None = None) -> "PCollection[W]":
         """Make any number of values of each; keys stay."""
-        return self._then(FlatMap(function))
+        return self._then(FlatMap(function), name)
 
-    def filter(self, function: Callable[[V], bool]) -> "PCollection[V]":
+    def filter(self, function: Callable[[V], bool], *, name: str | None = None) -> "PCollection[V]":
         """Keep those for whose value it is true."""
-        return self._then(Filter(function))
+        return self._then(Filter(function), name)
 
-    def key_by(self, function: Callable[[V], str]) -> "PCollection[V]":
+    def key_by(self, function: Callable[[V], str], *, name: str | None = None) -> "PCollection[V]":
         """Give each a key that is made of its value."""
-        return self._then(KeyBy(function))
+        return self._then(KeyBy(function), name)
 
-    def with_time(self, function: Callable[[V], int]) -> "PCollection[V]":
+    def with_time(self, function: Callable[[V], int], *, name: str | None = None) -> "PCollection[V]":
         """Give each an event time that is made of its value (2.2: it "may be modified at any point in the pipeline").
 
         To move elements behind the watermark makes them late (footnote 8).
@@ -86,11 +89,13 @@ class PCollection(Generic[V]):
         Args:
             function: takes the value, and returns microseconds, after `MIN_TIME` and before `END_OF_TIME`; else the run stops
                 with a `DataflowError` that names the element.
+            name: of the computation.
         """
-        return self._then(MoveInTime(function))
+        return self._then(MoveInTime(function), name)
 
-    def _then(self, step: Step) -> "PCollection[Any]":
-        return replace(self, steps=(*self.steps, step))
+    def _then(self, step: Step, name: str | None) -> "PCollection[Any]":
+        steps_name = self.steps_name if name is None else name
+        return replace(self, steps=(*self.steps, step), steps_name=steps_name)
 
     # Where
 
@@ -152,6 +157,7 @@ class PCollection(Generic[V]):
         grouped = Grouped(
             self.node,
             self.steps,
+            self.steps_name,
             name,
             self.windows,
             self.merging,
@@ -205,7 +211,7 @@ class Flow:
     outputs: tuple[tuple[PCollection[Any], str], ...]
 
     def __add__(self, other: "Flow") -> "Flow":
-        """Both in one pipeline; what they have in common is there once."""
+        """Both in one pipeline; what they have in common is there once. Several collections may go to one stream."""
         return Flow(self.outputs + other.outputs)
 
     def pipeline(self, name: str, *, engine: Engine | None = None, processes: int = 1) -> Pipeline:
@@ -221,10 +227,10 @@ class Flow:
         """
         pipeline = Pipeline(name)
         builder = Builder(pipeline, engine or Streaming())
-        for source in builder.sources([collection.node for collection, _ in self.outputs]):
-            pipeline.injector(source.stream, processes=processes)
-            if source.codec is not None:
-                pipeline.stream(source.stream, source.codec)
+        for stream, codec in builder.sources(collection.node for collection, _ in self.outputs).items():
+            pipeline.injector(stream, processes=processes)
+            if codec is not None:
+                pipeline.stream(stream, codec)
         self._build(builder)
         pipeline.validate()
         return pipeline
@@ -235,11 +241,18 @@ class Flow:
         Args:
             pipeline: it is changed.
             engine: as in `pipeline`.
+
+        Raises:
+            DuplicateNameError: it has a computation of a name that a transform has: give the transform another by ``name=``.
+            DataflowError: its streams and those of the flow do not fit together.
         """
         self._build(Builder(pipeline, engine or Streaming()))
 
     def _build(self, builder: Builder) -> None:
-        builder.build((collection.node, collection.steps, stream) for collection, stream in self.outputs)
+        builder.build(
+            Sending(collection.node, collection.steps, collection.steps_name, stream)
+            for collection, stream in self.outputs
+        )
 
 
 def read(

@@ -28,7 +28,13 @@ class Do:
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Take them as elements at the same place."""
-        return [replace(element, key=key, value=value) for key, value in self.function(element)]
+        made = []
+        for pair in _several(element, "par_do", self.function, self.function(element), _PAIRS):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise _gave(element, "par_do", self.function, pair, "an output", _PAIRS)
+            key, value = pair
+            made.append(replace(element, key=_key(element, "par_do", self.function, key), value=value))
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,9 @@ class FlatMap:
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Make an element of each."""
-        return [replace(element, value=value) for value in self.function(element.value)]
+        made = self.function(element.value)
+        values = _several(element, "flat_map", self.function, made, "Return several values, such as a list")
+        return [replace(element, value=value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,8 @@ class KeyBy:
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Change the key."""
-        return (replace(element, key=self.function(element.value)),)
+        key = _key(element, "key_by", self.function, self.function(element.value))
+        return (replace(element, key=key),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +94,38 @@ class MoveInTime:
         """Change the event time."""
         time = self.function(element.value)
         if type(time) is not int or not MIN_TIME < time < END_OF_TIME:
-            problem = f"with_time({_name(self.function)}) gave {time!r:.80}, which no element can have as its event time"
-            raise DataflowError(_place(element), problem, f"Return {EVENT_TIME}")
+            raise _gave(element, "with_time", self.function, time, "an event time", f"Return {EVENT_TIME}")
         return (replace(element, time=time),)
 
 
-def _place(element: Element) -> str:
-    return f"element with key {element.key!r:.80}, value {element.value!r:.80}"
+_PAIRS = "Return several (key, value) pairs, such as a list of them"
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))
+def _several(
+    element: Element, call: str, function: Callable[..., Any], made: Any, remedy: str
+) -> Iterable[Any]:
+    if isinstance(made, Iterable):
+        return made
+    raise _gave(element, call, function, made, "its outputs", remedy)
+
+
+def _key(element: Element, call: str, function: Callable[..., Any], key: Any) -> str:
+    if type(key) is str and (key.isascii() or _is_text(key)):
+        return key
+    raise _gave(element, call, function, key, "a key", "Return a str that can be written as UTF-8")
+
+
+def _is_text(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _gave(
+    element: Element, call: str, function: Callable[..., Any], made: Any, meaning: str, remedy: str
+) -> DataflowError:
+    where = f"element with key {element.key!r:.80}, value {element.value!r:.80}"
+    name = getattr(function, "__qualname__", repr(function))
+    return DataflowError(where, f"{call}({name}) gave {made!r:.80} as {meaning}", remedy)
