@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from millrace import OptionsError
+from millrace.dataflow._combining import CombineFn
 from millrace.dataflow._engines import Engine, Streaming
 from millrace.dataflow._errors import DataflowError
 from millrace.dataflow._firing import LEAVES
@@ -12,12 +13,10 @@ from millrace.dataflow._triggers import (
     AllOf,
     AnyOf,
     AtWatermark,
-    Custom,
     Repeat,
     RepeatUntil,
     SequenceOf,
     Trigger,
-    TriggerFn,
 )
 from millrace.dataflow._windows import GlobalWindows, WindowFn
 
@@ -26,8 +25,11 @@ def check_windows(windows: WindowFn) -> None:
     """Refuse a strategy that lacks one of its two functions (2.2).
 
     Raises:
-        DataflowError: it can not assign, or not merge.
+        DataflowError: it can not assign, or not merge, or is a class.
     """
+    if isinstance(windows, type):
+        remedy = "Call it, as in window_into(FixedWindows(MINUTE))"
+        raise DataflowError(f"windows {windows!r}", "it is a class, and no strategy yet", remedy)
     for method, meaning in (("assign_windows", "assign"), ("merge_windows", "merge")):
         if not callable(getattr(windows, method, None)):
             remedy = f"Write {method}" + (
@@ -46,6 +48,29 @@ def check_lateness(allowed_lateness_us: int | None) -> None:
     """
     if allowed_lateness_us is not None and (type(allowed_lateness_us) is not int or allowed_lateness_us < 0):
         raise OptionsError("allowed_lateness", allowed_lateness_us, "at least 0 microseconds, or None")
+
+
+def check_combine(combine: object) -> None:
+    """Refuse what is no combiner.
+
+    Raises:
+        OptionsError: it is none.
+    """
+    if not isinstance(combine, CombineFn):
+        raise OptionsError("combine", combine, "a CombineFn, such as SUM, top(3) or one of your own")
+
+
+def check_engine(engine: Engine | None) -> Engine:
+    """Return the engine; streaming if none is given.
+
+    Raises:
+        OptionsError: it is no engine, or a class.
+    """
+    if engine is None:
+        return Streaming()
+    if not isinstance(engine, Engine):
+        raise OptionsError("engine", engine, "an engine: Streaming(), Batch() or MicroBatch(MINUTE)")
+    return engine
 
 
 def check_trigger(trigger: Trigger) -> None:
@@ -111,10 +136,6 @@ def _parts(trigger: Trigger) -> tuple[Trigger, ...]:
             return (inner, until)
         case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
             return triggers
-        case Custom(fn):
-            if not isinstance(fn, TriggerFn):
-                raise OptionsError("Custom", fn, "an object with all methods of TriggerFn")
-            return ()
         case _ if isinstance(trigger, LEAVES):
             return ()
         case _:

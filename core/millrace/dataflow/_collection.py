@@ -16,10 +16,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from millrace import Codec, OptionsError, Pipeline, same_key
+from millrace.dataflow._arguments import check_bool, check_function, check_name, check_stream
 from millrace.dataflow._building import Builder, Grouped, Node, Read, Sending
-from millrace.dataflow._checks import check_lateness, check_trigger, check_windows
+from millrace.dataflow._checks import (
+    check_combine,
+    check_engine,
+    check_lateness,
+    check_trigger,
+    check_windows,
+)
 from millrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
-from millrace.dataflow._engines import Engine, Streaming
+from millrace.dataflow._engines import Engine
+from millrace.dataflow._errors import DataflowError
 from millrace.dataflow._panes import Accumulation
 from millrace.dataflow._stages import KeyExtractor
 from millrace.dataflow._steps import Do, DoFn, Filter, FlatMap, KeyBy, Map, MoveInTime, Step
@@ -40,7 +48,7 @@ class PCollection(Generic[V]):
         steps_name: the name of the computation that does it.
         windows: where the next grouping puts them; ``None``: they stay in the windows that they are in.
         merging: the strategy of the windows that they are in.
-        when: the next grouping's trigger.
+        when: the next grouping's trigger; ``None``: none was given, and it has the default one.
         accumulation: how its panes relate.
         lateness_us: how long its windows are kept behind the watermark; ``None``: without limit.
     """
@@ -50,7 +58,7 @@ class PCollection(Generic[V]):
     steps_name: str = "par_do"
     windows: WindowFn | None = None
     merging: WindowFn = field(default_factory=GlobalWindows)
-    when: Trigger = DEFAULT_TRIGGER
+    when: Trigger | None = None
     accumulation: Accumulation = Accumulation.DISCARDING
     lateness_us: int | None = None
 
@@ -63,22 +71,27 @@ class PCollection(Generic[V]):
             function: takes an `Element`; deterministic.
             name: of the computation.
         """
+        check_function("par_do", function)
         return self._then(Do(function), name)
 
     def map(self, function: Callable[[V], W], *, name: str | None = None) -> "PCollection[W]":
         """Make one value of each; keys stay."""
+        check_function("map", function)
         return self._then(Map(function), name)
 
     def flat_map(self, function: Callable[[V], Iterable[W]], *, name: str | None = None) -> "PCollection[W]":
         """Make any number of values of each; keys stay."""
+        check_function("flat_map", function)
         return self._then(FlatMap(function), name)
 
     def filter(self, function: Callable[[V], bool], *, name: str | None = None) -> "PCollection[V]":
         """Keep those for whose value it is true."""
+        check_function("filter", function)
         return self._then(Filter(function), name)
 
     def key_by(self, function: Callable[[V], str], *, name: str | None = None) -> "PCollection[V]":
         """Give each a key that is made of its value."""
+        check_function("key_by", function)
         return self._then(KeyBy(function), name)
 
     def with_time(self, function: Callable[[V], int], *, name: str | None = None) -> "PCollection[V]":
@@ -91,10 +104,12 @@ class PCollection(Generic[V]):
                 with a `DataflowError` that names the element.
             name: of the computation.
         """
+        check_function("with_time", function)
         return self._then(MoveInTime(function), name)
 
     def _then(self, step: Step, name: str | None) -> "PCollection[Any]":
         steps_name = self.steps_name if name is None else name
+        check_name("name", steps_name)
         return replace(self, steps=(*self.steps, step), steps_name=steps_name)
 
     # Where
@@ -153,7 +168,12 @@ class PCollection(Generic[V]):
         Args:
             combine: how.
             name: of the computation.
+
+        Raises:
+            OptionsError: what is no combiner, or no name.
         """
+        check_combine(combine)
+        check_name("name", name)
         grouped = Grouped(
             self.node,
             self.steps,
@@ -161,7 +181,7 @@ class PCollection(Generic[V]):
             name,
             self.windows,
             self.merging,
-            self.when,
+            DEFAULT_TRIGGER if self.when is None else self.when,
             self.accumulation,
             combine,
             self.lateness_us,
@@ -200,7 +220,19 @@ class PCollection(Generic[V]):
         return self.combine(top(count), name=name)
 
     def to(self, stream: str) -> "Flow":
-        """Send it to a stream: panes, if it has been grouped; else values."""
+        """Send it to a stream: panes, if it has been grouped; else values.
+
+        Raises:
+            OptionsError: what is no stream's name.
+            DataflowError: a trigger or windows that no grouping has use for.
+        """
+        check_stream(stream)
+        for given, call in ((self.when, "trigger"), (self.windows, "window_into")):
+            if given is not None:
+                problem = f"it was given {call}({given!r}), and no grouping follows"
+                raise DataflowError(
+                    f"collection for stream {stream!r}", problem, "Group it, as by sum(), or leave that out"
+                )
         return Flow(((self, stream),))
 
 
@@ -212,6 +244,8 @@ class Flow:
 
     def __add__(self, other: "Flow") -> "Flow":
         """Both in one pipeline; what they have in common is there once. Several collections may go to one stream."""
+        if not isinstance(other, Flow):
+            raise OptionsError("flow", other, "a Flow, such as a collection's to(stream) gives")
         return Flow(self.outputs + other.outputs)
 
     def pipeline(self, name: str, *, engine: Engine | None = None, processes: int = 1) -> Pipeline:
@@ -226,7 +260,7 @@ class Flow:
             MillraceError: it does not fit together.
         """
         pipeline = Pipeline(name)
-        builder = Builder(pipeline, engine or Streaming())
+        builder = Builder(pipeline, check_engine(engine))
         for stream, codec in builder.sources(collection.node for collection, _ in self.outputs).items():
             pipeline.injector(stream, processes=processes)
             if codec is not None:
@@ -246,7 +280,9 @@ class Flow:
             DuplicateNameError: it has a computation of a name that a transform has: give the transform another by ``name=``.
             DataflowError: its streams and those of the flow do not fit together.
         """
-        self._build(Builder(pipeline, engine or Streaming()))
+        if not isinstance(pipeline, Pipeline):
+            raise OptionsError("pipeline", pipeline, "a Pipeline")
+        self._build(Builder(pipeline, check_engine(engine)))
 
     def _build(self, builder: Builder) -> None:
         builder.build(
@@ -265,7 +301,19 @@ def read(
         key: takes a record and returns its key; default: the record's own.
         codec: of the stream; default: JSON-like.
         bounded: it ends. Only then does the watermark ever pass the global window.
+
+    Raises:
+        OptionsError: an argument of the wrong kind.
     """
-    if not stream:
-        raise OptionsError("stream", stream, "a name")
+    check_stream(stream)
+    check_function("key", key)
+    check_bool("bounded", bounded)
+    if codec is not None and (
+        isinstance(codec, type) or not (_can(codec, "encode") and _can(codec, "decode"))
+    ):
+        raise OptionsError("codec", codec, "an object with encode and decode, such as JsonCodec()")
     return PCollection(Read(stream, key, codec, bounded))
+
+
+def _can(codec: object, method: str) -> bool:
+    return callable(getattr(codec, method, None))

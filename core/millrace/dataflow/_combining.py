@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millrace.dataflow._arguments import check_count, check_function
+
 
 def _itself(accumulator: Any) -> Any:
     return accumulator
@@ -31,6 +33,13 @@ class CombineFn:
     merge: Callable[[Any, Any], Any]
     extract: Callable[[Any], Any] = _itself
     uncombine: Callable[[Any, Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what can not be called."""
+        for option in ("create", "add", "merge", "extract"):
+            check_function(option, getattr(self, option))
+        if self.uncombine is not None:
+            check_function("uncombine", self.uncombine)
 
 
 def _zero() -> int:
@@ -112,8 +121,12 @@ def top(count: int) -> CombineFn:
     [7, 5]
 
     Args:
-        count: how many of them.
+        count: how many of them, at least 1.
+
+    Raises:
+        OptionsError: it is not.
     """
+    check_count("count", count)
 
     def merge(one: list[Any], other: list[Any]) -> list[Any]:
         return sorted([*one, *other], reverse=True)[:count]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from millrace import OptionsError
+from millrace.dataflow._arguments import check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,7 @@ class MicroBatch:
 
     def __post_init__(self) -> None:
         """Refuse a period that is none."""
-        if type(self.period_us) is not int or self.period_us <= 0:
-            raise OptionsError("period_us", self.period_us, "a positive int of microseconds")
+        check_positive("period_us", self.period_us)
 
 
 Engine = Streaming | Batch | MicroBatch

@@ -23,7 +23,7 @@ from millrace import MAX_TIME, MIN_TIME, Clock
 from millrace.dataflow._combining import LIST, CombineFn
 from millrace.dataflow._contents import Contents
 from millrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming
-from millrace.dataflow._errors import WindowMergeError
+from millrace.dataflow._errors import DataflowError, WindowMergeError
 from millrace.dataflow._firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
 from millrace.dataflow._panes import Accumulation, Element, Pane, Timing
 from millrace.dataflow._triggers import DEFAULT_TRIGGER, Trigger
@@ -32,6 +32,7 @@ from millrace.dataflow._windows import (
     GLOBAL,
     FixedWindows,
     GlobalWindows,
+    Sessions,
     SlidingWindows,
     Window,
     WindowFn,
@@ -183,14 +184,17 @@ class Grouping:
         """Assign an element to windows, before any merge."""
         if self.windows is None:
             return (element.window,)
-        return [within_time(window) for window in self.windows.assign_windows(element)]
+        given = self.windows.assign_windows(element)
+        if type(self.windows) not in _OURS:
+            given = _checked(self.windows, "assign_windows", given, element.key)
+        return [within_time(window) for window in given]
 
     # Elements
 
     def _take(
         self, state: KeyState, window: Window, element: Element, now: int, watermark: int
     ) -> list[Pane]:
-        target, parts = self._merged(state, window)
+        target, parts = self._merged(state, window, element.key)
         if self._is_expired(target, watermark) or any(part.finished for part in parts):
             state.dropped += 1
             return []
@@ -205,13 +209,16 @@ class Grouping:
             return []
         return self._evaluate(one, now - 1, watermark, state)
 
-    def _merged(self, state: KeyState, window: Window) -> tuple[Window, list[WindowState]]:
+    def _merged(self, state: KeyState, window: Window, key: str) -> tuple[Window, list[WindowState]]:
         """Find the window that an element's window becomes, and those that are merged into it."""
         strategy = self.merging if self.windows is None else self.windows
         if isinstance(strategy, _NEVER_MERGING):
             return window, [one for one in state.windows if one.window == window]
         known = dict.fromkeys([*(one.window for one in state.windows), window])
-        merged = [within_time(one) for one in strategy.merge_windows(list(known))]
+        given = strategy.merge_windows(list(known))
+        if type(strategy) not in _OURS:
+            given = _checked(strategy, "merge_windows", given, key)
+        merged = [within_time(one) for one in given]
         for each in known:
             if sum(target.covers(each) for target in merged) != 1:
                 raise WindowMergeError(repr(strategy), tuple(known), tuple(merged))
@@ -378,6 +385,21 @@ class Grouping:
 
 
 _NEVER_MERGING = (GlobalWindows, FixedWindows, SlidingWindows)
+_OURS = (*_NEVER_MERGING, Sessions)
+
+
+def _checked(strategy: WindowFn, method: str, given: Any, key: str) -> Sequence[Window]:
+    """Refuse what a strategy of the user's own gives in place of windows."""
+    windows = list(given) if isinstance(given, Iterable) else given
+    if isinstance(windows, list) and all(type(one) is Window and _is_in_time(one) for one in windows):
+        return windows
+    problem = f"{method} gave {windows!r:.80} for key {key!r:.80}, and not windows in event time"
+    remedy = "Return several windows, such as [Window(start, end)], each with a part between MIN_TIME and END_OF_TIME"
+    raise DataflowError(f"windows {strategy!r}", problem, remedy)
+
+
+def _is_in_time(window: Window) -> bool:
+    return window.start < GLOBAL.end and window.end > GLOBAL.start
 
 
 def _order(one: WindowState) -> tuple[int, int]:

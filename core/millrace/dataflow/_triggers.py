@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from millrace import Clock, OptionsError
+from millrace.dataflow._arguments import check_count, check_function, check_positive
 from millrace.dataflow._windows import Window
 
 
@@ -26,7 +27,7 @@ class AtWatermark:
 
     def __post_init__(self) -> None:
         """Refuse what is no percentile."""
-        if not 0 < self.percentile <= 100:
+        if type(self.percentile) not in (int, float) or not 0 < self.percentile <= 100:
             raise OptionsError("percentile", self.percentile, "more than 0 and at most 100")
 
 
@@ -44,7 +45,7 @@ class AtPeriod:
 
     def __post_init__(self) -> None:
         """Refuse a period that is none."""
-        _check_positive("period_us", self.period_us)
+        check_positive("period_us", self.period_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,7 @@ class AtCount:
 
     def __post_init__(self) -> None:
         """Refuse to count to nothing."""
-        if type(self.count) is not int or self.count < 1:
-            raise OptionsError("count", self.count, "an int of at least 1")
+        check_count("count", self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class AfterDelay:
 
     def __post_init__(self) -> None:
         """Refuse a delay that is none."""
-        _check_positive("delay_us", self.delay_us)
+        check_positive("delay_us", self.delay_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,10 @@ class When:
     """
 
     predicate: Callable[[Any], bool]
+
+    def __post_init__(self) -> None:
+        """Refuse what can not be asked."""
+        check_function("predicate", self.predicate)
 
 
 class Instant(msgspec.Struct, frozen=True):
@@ -153,6 +157,11 @@ class Custom:
 
     fn: TriggerFn
 
+    def __post_init__(self) -> None:
+        """Refuse an object that lacks a method, and a class."""
+        if isinstance(self.fn, type) or not isinstance(self.fn, TriggerFn):
+            raise OptionsError("Custom", self.fn, "an object with all methods of TriggerFn")
+
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
@@ -163,6 +172,10 @@ class Repeat:
     """
 
     trigger: "Trigger"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no trigger."""
+        _inner("Repeat", self.trigger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,11 @@ class RepeatUntil:
 
     trigger: "Trigger"
     until: "Trigger"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no trigger."""
+        _inner("RepeatUntil", self.trigger)
+        _inner("RepeatUntil", self.until)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -234,16 +252,19 @@ Trigger = (
     | AllOf
 )
 
-DEFAULT_TRIGGER = Repeat(AtWatermark())
-"""What a window that was given no trigger has (2.4): when the watermark passes, and again with each late element."""
 
-
-def _check_positive(option: str, value: int) -> None:
-    if type(value) is not int or value <= 0:
-        raise OptionsError(option, value, "a positive int of microseconds")
+def _inner(option: str, trigger: object) -> None:
+    if not isinstance(trigger, Trigger):
+        raise OptionsError(option, trigger, "a trigger, such as AtWatermark()")
 
 
 def _several(name: str, triggers: tuple["Trigger", ...]) -> tuple["Trigger", ...]:
     if not triggers:
         raise OptionsError(name, triggers, "at least one trigger")
+    for trigger in triggers:
+        _inner(name, trigger)
     return triggers
+
+
+DEFAULT_TRIGGER = Repeat(AtWatermark())
+"""What a window that was given no trigger has (2.4): when the watermark passes, and again with each late element."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import msgspec
 
 from millrace import HOUR, MAX_TIME, MIN_TIME, OptionsError
+from millrace.dataflow._arguments import check_bool, check_positive, check_time
 
 if TYPE_CHECKING:
     from millrace.dataflow._panes import Element
@@ -35,6 +36,12 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     start: int
     end: int
+
+    def __post_init__(self) -> None:
+        """Refuse one that holds no time."""
+        if not (type(self.start) is type(self.end) is int and self.start < self.end):
+            expected = "two ints of microseconds, its start before its end"
+            raise OptionsError("window", (self.start, self.end), expected)
 
     @property
     def last(self) -> int:
@@ -112,8 +119,10 @@ class FixedWindows:
     phase_spread: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a length that is none."""
-        _check_positive("size_us", self.size_us)
+        """Refuse a length that is none, and what is no offset."""
+        check_positive("size_us", self.size_us)
+        check_time("offset_us", self.offset_us)
+        check_bool("phase_spread", self.phase_spread)
 
     def assign_windows(self, element: "Element") -> Iterable[Window]:
         """Find the one window of its time."""
@@ -141,9 +150,10 @@ class SlidingWindows:
     offset_us: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse lengths that are none."""
-        _check_positive("size_us", self.size_us)
-        _check_positive("period_us", self.period_us)
+        """Refuse lengths that are none, and what is no offset."""
+        check_positive("size_us", self.size_us)
+        check_positive("period_us", self.period_us)
+        check_time("offset_us", self.offset_us)
 
     def assign_windows(self, element: "Element") -> Iterable[Window]:
         """Find the windows that overlap its time, the earliest first."""
@@ -174,7 +184,8 @@ class Sessions:
 
     def __post_init__(self) -> None:
         """Refuse a gap that is none."""
-        _check_positive("gap_us", self.gap_us)
+        check_positive("gap_us", self.gap_us)
+        check_bool("touching_merge", self.touching_merge)
 
     def assign_windows(self, element: "Element") -> Iterable[Window]:
         """Let it extend one gap beyond the element's time."""
@@ -190,11 +201,6 @@ class Sessions:
             else:
                 merged.append(window)
         return merged
-
-
-def _check_positive(option: str, value: int) -> None:
-    if type(value) is not int or value <= 0:
-        raise OptionsError(option, value, "a positive int of microseconds")
 
 
 def _phase(key: str, size_us: int) -> int:
