@@ -117,7 +117,7 @@ class EngineOptions:
         if self.merge_load > self.split_load:
             expected = f"at most split_load ({self.split_load}), or intervals split and merge for ever"
             raise OptionsError("merge_load", self.merge_load, expected)
-        if self.overload <= 1:
+        if not self.overload > 1:
             raise OptionsError("overload", self.overload, "more than 1")
 
     def shard_of(self, name: str) -> int:

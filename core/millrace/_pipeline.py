@@ -63,6 +63,11 @@ class DeadLetter:
 
     stream: str
 
+    def __post_init__(self) -> None:
+        """Refuse a stream without a name."""
+        if not _is_name(self.stream):
+            raise OptionsError("DeadLetter", self.stream, "the name of a stream")
+
 
 FailurePolicy = Stop | DeadLetter
 
@@ -150,6 +155,8 @@ class Pipeline:
     """
 
     def __init__(self, name: str) -> None:
+        if not _is_name(name):
+            raise OptionsError("name", name, "a name")
         self.name = name
         self._codecs: dict[str, Codec] = {}
         self._default_codec: Codec = JsonCodec()
@@ -166,7 +173,12 @@ class Pipeline:
 
         Raises:
             DuplicateNameError: the stream has a codec already.
+            OptionsError: no name, or no codec.
         """
+        if not _is_name(name):
+            raise OptionsError("stream", name, "the name of a stream")
+        if not _is_codec(codec):
+            raise OptionsError("codec", codec, _CODEC)
         if name in self._codecs:
             raise DuplicateNameError(
                 self.name, f"stream {name!r} is given a codec twice", "Name its codec once"
@@ -195,15 +207,20 @@ class Pipeline:
 
         Raises:
             DuplicateNameError: the name is taken.
-            OptionsError: no process, or a negative limit.
+            OptionsError: no process, a negative limit, or an argument of the wrong kind.
         """
         self._claim(name)
-        if processes < 1:
-            raise OptionsError("processes", processes, "at least 1")
-        if skew_limit_us is not None and skew_limit_us < 0:
-            raise OptionsError("skew_limit_us", skew_limit_us, "at least 0, or None")
-        streams = _several("outputs", outputs) if outputs is not None else (name,)
-        self._injectors[name] = InjectorSpec(name, streams, processes, skew_limit_us, on_malformed or Stop())
+        if type(processes) is not int or processes < 1:
+            raise OptionsError("processes", processes, "an int of at least 1")
+        if skew_limit_us is not None and (type(skew_limit_us) is not int or skew_limit_us < 0):
+            raise OptionsError("skew_limit_us", skew_limit_us, "at least 0 microseconds, or None")
+        policy = Stop() if on_malformed is None else on_malformed
+        if not isinstance(policy, FailurePolicy):
+            raise OptionsError("on_malformed", policy, "Stop() or DeadLetter(stream)")
+        streams = _streams("outputs", outputs) if outputs is not None else (name,)
+        if not streams:
+            raise OptionsError("outputs", outputs, "at least one stream, or None for one of its own name")
+        self._injectors[name] = InjectorSpec(name, streams, processes, skew_limit_us, policy)
 
     def add(
         self,
@@ -235,26 +252,23 @@ class Pipeline:
 
         Raises:
             DuplicateNameError: the name is taken.
-            OptionsError: a percentile outside (0, 100].
+            OptionsError: a percentile outside (0, 100], or an argument of the wrong kind.
             CodecError: the state codec can not write the initial state, or reads it back as something else.
         """
         self._claim(name)
-        extractors = (
-            dict(inputs)
-            if isinstance(inputs, Mapping)
-            else dict.fromkeys(_several("inputs", inputs), same_key)
-        )
+        streams = _streams("inputs", inputs)
+        extractors = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(streams, same_key)
         self._computations[name] = _checked(
             ComputationSpec(
                 name=name,
                 computation=computation,
                 inputs=extractors,
-                outputs=_several("outputs", outputs),
+                outputs=_streams("outputs", outputs),
                 productions=productions,
                 exactly_once=exactly_once,
-                state_codec=state_codec or JsonCodec(),
+                state_codec=JsonCodec() if state_codec is None else state_codec,
                 watermark_percentile=watermark_percentile,
-                on_failure=on_failure or Stop(),
+                on_failure=Stop() if on_failure is None else on_failure,
                 split_at=_several("split_at", split_at),
             )
         )
@@ -358,7 +372,7 @@ class Pipeline:
         return self._topology().graph
 
     def _claim(self, name: str) -> None:
-        if not name or "/" in name or "@" in name or "#" in name:
+        if not _is_name(name) or "/" in name or "@" in name or "#" in name:
             raise OptionsError("name", name, "a name without '/', '@' and '#'")
         if name in self._computations or name in self._injectors:
             raise DuplicateNameError(
@@ -410,7 +424,37 @@ class _Topology:
 def _several(option: str, names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise OptionsError(option, names, f"several names, such as [{names!r}]")
-    return tuple(names)
+    given: object = names
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not isinstance(given, Iterable) or any(type(name) is not str for name in found):
+        raise OptionsError(option, names, "several names, each a str")
+    return found
+
+
+def _streams(option: str, names: Iterable[str]) -> tuple[str, ...]:
+    found = _several(option, names)
+    if "" in found:
+        raise OptionsError(option, names, "the names of streams, none of them empty")
+    return found
+
+
+def _check_extractor(computation: str, extractor: object) -> None:
+    if not callable(extractor):
+        expected = f"a function from a record to its key, for each input of computation {computation!r}"
+        raise OptionsError("inputs", extractor, expected)
+
+
+def _is_name(name: object) -> bool:
+    return type(name) is str and name != ""
+
+
+def _is_codec(codec: object) -> bool:
+    """Tell whether it is an object that encodes and decodes; the class of one is none."""
+    methods = (getattr(codec, "encode", None), getattr(codec, "decode", None))
+    return not isinstance(codec, type) and all(map(callable, methods))
+
+
+_CODEC = "an object with encode and decode, such as JsonCodec()"
 
 
 def _checked(spec: ComputationSpec) -> ComputationSpec:
@@ -420,8 +464,13 @@ def _checked(spec: ComputationSpec) -> ComputationSpec:
         if not isinstance(value, kind):
             names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
             raise OptionsError(option, value, f"an object of {names}, for computation {spec.name!r}")
-    if not 0 < spec.watermark_percentile <= 100:
-        raise OptionsError("watermark_percentile", spec.watermark_percentile, "more than 0 and at most 100")
+    percentile = spec.watermark_percentile
+    if type(percentile) not in (int, float) or not 0 < percentile <= 100:
+        raise OptionsError("watermark_percentile", percentile, "a number of more than 0 and at most 100")
+    for extractor in spec.inputs.values():
+        _check_extractor(spec.name, extractor)
+    if not _is_codec(spec.state_codec):
+        raise OptionsError("state_codec", spec.state_codec, _CODEC)
     where, initial = f"initial state of {spec.name!r}", spec.computation.initial_state()
     data = encode_at(where, spec.state_codec, initial)
     again = decode_at(where, spec.state_codec, data)
@@ -435,6 +484,7 @@ def _checked(spec: ComputationSpec) -> ComputationSpec:
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "computation": Computation,
+    "inputs": Mapping,
     "productions": Productions,
     "exactly_once": bool,
     "on_failure": (Stop, DeadLetter),

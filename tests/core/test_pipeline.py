@@ -362,6 +362,7 @@ def test_what_is_not_there_can_not_be_changed_or_removed() -> None:
         ({"bloom_error": 0.0}, "bloom_error"),
         ({"bloom_error": 1.0}, "bloom_error"),
         ({"overload": 1.0}, "overload"),
+        ({"overload": float("nan")}, "overload"),
         ({"merge_load": 11, "split_load": 10}, "merge_load"),
         ({"masters": 0}, "masters"),
         ({"authority_shards": 0}, "authority_shards"),
@@ -401,7 +402,24 @@ def test_options_for_which_zero_means_never_take_it(option: str) -> None:
         ({"watermark_percentile": 0.0}, "watermark_percentile"),
         ({"watermark_percentile": 100.5}, "watermark_percentile"),
         ({"watermark_percentile": float("nan")}, "watermark_percentile"),
+        ({"watermark_percentile": "90"}, "watermark_percentile"),
+        ({"watermark_percentile": True}, "watermark_percentile"),
         ({"inputs": "clicks"}, "inputs"),
+        ({"inputs": [""]}, "inputs"),
+        ({"inputs": [5]}, "inputs"),
+        ({"inputs": {"clicks": "user"}}, "inputs"),
+        pytest.param({"inputs": {"": by_query}}, "inputs", id="an input without a name"),
+        ({"inputs": 5}, "inputs"),
+        ({"inputs": None}, "inputs"),
+        ({"outputs": ["counts", ""]}, "outputs"),
+        ({"outputs": [5]}, "outputs"),
+        ({"split_at": [5]}, "split_at"),
+        ({"state_codec": JsonCodec}, "state_codec"),
+        ({"state_codec": "json"}, "state_codec"),
+        ({"on_failure": ""}, "on_failure"),
+        ({"on_failure": DeadLetter}, "on_failure"),
+        ({"name": None}, "name"),
+        ({"name": 5}, "name"),
         ({"outputs": "counts"}, "outputs"),
         ({"split_at": "m"}, "split_at"),
         pytest.param(
@@ -421,6 +439,25 @@ def test_a_computations_switch_out_of_range_is_named(switches: dict[str, Any], n
     assert caught.value.option == named
 
 
+@pytest.mark.parametrize("name", ["", None, 5], ids=str)
+def test_a_pipeline_and_its_streams_have_names(name: Any) -> None:
+    wanted: dict[str, Callable[[], object]] = {
+        "name": lambda: Pipeline(name),
+        "stream": lambda: base().stream(name, JsonCodec()),
+        "DeadLetter": lambda: DeadLetter(name),
+    }
+    for option, define in wanted.items():
+        with pytest.raises(OptionsError) as caught:
+            define()
+        assert (caught.value.option, caught.value.value) == (option, name)
+
+
+@pytest.mark.parametrize("codec", [JsonCodec, "json", None], ids=["class", "name", "none"])
+def test_a_streams_codec_is_an_object_that_encodes_and_decodes(codec: Any) -> None:
+    with pytest.raises(OptionsError, match=r"codec=.*expected an object with encode and decode"):
+        base().stream("clicks", codec)
+
+
 def test_a_class_in_place_of_an_object_is_named() -> None:
     with pytest.raises(MillraceError, match="counter"):
         base().add(Computation, name="counter", inputs=["clicks"])  # type: ignore[arg-type]
@@ -430,7 +467,17 @@ def test_a_class_in_place_of_an_object_is_named() -> None:
     ("switches", "named"),
     [
         ({"processes": 0}, "processes"),
+        ({"processes": True}, "processes"),
+        ({"processes": 1.5}, "processes"),
+        ({"processes": "2"}, "processes"),
         ({"skew_limit_us": -1}, "skew_limit_us"),
+        ({"skew_limit_us": 1.5}, "skew_limit_us"),
+        ({"skew_limit_us": "1s"}, "skew_limit_us"),
+        ({"on_malformed": "dead"}, "on_malformed"),
+        ({"on_malformed": DeadLetter}, "on_malformed"),
+        ({"on_malformed": ""}, "on_malformed"),
+        ({"outputs": [""]}, "outputs"),
+        ({"outputs": []}, "outputs"),
         ({"outputs": "clicks"}, "outputs"),
     ],
     ids=str,
@@ -445,6 +492,8 @@ def test_switches_that_are_changed_are_checked_too() -> None:
     pipeline = counter()
     with pytest.raises(OptionsError, match="watermark_percentile"):
         pipeline.with_computation("counter", watermark_percentile=0)
+    with pytest.raises(OptionsError, match="inputs"):
+        pipeline.with_computation("counter", inputs=["clicks"])
     for unknown in ("productionz", "initial_state", "output_codecs"):
         with pytest.raises(OptionsError, match=f"{unknown}.*exactly_once.*productions"):
             pipeline.with_computation("counter", **{unknown: None})
