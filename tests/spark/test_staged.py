@@ -121,7 +121,7 @@ class Job:
             sinks=sinks,  # type: ignore[arg-type]  # of two kinds
         )
 
-    def sink(self, name: str) -> object:
+    def sink(self, name: str) -> Any:
         def take(frame: DataFrame, batch: int) -> None:
             query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             self.batches[name, str(query), batch] = [
@@ -258,7 +258,13 @@ def test_computations_come_and_go_while_the_others_run(staged: tuple[Job, Deploy
     """Cities is added, and counts all pairs from the beginning on; it is removed; what it has written stays."""
     job, running = staged
     before = {one.name: one.query.runId for one in running._host.queries()}
-    running.add(Cities(), name="cities", inputs={"pairs": city}, outputs=["cities"])
+    running.add(
+        Cities(),
+        name="cities",
+        inputs={"pairs": city},
+        outputs=["cities"],
+        sinks={"cities": job.sink("cities")},
+    )
     running.await_idle()
     cities = Log(job.directory / "job", "cities")
     assert written(cities) == [1, 2, 3, 4, 5, 6]
@@ -271,6 +277,7 @@ def test_computations_come_and_go_while_the_others_run(staged: tuple[Job, Deploy
     assert {one.name: one.query.runId for one in running._host.queries()} == before
     assert job.totals()[-1] == (6, False)
     assert list(running.pipeline.computations) == ["pairing", "counter", "total"]
+    assert sum(job.taken("cities").values()) == 7
 
 
 def written(log: Log) -> list[int]:

@@ -58,7 +58,7 @@ from millrace.spark._io_errors import (
 from millrace.spark._recorded import RecordedRun, run_recorded
 from millrace.spark._sample import Sample
 from millrace.spark._session import check_session, prepare_session, session
-from millrace.spark._sinking import TypedSink
+from millrace.spark._sinking import NoSinkWarning, TypedSink
 from millrace.spark._sinks import DatabaseSink, committed_files
 from millrace.spark._source_files import Directory
 from millrace.spark._source_rows import NewRecord
@@ -84,6 +84,7 @@ __all__ = [
     "LogError",
     "MissingPackageError",
     "NewRecord",
+    "NoSinkWarning",
     "Outputs",
     "ParquetFiles",
     "QueryFailedError",

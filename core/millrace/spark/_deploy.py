@@ -51,7 +51,12 @@ class _Host(Protocol):
     def settle(self) -> None: ...
 
     def change(
-        self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], *, from_now: bool
+        self,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        sinks: Mapping[str, Sink | TypedSink | None],
+        *,
+        from_now: bool,
     ) -> None: ...
 
 
@@ -130,6 +135,7 @@ class Deployment:
         pipeline: Pipeline,
         inputs: Mapping[str, Input | DataFrame] | None = None,
         *,
+        sinks: Mapping[str, Sink | TypedSink | None] | None = None,
         from_now: bool = False,
     ) -> None:
         """Go over to another version of the pipeline (3).
@@ -141,6 +147,8 @@ class Deployment:
         Args:
             pipeline: the new version, made of the old one with `Pipeline.copy` and `Pipeline.without`.
             inputs: of injectors that are new or read something else.
+            sinks: of streams that are new, or have another sink from now on; ``None``: the stream comes out nowhere. Other
+                streams keep their sinks, and those that are gone take theirs along.
             from_now: new computations begin with what their senders write next. Default: with all that is in the logs (see
                 ``retention_us`` of `deploy`), so that nothing is left out.
 
@@ -148,9 +156,12 @@ class Deployment:
             SparkHostError: it can not be done in this layout, or inputs and injectors do not fit.
             PipelineError: a computation's ``productions`` or ``exactly_once`` would change, which belong to its name for good.
             MillraceError: a query has ended (see `errors`).
+
+        Warns:
+            NoSinkWarning: a new stream comes out nowhere.
         """
         self._check()
-        self._host.change(pipeline, inputs or {}, from_now=from_now)
+        self._host.change(pipeline, inputs or {}, sinks or {}, from_now=from_now)
 
     def add(
         self,
@@ -162,18 +173,20 @@ class Deployment:
         exactly_once: bool = True,
         state_codec: Codec | None = None,
         on_failure: FailurePolicy | None = None,
+        sinks: Mapping[str, Sink | TypedSink | None] | None = None,
         from_now: bool = False,
     ) -> None:
         """Add a computation while the job runs: `Pipeline.add` and `change`.
 
         Args:
-            computation: see `Pipeline.add`, as all but the last.
+            computation: see `Pipeline.add`, as all but the last two.
             name: likewise.
             inputs: likewise.
             outputs: likewise.
             exactly_once: likewise.
             state_codec: likewise.
             on_failure: likewise.
+            sinks: see `change`.
             from_now: see `change`.
 
         Raises:
@@ -184,10 +197,10 @@ class Deployment:
             computation, name=name, inputs=inputs, outputs=outputs, exactly_once=exactly_once, state_codec=state_codec,
             on_failure=on_failure,
         )  # fmt: skip
-        self.change(changed, from_now=from_now)
+        self.change(changed, sinks=sinks, from_now=from_now)
 
     def remove(self, name: str) -> None:
-        """Remove a computation while the job runs: `Pipeline.without` and `change`.
+        """Remove a computation while the job runs: `Pipeline.without` and `change`. The sinks of its outputs go with it.
 
         Raises:
             As both of these.
@@ -204,7 +217,7 @@ def deploy(
     inputs: Mapping[str, Input | DataFrame],
     *,
     directory: str | Path,
-    sinks: Mapping[str, Sink | TypedSink],
+    sinks: Mapping[str, Sink | TypedSink | None],
     layout: Layout = Layout.PIPELINED,
     intervals: int = 16,
     clock_us: int | None = None,
@@ -222,7 +235,8 @@ def deploy(
         directory: holds checkpoints and logs; one for each job. On a file system that all machines share.
         sinks: where outputs go: stream to a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the
             number of its micro-batch, such as a `DatabaseSink` or a `FileSink`; in a `TypedSink`, to get the values' fields.
-            Streams that none is given for come out nowhere. Staged, any stream can have one, also one with consumers.
+            ``None``: a stream comes out nowhere, as one that is left out, of which there is a warning. Staged, any stream can
+            have one, also one with consumers.
         layout: which. Can not change later.
         intervals: key intervals of each computation: how far it can be spread over cores. Can not change later.
         clock_us: wall timers are looked at this often, microseconds; ``None``: there are none.
@@ -239,6 +253,9 @@ def deploy(
         PipelineError: a version that was deployed there had other ``productions`` or ``exactly_once`` for a computation.
         CheckpointDamagedError: the directory was moved or copied.
         OptionsError: an option is out of its range.
+
+    Warns:
+        NoSinkWarning: a stream comes out nowhere.
     """
     for option, value, least in (
         ("intervals", intervals, 1),

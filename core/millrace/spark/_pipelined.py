@@ -5,6 +5,7 @@ checkpoint only if its injectors and its number of levels are what they were.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -18,7 +19,7 @@ from millrace.spark._errors import SparkHostError
 from millrace.spark._job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
-from millrace.spark._sinking import Sinks
+from millrace.spark._sinking import Sink, Sinks, TypedSink
 
 _QUERY = "pipeline"
 
@@ -39,6 +40,8 @@ class PipelinedHost:
         self._inputs = dict(inputs)
         self._board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
+        settings.sinks.check(pipeline, pipeline.output_streams)
+        settings.sinks.warn_of_missing(pipeline)
         self._running = self._start(pipeline)
 
     def _start(self, pipeline: Pipeline) -> Running:
@@ -51,7 +54,6 @@ class PipelinedHost:
             history=settings.history,
             tallies=True,
         )
-        settings.sinks.check(pipeline, pipeline.output_streams)
         layout = _layout(pipeline, settings.intervals)
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, layout)
@@ -74,7 +76,14 @@ class PipelinedHost:
         """Wait until all that the sources have has come out."""
         self._running.process_all_available()
 
-    def change(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], *, from_now: bool) -> None:
+    def change(
+        self,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        sinks: Mapping[str, Sink | TypedSink | None],
+        *,
+        from_now: bool,
+    ) -> None:
         """Start the query again with another pipeline.
 
         Raises:
@@ -91,6 +100,10 @@ class PipelinedHost:
             _layout(self.pipeline, self._settings.intervals), _layout(pipeline, self._settings.intervals)
         )
         check_switches(self._settings.directory, pipeline)
+        wanted = self._settings.sinks.changed(pipeline, sinks)
+        wanted.check(pipeline, pipeline.output_streams)
+        wanted.warn_of_missing(pipeline, known=self.pipeline.output_streams)
+        self._settings = replace(self._settings, sinks=wanted)
         self._inputs.update(inputs)
         self._running.stop()
         self._running = self._start(pipeline)

@@ -38,6 +38,7 @@ from millrace.spark._log import Entry, Log, entry_of, file_name, taken_for_good
 from millrace.spark._log_source import Reading
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
+from millrace.spark._sinking import Sink, Sinks, TypedSink
 from millrace.spark._stages import (
     computation_plan,
     decode_piece,
@@ -76,7 +77,8 @@ class StagedHost:
         self._shortening = threading.Lock()
         self.board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
-        self._check(pipeline, self._inputs)
+        self._check(pipeline, self._inputs, settings.sinks)
+        settings.sinks.warn_of_missing(pipeline)
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, self._layout())
         _check_nobody_left(before, self._layout())
@@ -103,34 +105,47 @@ class StagedHost:
         for name in self.pipeline.computations:
             self._await_taken(name, self._written(self.pipeline.senders(name)))
 
-    def change(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], *, from_now: bool) -> None:
+    def change(
+        self,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        sinks: Mapping[str, Sink | TypedSink | None],
+        *,
+        from_now: bool,
+    ) -> None:
         """Go over to another pipeline while it runs.
 
         Args:
             pipeline: which.
             inputs: of injectors that are new.
+            sinks: of streams that are new, or have another sink from now on; see `Sinks.changed`.
             from_now: computations that are new begin with what their senders write next, and not with what is still in the logs.
         """
         given = {name: one for name, one in {**self._inputs, **inputs}.items() if name in pipeline.injectors}
-        self._check(pipeline, given)
+        wanted = self._settings.sinks.changed(pipeline, sinks)
+        self._check(pipeline, given, wanted)
         before = self.pipeline
+        wanted.warn_of_missing(pipeline, known=before.output_streams)
         changed = [name for name in _order(before) if not _is_same(name, before, pipeline)]
         changed += [name for name in inputs if name in self._stages and name not in changed]
+        giving_out = {name for stream in sinks for name in _producers(before, stream)}
+        changed += [name for name in _order(before) if name in giving_out and name not in changed]
         self._retire([name for name in changed if name not in _order(pipeline)])
         for name in changed:
             if name in self._stages:
                 self._stages.pop(name).stop()
+        self._settings = replace(self._settings, sinks=wanted)
         with self._shortening:  # nothing is dropped that a new consumer will read
             self._prepare(pipeline, from_now=from_now)
             self.pipeline, self._inputs = pipeline, given
         self._start_missing()
 
-    def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
+    def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], sinks: Sinks) -> None:
         pipeline.validate()
         check_inputs(pipeline, inputs)
         check_switches(self._settings.directory, pipeline)
         plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset())
-        self._settings.sinks.check(pipeline, pipeline.streams)
+        sinks.check(pipeline, pipeline.streams)
 
     def _layout(self) -> Shape:
         pipeline = self.pipeline
@@ -367,6 +382,14 @@ def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
 def _consumers(pipeline: Pipeline, injector: str) -> Iterator[tuple[str, dict[str, object]]]:
     for name in pipeline.graph.successors(injector):
         yield name, dict(pipeline.computations[name].inputs)
+
+
+def _producers(pipeline: Pipeline, stream: str) -> list[str]:
+    return [
+        name
+        for name in _order(pipeline)
+        if stream in (pipeline.injectors.get(name) or pipeline.computations[name]).all_outputs
+    ]
 
 
 def _carried(pipeline: Pipeline, sender: str, consumer: str) -> tuple[str, ...]:
