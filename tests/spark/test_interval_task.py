@@ -108,7 +108,9 @@ def test_untold_holds_would_make_it_late(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_wall_timer_needs_somebody_to_tell_the_time() -> None:
     running = query(held_pipeline(), clock=False)
-    with pytest.raises(SparkHostError, match=r"'batcher' set a wall timer.*clock_us"):
+    with pytest.raises(
+        SparkHostError, match=r"'batcher' set a wall timer.*clock_us=, an option of deploy and of attach"
+    ):
         running.batch(letters(held_pipeline()).entries[:1])
 
 

@@ -260,7 +260,7 @@ class _IntervalTask:
         if wall_due != NEVER and not self._plan.clock:
             raise SparkHostError(
                 f"computation {self._computation!r} set a wall timer, and nobody says that time passes",
-                "Say how often to look at wall timers: attach(..., clock_us=...)",
+                "Say how often to look at wall timers, in microseconds: clock_us=, an option of deploy and of attach",
             )
         if self._plan.staged:
             return  # whenever the watermark moves, all intervals are told
