@@ -148,7 +148,10 @@ def test_a_zombie_is_refused_after_the_query_was_started_again(url: str) -> None
     with pytest.raises(FencedWriterError) as caught:
         zombie.write(frame, "q", 1)
     assert (caught.value.epoch, caught.value.latest_epoch, frame.computed) == (1, 2, 0)
-    assert "a newer start of the query writes there" in str(caught.value)
+    told = str(caught.value)
+    assert "a newer sink writes there under the same name" in told
+    assert "If the job was started again elsewhere, leave that one running: this process was replaced" in told
+    assert "Only if these are two jobs, or two streams of one, stop both" in told
     put(successor, 1, "b")
     assert keys_of(url) == ["a", "b"]
 

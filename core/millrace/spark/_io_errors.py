@@ -79,11 +79,12 @@ class FencedWriterError(MillraceError):
         self.sink, self.epoch, self.latest_epoch = sink, epoch, latest_epoch
 
     def __str__(self) -> str:
-        """Say that there is a newer one."""
+        """Say that there is a newer one, and what to do: both for a driver that was replaced, and for two that share a name."""
         return (
-            f"{self.sink}: this writer has epoch {self.epoch}, but epoch {self.latest_epoch} was claimed since: a newer start "
-            "of the query writes there, and nothing of this batch was written. Stop this one; or, if both are meant to "
-            "write, give each sink its own writer="
+            f"{self.sink}: this writer has epoch {self.epoch}, but epoch {self.latest_epoch} was claimed since: a newer sink "
+            "writes there under the same name, and nothing of this batch was written. If the job was started again elsewhere, "
+            "leave that one running: this process was replaced, and has nothing left to do. Only if these are two jobs, or two "
+            "streams of one, stop both, and start them again with a writer= of its own for each sink"
         )
 
 
