@@ -44,19 +44,29 @@ def error_of(query: StreamingQuery, checkpoint: str | Path) -> MillraceError | N
     raised = query.exception()
     if raised is None:
         return None
-    found = error_from(query.name or str(query.id), str(raised), Path(checkpoint))
-    found.__cause__ = raised
-    return found
+    return error_from(query.name or str(query.id), raised, Path(checkpoint))
 
 
-def error_from(query: str, text: str, checkpoint: Path) -> MillraceError:
+def error_from(query: str, raised: Exception, checkpoint: Path) -> MillraceError:
     """Make the error again that has ended a query.
 
     Args:
         query: its name.
-        text: what Spark says.
+        raised: what Spark has raised. It is the cause of an error that only puts it into words; one of ours has said all itself,
+            and behind it are pages of Java and of Spark's workers.
         checkpoint: the query's.
     """
+    text = str(raised)
+    found = _error_in(text)
+    if found is not None:
+        found.__cause__ = None  # nor is the context shown
+        return found
+    found = mishap_of(text, checkpoint) or QueryFailedError(query, text.strip())
+    found.__cause__ = raised
+    return found
+
+
+def _error_in(text: str) -> MillraceError | None:
     for found in _NOTE.findall(text):
         try:
             name, *fields = msgspec.json.decode(found)
@@ -64,7 +74,7 @@ def error_from(query: str, text: str, checkpoint: Path) -> MillraceError:
             return kind(*[tuple(one) if isinstance(one, list) else one for one in fields])
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             continue
-    return mishap_of(text, checkpoint) or QueryFailedError(query, text.strip())
+    return None
 
 
 def _kinds() -> dict[str, type[MillraceError]]:

@@ -85,9 +85,7 @@ class Running:
         failure = self.writer.failure
         if isinstance(failure, MillraceError):
             return failure
-        found = error_from(self.name, str(failure or raised), self._checkpoint)
-        found.__cause__ = failure or raised
-        return found
+        return error_from(self.name, failure or raised, self._checkpoint)
 
     def check(self) -> None:
         """Raise what has ended it, if anything has; if Spark could not start a Python process in time, start it again.

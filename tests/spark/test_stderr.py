@@ -1,0 +1,82 @@
+"""What a user sees on stderr when a job fails: the script in its own process, since Java's stderr is a process's."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millrace.spark._session import worker_path
+
+FAILING = '''
+"""A job whose user code, or whose query by Spark's own doing, fails on its first record."""
+
+import sys
+from pathlib import Path
+
+from millrace import Computation, Pipeline
+from millrace.spark import Input, Layout, deploy, session
+
+
+class Broken(Computation):
+    def process_record(self, context, record):
+        raise ValueError("a mistake of one's own")
+
+
+class Copy(Computation):
+    def process_record(self, context, record):
+        context.produce("out", 1)
+
+
+def explode(frame, batch):
+    frame.selectExpr("raise_error('Spark itself fails')").collect()
+
+
+place, fails, layout = Path(sys.argv[1]), sys.argv[2], Layout[sys.argv[3]]
+pipeline = Pipeline("failing")
+pipeline.injector("mail")
+pipeline.add(Broken() if fails == "user" else Copy(), name="code", inputs=["mail"], outputs=["out"])
+with session("local[2]") as spark:
+    frame = spark.readStream.schema("key string, ts long").json(str(place / "in"))
+    given = {"mail": Input(frame, key="key", timestamp="ts")}
+    with deploy(
+        pipeline, given, directory=place / "job", sinks={"out": explode}, layout=layout, intervals=2
+    ) as job:
+        job.await_idle()
+'''
+
+
+def stderr_of(place: Path, fails: str, layout: str) -> str:
+    (place / "in").mkdir()
+    (place / "in" / "a.json").write_text(json.dumps({"key": "anna", "ts": 1}))
+    (place / "failing.py").write_text(FAILING)
+    done = subprocess.run(
+        [sys.executable, "failing.py", str(place), fails, layout],
+        cwd=place, env=os.environ | {"PYTHONPATH": worker_path()}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["PIPELINED", "STAGED"])
+def test_an_error_of_user_code_is_shown_with_its_own_traceback_and_no_frames_of_java(
+    tmp_path: Path, layout: str
+) -> None:
+    told = stderr_of(tmp_path, "user", layout)
+    assert "terminated with error" in told
+    assert told.rstrip().endswith("ValueError: a mistake of one's own")
+    assert 'failing.py", line 13, in process_record' in told
+    for noise in ("\tat ", "py4j", "pyspark.zip", "millrace-error", "direct cause", "During handling"):
+        assert noise not in told
+    assert len(told) < 4_000, told
+
+
+@pytest.mark.slow
+def test_a_failure_of_sparks_own_is_shown_in_full(tmp_path: Path) -> None:
+    told = stderr_of(tmp_path, "spark", "PIPELINED")
+    assert "ERROR MicroBatchExecution: Query" in told
+    assert "[USER_RAISED_EXCEPTION] Spark itself fails" in told
+    assert "\tat org.apache.spark" in told
