@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-_NAMES = ("scenario", "verify", "mutants", "bench", "compare", "run", "chaos", "report", "replay")
+_NAMES = ("scenario", "verify", "mutants", "bench", "compare", "run", "chaos", "skip", "report", "replay")
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -26,6 +26,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace run zeitgeist --on sim
 
   millrace chaos --faults 20
+
+  millrace skip jobs/counts counter mail/0:17
 
   millrace mutants --seeds 100
 

@@ -147,8 +147,11 @@ class UserCodeError(MillraceError):
         """Say on what it failed, and show where."""
         return (
             f"computation {self.computation!r}, key {self.key!r}: user code failed {self.attempts} times on {self.record_id}. "
-            f"Mend it, or give the computation on_failure=DeadLetter(stream)\n{self.traceback.rstrip()}"
+            f"{self._remedy()}\n{self.traceback.rstrip()}"
         )
+
+    def _remedy(self) -> str:
+        return "Mend it, or give the computation on_failure=DeadLetter(stream)"
 
 
 class OptionsError(MillraceError):

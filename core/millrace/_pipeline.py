@@ -69,7 +69,29 @@ class DeadLetter:
             raise OptionsError("DeadLetter", self.stream, "the name of a stream")
 
 
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """On failure: as `DeadLetter` for records and timers that an operator has let go, and as `Stop` for all others.
+
+    For hosts, which know what the operator has said; a pipeline is written with one of the other two.
+
+    Attributes:
+        stream: where dead letters go.
+        causes: ids of these records and timers, as errors and dead letters name them.
+    """
+
+    stream: str
+    causes: frozenset[str]
+
+
 FailurePolicy = Stop | DeadLetter
+
+
+def letters_to(policy: FailurePolicy | Skip, cause: str) -> str | None:
+    """The stream that the dead letter of a record or timer goes to; ``None``: the run stops."""
+    if isinstance(policy, Skip):
+        return policy.stream if cause in policy.causes else None
+    return policy.stream if isinstance(policy, DeadLetter) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +121,7 @@ class ComputationSpec:
     exactly_once: bool = True
     state_codec: Codec = field(default_factory=JsonCodec)
     watermark_percentile: float = 100.0
-    on_failure: FailurePolicy = Stop()
+    on_failure: FailurePolicy | Skip = Stop()
     split_at: tuple[str, ...] = ()
     output_codecs: Mapping[str, Codec] = field(default_factory=dict)
     initial_state: bytes = b""
@@ -107,7 +129,8 @@ class ComputationSpec:
     @property
     def all_outputs(self) -> tuple[str, ...]:
         """Its outputs, and its dead letters' stream if it has one."""
-        return self.outputs + ((self.on_failure.stream,) if isinstance(self.on_failure, DeadLetter) else ())
+        policy = self.on_failure
+        return self.outputs + ((policy.stream,) if isinstance(policy, DeadLetter | Skip) else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +256,7 @@ class Pipeline:
         exactly_once: bool = True,
         state_codec: Codec | None = None,
         watermark_percentile: float = 100.0,
-        on_failure: FailurePolicy | None = None,
+        on_failure: FailurePolicy | Skip | None = None,
         split_at: Iterable[str] = (),
     ) -> None:
         """Add a computation (Figure 3).
@@ -487,7 +510,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "inputs": Mapping,
     "productions": Productions,
     "exactly_once": bool,
-    "on_failure": (Stop, DeadLetter),
+    "on_failure": (Stop, DeadLetter, Skip),
 }
 
 

@@ -25,7 +25,7 @@ from millrace._execution import (
     stored_timers,
     timer_identity,
 )
-from millrace._pipeline import DeadLetter
+from millrace._pipeline import letters_to
 from millrace._records import Clock
 from millrace._rows import Production, StoredTimer, Version
 from millrace._step import Arrival, KeySlot, Step
@@ -304,8 +304,8 @@ class StepRunner:
     def _give_up(self, step: Step, cause: _Cause, attempts: int, error: Exception) -> bool:
         interval = self._interval
         where, key = interval.where, step.slot.key
-        policy = where.spec.on_failure
-        if not isinstance(policy, DeadLetter):
+        stream = letters_to(where.spec.on_failure, cause.identity)
+        if stream is None:
             self._shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
             return False
         timer = cause.timer
@@ -313,18 +313,14 @@ class StepRunner:
         version = step.version
         first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
         try:
-            letter = dead_letter(
-                where, policy.stream, key, cause.identity, cause.production, timestamp, error
-            )
+            letter = dead_letter(where, stream, key, cause.identity, cause.production, timestamp, error)
             productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))
         except MillraceError as second:
             self._shared.effects.append(Halt(second))
             return False
         history = self._shared.history
         history.record(
-            DeadLettered(
-                history.at_us, self._shared.address, interval.computation, cause.identity, policy.stream
-            )
+            DeadLettered(history.at_us, self._shared.address, interval.computation, cause.identity, stream)
         )
         step.emitted += 1
         step.productions += productions

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.rig import Run, environment, plain, run_process
 
-COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",)]
+COMMANDS = [("scenario", "list"), ("scenario", "run"), ("verify",), ("replay",), ("bench",), ("skip",)]
 
 
 def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Run) -> None:

@@ -28,6 +28,7 @@ from millrace import (
     UserCodeError,
 )
 from millrace import history as h
+from millrace._pipeline import Skip
 from millrace_sim import Cluster, Feed, FeedBuilder, start
 from millrace_sim import faults as f
 from tests.sim.rig import CHECKED, CITIES, Run, assert_sound, city, letters, run, with_engine
@@ -270,6 +271,19 @@ def test_dead_letters_carry_what_failed_and_everything_else_goes_on(faulty: bool
     assert seen == set(range(60)) - {17, 33}
     if not faulty:
         assert {event.cause for event in done.all(h.DeadLettered)} == {one["cause"] for one in dead}
+
+
+def test_what_an_operator_has_let_go_is_a_dead_letter_and_all_else_still_stops_the_run() -> None:
+    pipeline = fragile(chokes_on(17))
+    _, error = stopped(pipeline, letters(pipeline))
+    assert isinstance(error, UserCodeError)
+    policy = Skip("dead", frozenset({error.record_id}))
+    pipeline = fragile(chokes_on(17), on_failure=policy)
+    (letter,) = letters_of(run(pipeline, letters(pipeline)), "dead")
+    assert (letter["cause"], letter["error"]) == (error.record_id, "ValueError: letter 17 can not be read")
+    pipeline = fragile(chokes_on(17, 33), on_failure=policy)
+    _, other = stopped(pipeline, letters(pipeline))
+    assert "letter 33 can not be read" in str(other)
 
 
 def test_the_dead_letters_of_a_computation_can_be_consumed() -> None:

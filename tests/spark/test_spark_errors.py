@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import millrace.spark
-from millrace import MillraceError
+from millrace import MillraceError, UserCodeError
 from millrace.spark import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -15,6 +15,7 @@ from millrace.spark import (
     FencedWriterError,
     InputFileError,
     JavaNotFoundError,
+    JobStoppedError,
     LogError,
     MissingPackageError,
     QueryFailedError,
@@ -40,6 +41,7 @@ EVERY_ERROR: list[MillraceError] = [
     SparkHostError("what", "Remedy"),
     LogError("stage", "problem", "Remedy"),
     QueryFailedError("query", "reason"),
+    JobStoppedError("count", "anna", "mail:1", 3, "Traceback", "/jobs/one of them"),
     SourceMissingError("mail", "directory", "Remedy"),
     SourceChangedError("mail", "file", "problem", "Remedy"),
     SourceUnreadableError("mail", "place", "reason", "Remedy"),
@@ -58,7 +60,12 @@ EVERY_ERROR: list[MillraceError] = [
 
 
 def test_the_list_of_errors_is_complete_and_all_can_be_imported() -> None:
-    every = [*MillraceError.__subclasses__(), *SinkError.__subclasses__(), *StorageError.__subclasses__()]
+    every = [
+        *MillraceError.__subclasses__(),
+        *UserCodeError.__subclasses__(),
+        *SinkError.__subclasses__(),
+        *StorageError.__subclasses__(),
+    ]
     there = {error for error in every if error.__module__.startswith("millrace.spark.")}
     assert {type(error) for error in EVERY_ERROR} == there
     assert all(getattr(millrace.spark, error.__name__) is error for error in there)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from millrace.spark._errors import (
     JavaNotFoundError,
+    JobStoppedError,
     LogError,
     MissingPackageError,
     QueryFailedError,
@@ -60,6 +61,7 @@ from millrace.spark._sample import Sample
 from millrace.spark._session import check_session, prepare_session, session
 from millrace.spark._sinking import NoSinkWarning, TypedSink
 from millrace.spark._sinks import DatabaseSink, committed_files
+from millrace.spark._skipping import skip_record
 from millrace.spark._source_files import Directory
 from millrace.spark._source_rows import NewRecord
 from millrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
@@ -79,6 +81,7 @@ __all__ = [
     "Input",
     "InputFileError",
     "JavaNotFoundError",
+    "JobStoppedError",
     "JsonLines",
     "Layout",
     "LogError",
@@ -113,4 +116,5 @@ __all__ = [
     "prepare_session",
     "run_recorded",
     "session",
+    "skip_record",
 ]

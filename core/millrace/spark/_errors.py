@@ -1,8 +1,9 @@
 """What can go wrong on Spark, beyond what can go wrong on any host. As in `millrace._errors`: fields, and what to do about it."""
 
+import shlex
 from dataclasses import dataclass
 
-from millrace._errors import MillraceError
+from millrace._errors import MillraceError, UserCodeError
 
 _INSTALL = "pip install 'millrace[spark]'"
 
@@ -122,6 +123,27 @@ class LogError(MillraceError):
     def __str__(self) -> str:
         """Say which one."""
         return f"log of {self.stage!r}: {self.problem}. {self.remedy}"
+
+
+class JobStoppedError(UserCodeError):
+    """User code that kept failing, in a job: a start that changes nothing fails on the same record.
+
+    Fields: computation, key, record_id, attempts, traceback, directory (of the job).
+    """
+
+    def __init__(
+        self, computation: str, key: str, record_id: str, attempts: int, traceback: str, directory: str
+    ) -> None:
+        super().__init__(computation, key, record_id, attempts, traceback)
+        self.args = (computation, key, record_id, attempts, traceback, directory)
+        self.directory = directory
+
+    def _remedy(self) -> str:
+        command = shlex.join(["millrace", "skip", self.directory, self.computation, self.record_id])
+        return (
+            f"{super()._remedy()}, and deploy again; or first move this one, should it fail again, to the job's dead letters: "
+            f"{command}"
+        )
 
 
 class QueryFailedError(MillraceError):

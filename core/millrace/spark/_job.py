@@ -118,7 +118,10 @@ def replace_file(path: Path, data: bytes) -> None:
     """Write a file, as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)
 
 

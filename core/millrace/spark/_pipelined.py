@@ -20,6 +20,7 @@ from millrace.spark._job import Settings, Shape, check_shape, check_switches, re
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
 from millrace.spark._sinking import Sink, Sinks, TypedSink
+from millrace.spark._skipping import with_dead_letters, with_skips
 
 _QUERY = "pipeline"
 
@@ -46,8 +47,9 @@ class PipelinedHost:
 
     def _start(self, pipeline: Pipeline) -> Running:
         settings = self._settings
+        as_run = with_skips(settings.directory, pipeline)
         outputs = attach(
-            pipeline,
+            as_run,
             self._inputs,
             intervals=settings.intervals,
             clock_us=settings.clock_us,
@@ -60,7 +62,8 @@ class PipelinedHost:
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         write_shape(settings.directory, layout, pipeline)
-        writer = OutputWriter(pipeline, settings.sinks, self._board)
+        sinks = with_dead_letters(settings.directory, settings.sinks)
+        writer = OutputWriter(as_run, sinks, self._board)
         name = f"{settings.directory}: {_QUERY}"
         return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
 

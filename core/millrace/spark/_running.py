@@ -14,8 +14,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millrace._errors import MillraceError
+from millrace._errors import MillraceError, UserCodeError
 from millrace._time import MILLISECOND
+from millrace.spark._errors import JobStoppedError
 from millrace.spark._failures import error_from
 from millrace.spark._mishaps import mishap_of
 
@@ -48,7 +49,7 @@ class Running:
         name: that messages call it by.
         begin: starts it, anew or from where it was.
         writer: that takes its micro-batches.
-        checkpoint: directory of its checkpoint.
+        checkpoint: directory of its checkpoint, two below the job's (`Settings.checkpoint`).
 
     Raises:
         StorageError: a file that it needs is not as it should be.
@@ -85,7 +86,14 @@ class Running:
         failure = self.writer.failure
         if isinstance(failure, MillraceError):
             return failure
-        return error_from(self.name, failure or raised, self._checkpoint)
+        found = error_from(self.name, failure or raised, self._checkpoint)
+        if type(found) is UserCodeError:
+            stopped = JobStoppedError(
+                found.computation, found.key, found.record_id, found.attempts, found.traceback, str(self._checkpoint.parents[1])
+            )  # fmt: skip
+            stopped.__cause__ = None
+            return stopped
+        return found
 
     def check(self) -> None:
         """Raise what has ended it, if anything has; if Spark could not start a Python process in time, start it again.

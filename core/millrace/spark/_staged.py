@@ -39,6 +39,7 @@ from millrace.spark._log_source import Reading
 from millrace.spark._plan import plan_of
 from millrace.spark._running import Running, start
 from millrace.spark._sinking import Sink, Sinks, TypedSink
+from millrace.spark._skipping import with_dead_letters, with_skips
 from millrace.spark._stages import (
     computation_plan,
     decode_piece,
@@ -179,7 +180,7 @@ class StagedHost:
         return self._start(name, pieces, (name,))
 
     def _start_computation(self, name: str) -> Running:
-        settings, pipeline = self._settings, self.pipeline
+        settings, pipeline = self._settings, with_skips(self._settings.directory, self.pipeline)
         plan = computation_plan(
             pipeline, name, sources_of(self._inputs), intervals=settings.intervals,
             clock=settings.clock_us is not None, history=settings.history,
@@ -204,8 +205,8 @@ class StagedHost:
             self,
             log,
             units,
-            outlet(self.pipeline, name),
-            settings,
+            outlet(with_skips(settings.directory, self.pipeline), name),
+            replace(settings, sinks=with_dead_letters(settings.directory, settings.sinks)),
             dict(committed.taken) if committed else {},
         )
         return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings.trigger_us)
