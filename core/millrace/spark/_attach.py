@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import BinaryType, IntegralType, StructType, TimestampNTZType, TimestampType
@@ -18,7 +19,7 @@ from millrace._pipeline import InjectorSpec, Pipeline
 from millrace._time import HOUR, SECOND
 from millrace.spark._errors import SparkHostError
 from millrace.spark._injected import WATERMARK_COLUMN
-from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, injecting, unpack
+from millrace.spark._injecting import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, UNPARSED, injecting, unpack
 from millrace.spark._observed import observed
 from millrace.spark._parcels import PARCEL_SCHEMA
 from millrace.spark._plan import Plan, plan_of
@@ -42,6 +43,8 @@ class Input:
         keep_ids_us: for how long after the watermark has passed a record its repetition is known; event time in microseconds.
         delay_us: the low watermark is this much behind the latest timestamp, as with Spark's ``withWatermark``.
         watermark: column of the injector's own low watermark: a timestamp on heartbeat rows, null on records. Instead of a delay.
+        corrupt: column, if the DataFrame has it, into which Spark's readers of JSON and CSV put the text that they can not parse
+            (``_corrupt_record string`` in the schema): the row is malformed, its error shows the text, its dead letter has it.
     """
 
     frame: DataFrame
@@ -53,6 +56,7 @@ class Input:
     keep_ids_us: int = HOUR
     delay_us: int = 0
     watermark: str | None = None
+    corrupt: str = "_corrupt_record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,17 +316,33 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
         if given.record_id
         else F.lit(None).cast("string")
     )
+    to, value = F.when(~is_heartbeat, F.lit(stream)), _value(pipeline, name, stream, given)
+    if given.corrupt in frame.columns:
+        text = F.col(given.corrupt).cast("string")
+        file = F.coalesce(_file_of(frame), F.lit(""))
+        to = F.when(text.isNotNull(), F.concat(F.lit(f"{UNPARSED}{stream}{UNPARSED}"), file)).otherwise(to)
+        value = F.when(text.isNotNull(), F.encode(text, "utf-8")).otherwise(value)
+        mark = F.when(text.isNull(), mark.cast("timestamp"))  # what was read of it is not to be relied on
     return frame.select(
         F.lit(name).alias("injector"),
-        F.when(~is_heartbeat, F.lit(stream)).alias("stream"),
+        to.alias("stream"),
         F.col(given.key).cast("string").alias("key"),
-        _value(pipeline, name, stream, given).alias("value"),
+        value.alias("value"),
         timestamp.alias("timestamp"),
         record_id.alias("record_id"),
         F.lit(None).cast("long").alias("arrived"),
         F.lit(None).cast("long").alias("horizon"),
         mark.cast("timestamp").alias(WATERMARK_COLUMN),
     )
+
+
+def _file_of(frame: DataFrame) -> Column:
+    """The file that a row is from; null where that is not known."""
+    try:
+        names = frame.select("_metadata.file_path").columns
+    except AnalysisException:
+        names = []
+    return F.col("_metadata.file_path") if names else F.lit(None).cast("string")
 
 
 def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
@@ -338,5 +358,9 @@ def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
     if isinstance(given.value, str):  # Spark writes no bare number or text as JSON, but an array of one
         listed = F.to_json(F.array(given.value), {"ignoreNullFields": "false"})
         return F.encode(listed.substr(F.lit(2), F.length(listed) - 2), "utf-8")
-    columns = list(given.value) if given.value is not None else frame.columns
+    columns = (
+        list(given.value)
+        if given.value is not None
+        else [one for one in frame.columns if one != given.corrupt]
+    )
     return F.encode(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}), "utf-8")

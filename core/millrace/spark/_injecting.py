@@ -5,12 +5,14 @@ dead letters; a heartbeat's watermark is Spark's business, and its horizon is to
 """
 
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, Never
 from zlib import crc32
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -28,12 +30,18 @@ from millrace.spark._failures import noted
 from millrace.spark._lane import Lane, lane_of
 from millrace.spark._parcels import Parcel, Post, decode_parcel, is_tally
 from millrace.spark._plan import Plan
+from millrace.spark._source_files import open_uri
+from millrace.spark._source_rows import shown
 
 SOURCE_COLUMNS = ("injector", "stream", "key", "value", "timestamp", "record_id", "arrived", "horizon")
 """What is needed of each row that a source gives: a record, or a heartbeat (whose ``key`` and ``stream`` are null)."""
 
 CLOCK = "\n"
 """As the injector's name: this row only says that time has passed."""
+
+UNPARSED = "\n"
+"""Begins the stream of a row that Spark's reader could not parse; then come its stream, this again, and its file, if it is known.
+Its value is the text."""
 
 OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"
 """Of a pipeline's outputs. An event of the History has no stream and no key; a tally has no stream, and is in the key's place."""
@@ -155,17 +163,25 @@ class Injection:
         plan = self._plan
         spec = self._specs[injector]
         origin = record.arrived_us
+        file: str | None = None
+        if record.stream.startswith(UNPARSED):
+            _, stream, file = record.stream.split(UNPARSED, 2)
+            record = msgspec.structs.replace(record, stream=stream)
         if injector not in plan.timed_by_source and type(record.timestamp) is int:
             origin = record.timestamp + self._kept_ids_us[injector]
         try:
+            if file is not None:
+                _refuse_unparsed(injector, record, file)
+            if type(record.timestamp) is not int and injector not in plan.timed_by_source:
+                _refuse_nulls(injector, record)
             productions = productions_of(
                 plan.pipeline, injector, self._outputs[injector], record, origin, record_id=name
             )
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):
-                raise MalformedRecordError(
-                    injector, str(record.stream), record.offset, f"{error.reason} (record {name})"
-                ) from error
+                where = _place_in(file, record.value) if file else ""
+                reason = f"{where}{error.reason} (record {name})"
+                raise MalformedRecordError(injector, str(record.stream), record.offset, reason) from error
             stream, timestamp = (
                 spec.on_malformed.stream,
                 record.timestamp if type(record.timestamp) is int else 0,
@@ -194,6 +210,34 @@ class Injection:
                 f"{injector}/{crc32(self._place.encode()) % plan.pipeline.injectors[injector].processes}"
             )
             self._injected.append(Injected(self._at_us, address, record.offset, MIN_TIME, productions))
+
+
+def _refuse_unparsed(injector: str, record: SourceRecord, file: str) -> Never:
+    reason = (
+        f"{file or 'a row'}: Spark's reader can not parse it by the schema. It reads {shown(record.value)}"
+    )
+    raise MalformedRecordError(injector, record.stream, record.offset, reason)
+
+
+def _refuse_nulls(injector: str, record: SourceRecord) -> Never:
+    reason = (
+        f"timestamp {record.timestamp!r} is not an int of microseconds. If Spark's reader of JSON or CSV could not parse a line, "
+        "it has made a row of nulls of it: add '_corrupt_record string' to the schema of the DataFrame, and the line is shown "
+        "here, and kept in the dead letter"
+    )
+    raise MalformedRecordError(injector, record.stream, record.offset, reason)
+
+
+def _place_in(file: str, text: bytes) -> str:
+    """The number of the first line that reads so, for who has to mend it; nothing if the file can not be looked at here."""
+    try:
+        with open_uri(file) as lines:
+            for number, line in enumerate(lines, 1):
+                if line.rstrip(b"\r\n") == text:
+                    return f"line {number} of "
+    except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException):
+        pass
+    return ""
 
 
 def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark maps with a partial of it

@@ -12,6 +12,7 @@ Rules of this file:
 """
 
 import gzip
+import io
 import posixpath
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pyarrow as pa
@@ -449,6 +451,15 @@ def _located(path: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), path.rstrip("/") or "/"
     filesystem, inner = fs.FileSystem.from_uri(path)
     return filesystem, inner
+
+
+@contextmanager
+def open_uri(uri: str) -> Iterator[Any]:
+    """Open a file by its path or URI, to read its lines; names that end in ``.gz`` are unpacked."""
+    parts = urlsplit(uri)
+    filesystem, path = _located(unquote(parts.path) if parts.scheme == "file" else uri)
+    with filesystem.open_input_file(path) as file:
+        yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else io.BufferedReader(file)
 
 
 _UNREAD = FileOffset(MIN_TIME, 0, 0)

@@ -26,6 +26,22 @@ BATCH_ROWS = 10_000
 """Of one Arrow batch."""
 
 
+_SHOWN = 200
+"""Characters of a malformed record that its error shows."""
+
+
+def shown(raw: bytes) -> str:
+    r"""What a malformed record reads, for its error: on one line, without anything that a terminal would obey, and cut.
+
+    >>> shown(b'{"a": \x1b[2J}\xff')
+    '\'{"a": \\x1b[2J}\\\\xff\''
+    >>> shown(b"a" * 300)[-24:]
+    "aaaaaaaa'... (300 bytes)"
+    """
+    text = raw[: 4 * _SHOWN].decode("utf-8", "backslashreplace")
+    return f"{text[:_SHOWN]!r}" + (f"... ({len(raw)} bytes)" if len(text) > _SHOWN else "")
+
+
 class NewRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as your code reads or makes it.
 
@@ -172,7 +188,8 @@ class RowWriter:
         stream, reason = self._stream, f"{type(error).__name__}: {error}"
         if isinstance(error, MalformedRecordError):
             stream, reason = error.stream, error.reason
-        told = MalformedRecordError(self._address, stream, offset, f"{where}: {reason}" if where else reason)
+        reason = f"{where}: {reason}. It reads {shown(raw)}" if where else reason
+        told = MalformedRecordError(self._address, stream, offset, reason)
         policy = self._entry.spec.on_malformed
         if not isinstance(policy, DeadLetter):
             raise told from error
