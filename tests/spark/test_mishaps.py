@@ -1,6 +1,5 @@
 """What happens to files: one clear error each, and when the file is mended, the run goes on and nothing is lost."""
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -142,13 +141,15 @@ def test_a_missing_input_directory_is_named_and_when_it_is_there_nothing_is_lost
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
-    mounted = os.geteuid() == 0 and not subprocess.run(
-        [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], check=False, capture_output=True
-    ).returncode  # fmt: skip
-    if not mounted:
-        pytest.skip("a small disk can be made by root only")
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    if mount is None or umount is None:
+        pytest.skip("a small disk needs the commands mount and umount, which are not installed here")
+    command = [mount, "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
     yield place
-    subprocess.run([shutil.which("umount") or "umount", str(place)], check=True)
+    subprocess.run([umount, str(place)], check=True)
 
 
 def test_a_full_disk_is_told_and_with_room_again_nothing_is_lost(
