@@ -9,7 +9,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-_NAMES = ("scenario", "verify", "mutants", "bench", "compare", "run", "chaos", "skip", "report", "replay")
+_NAMES = (
+    "scenario",
+    "verify",
+    "mutants",
+    "bench",
+    "compare",
+    "run",
+    "spark-submit",
+    "chaos",
+    "skip",
+    "report",
+    "replay",
+)
 
 _EXAMPLES = """[bold]Examples[/]
 
@@ -24,6 +36,8 @@ _EXAMPLES = """[bold]Examples[/]
   millrace replay millrace-failure-1f3a90c2.json
 
   millrace run zeitgeist --on sim
+
+  millrace spark-submit my_job.py
 
   millrace chaos --faults 20
 
@@ -44,7 +58,7 @@ class _Commands(UserDict[str, Any]):
     """The subcommands. Each is imported when it is asked for: all of them, with their libraries, take a second."""
 
     def __init__(self) -> None:
-        super().__init__({name: f"millrace_cli.{name}" for name in _NAMES})
+        super().__init__({name: f"millrace_cli.{name.replace('-', '_')}" for name in _NAMES})
 
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
         command = get_command(import_module(self.data[name]).app)

@@ -1,5 +1,7 @@
 """One Spark session for all tests here; a process has only one."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,3 +34,15 @@ def fresh_session(spark: SparkSession) -> SparkSession:
 def checkpoint(tmp_path: Path) -> str:
     """Where a query keeps its state."""
     return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture(scope="session")
+def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A search path with everything on it but java."""
+    folder = tmp_path_factory.mktemp("bin")
+    for directory in os.environ["PATH"].split(os.pathsep):
+        for program in Path(directory).glob("*"):
+            if program.name != "java" and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    assert shutil.which("java", path=str(folder)) is None
+    return str(folder)

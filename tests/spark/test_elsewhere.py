@@ -1,5 +1,6 @@
 """Spark that this process has not started: a script under ``spark-submit``, and a Spark Connect server."""
 
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from millrace.spark._io_errors import SinkError
 from millrace.spark._sinks import query_of
 from tests.readme_blocks import README, files
 
-BIN = Path(sys.executable).parent
 ON_CONNECT = """
 import sys
 import pyarrow as pa, pyarrow.parquet as pq
@@ -74,13 +74,17 @@ def _on_connect() -> DataFrame:
     return cast("DataFrame", SimpleNamespace(sparkSession=_ConnectSession(), isStreaming=True))
 
 
-def run(command: list[str], place: Path) -> subprocess.CompletedProcess[str]:
-    """Run it with this environment's programs first."""
-    path = os.pathsep.join([str(BIN), os.environ["PATH"]])
-    modules = os.pathsep.join([str(place), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PATH": path, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": modules}
+def run(command: list[str], place: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run it where its modules are."""
+    modules = os.pathsep.join([str(place), *(str(Path(one).absolute()) for one in sys.path if one)])
     return subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, text=True, timeout=600, check=False
+        command,
+        cwd=place,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": modules} | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
 
 
@@ -99,14 +103,22 @@ def test_a_sink_says_that_spark_connect_does_not_name_the_query() -> None:
 
 
 @pytest.mark.slow
-def test_the_readmes_script_runs_under_spark_submit_on_executors_of_their_own(tmp_path: Path) -> None:
+def test_the_readmes_script_runs_under_spark_submit_on_executors_of_its_own_without_a_java_on_the_machine(
+    tmp_path: Path, path_without_java: str
+) -> None:
     for name, source in files(README.read_text()).items():
         (tmp_path / name).write_text(source)
-    done = run(
-        [str(BIN / "spark-submit"), "--master", "local-cluster[2,1,1024]", "views_on_spark.py"], tmp_path
-    )
+    events = tmp_path / "events"
+    events.mkdir()
+    command = [sys.executable, "-m", "millrace_cli", "spark-submit", "--master", "local-cluster[2,1,1024]"]
+    for setting in ("enabled=true", f"dir={events.as_uri()}", "compress=false", "rolling.enabled=false"):
+        command += ["--conf", f"spark.eventLog.{setting}"]
+    done = run([*command, "views_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")
     assert done.returncode == 0, done.stderr
     assert "|2026-01-01 12:00:01|home|    2|" in done.stdout
+    (log,) = events.iterdir()
+    added = [line for line in log.read_text().splitlines() if "SparkListenerExecutorAdded" in line]
+    assert {json.loads(line)["Executor ID"] for line in added} == {"0", "1"}
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """A session comes up with what Millrace relies on, wherever it is started, and says so when it can not."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -208,27 +207,17 @@ def start(script: str, folder: Path, **environment: str) -> subprocess.Completed
     )
 
 
-def path_without_java(folder: Path) -> str:
-    """Make a search path with everything on it but java."""
-    folder.mkdir()
-    for directory in os.environ["PATH"].split(os.pathsep):
-        for program in Path(directory).glob("*"):
-            if program.name != "java" and not (folder / program.name).is_symlink():
-                (folder / program.name).symlink_to(program)
-    assert shutil.which("java", path=str(folder)) is None
-    return str(folder)
-
-
 @pytest.mark.slow
-def test_on_a_machine_without_java_the_wheels_runs_a_local_cluster(tmp_path: Path) -> None:
+def test_on_a_machine_without_java_the_wheels_runs_a_local_cluster(
+    tmp_path: Path, path_without_java: str
+) -> None:
     """In any directory, whose module the executors import; quietly, and nothing is left behind."""
-    path = path_without_java(tmp_path / "bin")
     folder = tmp_path / "a reader's"
     folder.mkdir()
     spark_home = Path(sys.modules["pyspark"].__path__[0])
     before = set(spark_home.iterdir())
     master = "local-cluster[2,1,1024]"
-    done = start(f"MASTER = {master!r}\n{COUNTS}", folder, PATH=path, JAVA_HOME="")
+    done = start(f"MASTER = {master!r}\n{COUNTS}", folder, PATH=path_without_java, JAVA_HOME="")
     assert done.stdout == f'["{master}", ["Hello, Ada", "Hello, Ada", "Hello, Grace"]]\n', done.stderr
     assert done.stderr == ""
     assert set(spark_home.iterdir()) == before

@@ -65,6 +65,7 @@ from millrace.spark._skipping import skip_record
 from millrace.spark._source_files import Directory
 from millrace.spark._source_rows import NewRecord
 from millrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
+from millrace.spark._submit import spark_submit
 
 __all__ = [
     "CheckpointDamagedError",
@@ -117,4 +118,5 @@ __all__ = [
     "run_recorded",
     "session",
     "skip_record",
+    "spark_submit",
 ]

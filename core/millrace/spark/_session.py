@@ -69,7 +69,7 @@ def session(
         SparkContext._ensure_initialized()
         master = master or SparkConf().get("spark.master")
     master = master or config.get("spark.master") or "local[*]"
-    with _environment(_process_environment(master, launched=not submitted)):
+    with _environment(process_environment(master, launched=not submitted)):
         if not submitted:
             _launch({**_INSTEAD_OF_A_SHELLS, "spark.app.name": app_name, **config})
         conf = SparkConf().setAll(list(config.items()))
@@ -178,9 +178,17 @@ def worker_path() -> str:
     return os.pathsep.join(one for one in paths if one not in own | dynamic and Path(one).exists())
 
 
-def _process_environment(master: str, *, launched: bool) -> dict[str, str]:
-    """The environment for Java and the workers. They inherit it at their start; ours stays as it is."""
-    local = local_slots(master) is not None
+def process_environment(master: str | None, *, launched: bool) -> dict[str, str]:
+    """Make the environment for Java and the workers. They inherit it at their start; ours stays as it is.
+
+    Args:
+        master: where Spark runs; ``None``: it is not known here, and may be anywhere.
+        launched: its Java is started from here.
+
+    Raises:
+        JavaNotFoundError: there is none to start.
+    """
+    local = master is not None and local_slots(master) is not None
     python = None if local else os.environ.get("PYSPARK_PYTHON")
     environment = {"PYSPARK_PYTHON": python or sys.executable}
     if launched:
@@ -190,7 +198,7 @@ def _process_environment(master: str, *, launched: bool) -> dict[str, str]:
         environment["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
         if local:
             environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-        if master.startswith("local-cluster"):
+        if master is not None and master.startswith("local-cluster"):
             environment["SPARK_HOME"] = str(_own_spark_home())
     return environment
 
