@@ -9,14 +9,15 @@ So it is where the source brings late records: how far the low watermark of a co
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import msgspec
 
-from millrace import Computation, Context, MillraceError, Pipeline, Productions, Record
+from millrace import Computation, Context, MillraceError, Pipeline, Productions, Record, Timer, same_key
 from millrace.history import History
 from millrace_properties.checkers import judge
 from millrace_properties.comparison import same_output
-from millrace_properties.dead_letters import without_ids
+from millrace_properties.dead_letters import Letter, without_ids
 from millrace_properties.feeds import has_late_records, permuted
 from millrace_properties.plans import draw_faults, ground_of
 from millrace_properties.reference import Outcome, outcome_of, run_reference
@@ -239,13 +240,17 @@ def _everywhere(pipeline: Pipeline, **changes: object) -> Pipeline:
 
 
 class Identity(Computation):
-    """Passes records on as they are.
+    """Passes records on to one consumer of a stream.
 
     Args:
-        output: the stream to pass them on to.
+        stream: that it takes them from.
+        consumer: the computation that it stands before.
+        output: the stream that it passes them on to.
     """
 
-    def __init__(self, output: str) -> None:
+    def __init__(self, stream: str, consumer: str, output: str) -> None:
+        self.stream = stream
+        self.consumer = consumer
         self._output = output
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -253,24 +258,52 @@ class Identity(Computation):
         context.produce(self._output, record.value)
 
 
-_IDENTITY = "identity of "
+class _Behind(Computation):
+    """A user's computation behind identities: it is given each record as it would be without them.
+
+    Args:
+        original: the user's.
+        streams: stream that an identity passes records on to, to the one that it takes them from.
+    """
+
+    def __init__(self, original: Computation, streams: dict[str, str]) -> None:
+        self._original = original
+        self._streams = streams
+
+    def initial_state(self) -> Any:
+        return self._original.initial_state()
+
+    def process_record(self, context: Context, record: Record) -> None:
+        record_id = record.record_id.removesuffix(f">{record.stream}#0")  # an identity has its stream's name
+        stream = self._streams[record.stream]
+        self._original.process_record(
+            context, msgspec.structs.replace(record, stream=stream, record_id=record_id)
+        )
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        self._original.process_timer(context, timer)
 
 
 def _deeper(trial: Trial) -> list[Trial]:
-    """An identity between each stream and all its consumers."""
+    """An identity before each input of each computation, in whose place it extracts keys and fails.
+
+    Its productions are weak: their ids follow from those of what it takes (6.1.2), so that these can be had back.
+    """
     pipeline = trial.pipeline.copy()
-    inputs = {name: dict(spec.inputs) for name, spec in trial.pipeline.computations.items()}
-    for stream in trial.pipeline.streams:
-        if stream in trial.pipeline.output_streams:
-            continue
-        passed = _IDENTITY + stream
-        pipeline.stream(passed, trial.pipeline.codec(stream))
-        for name, _ in trial.pipeline.consumers(stream):
-            renamed = inputs[name]
-            renamed[passed] = renamed.pop(stream)
-        pipeline.add(Identity(passed), name=passed, inputs=[stream], outputs=[passed])
-    for name, renamed in inputs.items():
-        pipeline = pipeline.with_computation(name, inputs=renamed)
+    for name, spec in trial.pipeline.computations.items():
+        streams: dict[str, str] = {}
+        for number, (stream, extractor) in enumerate(spec.inputs.items()):
+            passed = f"identity {number} of {name}"
+            streams[passed] = stream
+            pipeline.stream(passed, trial.pipeline.codec(stream))
+            pipeline.add(
+                Identity(stream, name, passed), name=passed, inputs={stream: extractor}, outputs=[passed],
+                productions=Productions.WEAK, on_failure=spec.on_failure,
+            )  # fmt: skip
+        behind = _Behind(spec.computation, streams)
+        pipeline = pipeline.with_computation(
+            name, inputs=dict.fromkeys(streams, same_key), computation=behind
+        )
     return [replace(trial, pipeline=pipeline)]
 
 
@@ -278,12 +311,24 @@ def _outcome(history: History, pipeline: Pipeline) -> Outcome:
     """What a run came to, as far as runs can be compared.
 
     Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the
-    user's.
+    user's. A dead letter of theirs is their consumer's.
     """
+    computations = {name: spec.computation for name, spec in pipeline.computations.items()}
+    identities = {name: one for name, one in computations.items() if isinstance(one, Identity)}
+
+    def told(letter: Letter) -> Letter:
+        letter = dict(letter)
+        if letter["stream"] in identities:
+            letter["stream"] = identities[letter["stream"]].stream
+        if letter.get("computation") in identities:
+            letter["computation"] = identities[letter["computation"]].consumer
+        for name, identity in identities.items():
+            letter["error"] = letter["error"].replace(name, identity.consumer)
+        return letter
+
     found = outcome_of(history)
-    states = {name: state for name, state in found.states.items() if not name[0].startswith(_IDENTITY)}
-    named = replace(found, states=states)
-    return without_ids(named, pipeline, lambda stream: stream.removeprefix(_IDENTITY))
+    states = {name: state for name, state in found.states.items() if name[0] not in identities}
+    return without_ids(replace(found, states=states), pipeline, told)
 
 
 RELATIONS = (

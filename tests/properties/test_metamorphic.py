@@ -17,6 +17,7 @@ from millrace import (
     Pipeline,
     Productions,
     Record,
+    same_key,
 )
 from millrace._commits import Commits
 from millrace._effects import SourceRecord
@@ -84,6 +85,45 @@ def late_refusal() -> Workload:
 def test_a_dead_letter_may_name_what_failed_by_another_id(workload: Workload, seed: int) -> None:
     found = check_relations(workload.pipeline, workload.feed(seed), options=workload.options)
     assert kinds(found) == dict.fromkeys(NAMES, Holds)
+
+
+class Reader(Computation):
+    """Keeps and tells all that a record says of itself."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value == "refused":
+            raise ValueError(f"{record.stream} {record.record_id}")
+        said = [record.stream, record.record_id, record.key, record.timestamp, record.late]
+        context.state[record.record_id] = said
+        context.produce("read", said)
+
+
+def initial(record: Record) -> str:
+    if record.value == "no key":
+        raise ValueError(f"{record.value} on {record.stream}")
+    return str(record.value)[:1]
+
+
+def test_an_identity_changes_nothing_that_user_code_sees() -> None:
+    """Neither streams nor ids, and a record fails in the same place: in user code, at a key extractor, at a codec."""
+    pipeline = Pipeline("readers")
+    for name in ("left", "right"):
+        pipeline.injector(name, on_malformed=DeadLetter("malformed"))
+    pipeline.add(
+        Reader(),
+        name="readers",
+        inputs={"left": initial, "right": same_key},
+        outputs=["read"],
+        on_failure=DeadLetter("unread"),
+    )
+    builder = FeedBuilder(pipeline)
+    for number, value in enumerate([b'"a"', b'"refused"', b'"no key"', b"not JSON"]):
+        at_us = (number + 1) * 100 * MILLISECOND
+        for name in ("left", "right"):
+            builder.raw(at_us=at_us, injector=name, data=value, timestamp=at_us, key="k")
+    (depth,) = [one for one in RELATIONS if one.name == "depth"]
+    found = check_relations(pipeline, builder.build(), relations=[depth])
+    assert isinstance(found["depth"], Holds), found
 
 
 def test_another_error_in_a_dead_letter_is_told() -> None:
