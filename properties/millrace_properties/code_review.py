@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from millrace import MillraceError, Pipeline
 from millrace_properties.feeds import with_records
 from millrace_properties.metamorphic import RELATIONS, check_relations
-from millrace_properties.user_code import UserFinding, examine
-from millrace_properties.verdict import Unknown, Verdict
+from millrace_properties.user_code import Habit, UserFinding, examine
+from millrace_properties.verdict import Holds, Unknown, Verdict
 from millrace_sim import ClusterOptions, Feed
 
 RECORDS = 200
@@ -22,7 +22,7 @@ class CodeReview:
 
     Attributes:
         findings: what it does that it should not, each with the smallest input that shows it.
-        relations: what may be changed in a run without changing its outcome, by name (`metamorphic`).
+        relations: what may be changed in a run without changing its outcome, by name (`metamorphic`). None contradicts a finding.
     """
 
     findings: tuple[UserFinding, ...]
@@ -47,9 +47,25 @@ def review(
     """
     few = feed if feed.records <= RECORDS else with_records(feed, range(RECORDS))
     findings = tuple(examine(pipeline, few, seed))
+    order = next((one.detail for one in findings if one.habit is Habit.DEPENDS_ON_ORDER), "")
     try:
-        relations = check_relations(pipeline, few, options=options, seed=seed)
+        relations = check_relations(pipeline, few, options=options, seed=seed, order_matters=order)
     except MillraceError as error:
         unknown: Verdict = Unknown(f"the run stops without any fault: {error}")
         relations = {relation.name: unknown for relation in RELATIONS}
+    for finding in findings:
+        relations = {name: _beside(finding, one) for name, one in relations.items()}
     return CodeReview(findings, relations)
+
+
+def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
+    """What a relation says beside a finding: nothing, where by that the outcomes were the same, or not, by accident.
+
+    The simulated cluster has all keys in one process, and its crashes leave what is kept outside the rows as it is.
+    """
+    match finding.habit:
+        case Habit.NOT_DETERMINISTIC:
+            return Unknown(f"the code {finding.habit.value}")
+        case Habit.KEEPS_STATE | Habit.SHARES_STATE if isinstance(verdict, Holds):
+            return Unknown(f"the code {finding.habit.value}")
+    return verdict

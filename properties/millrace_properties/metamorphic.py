@@ -2,7 +2,8 @@
 
 Each relation changes the pipeline, its input, the cluster or the faults, and says what must not change: what went outside, and
 the states in the end. A relation is `Unknown` where it does not apply, and where user code has been seen to depend on the order
-of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code.
+of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code;
+it alone says whether the order matters, so that no other relation is excused by what it denies.
 So it is where the source brings late records: how far the low watermark of a computation has come decides what is late there.
 """
 
@@ -32,7 +33,7 @@ FAULTS = 6
 """Drawn for each faulty run."""
 
 _SEEDS = (1, 2, 3)
-"""Of further runs without faults, which show whether the outcome depends on the order of arrival."""
+"""Of what a relation draws anew: faults, orders of arrival, delays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ REPLAY = "replay"
 @seldom_collected()
 def check_relations(
     pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0,
-    relations: Sequence[Relation] | None = None,
+    relations: Sequence[Relation] | None = None, order_matters: str = "",
 ) -> dict[str, Verdict]:  # fmt: skip
     """Run a pipeline in all the ways that must come to the same.
 
@@ -104,6 +105,7 @@ def check_relations(
         options: of the cluster.
         seed: of all draws.
         relations: default: all.
+        order_matters: how the outcome is known to depend on the order of arrival, whatever these runs show; ``""``: it is not.
 
     Returns:
         Verdict by the relation's name; ``reference``: the plain sequential reference; ``replay``: each step, computed anew.
@@ -115,23 +117,22 @@ def check_relations(
     history = trial.run()
     base = _outcome(history, pipeline)
     chosen = RELATIONS if relations is None else relations
-    found: dict[str, Verdict] = {one.name: _check(one, trial, base) for one in chosen}
+    arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, trial, base)
+    found = {one.name: arrival if one is _ARRIVAL else _check(one, trial, base) for one in chosen}
     expected = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
     found[REFERENCE] = _compare("the sequential reference", base, expected)
     found[REPLAY] = check_replay(history, pipeline)
-    why = _excuse(found.get(ARRIVAL), trial, base)
+    why = _excuse(arrival, feed)
     return {name: _excused(name, one, why) for name, one in found.items()} if why else found
 
 
-def _excuse(arrival: Verdict | None, trial: Trial, base: Outcome) -> str:
+def _excuse(arrival: Verdict, feed: Feed) -> str:
     """Why runs may differ without anybody's fault; ``""``: they may not."""
-    if has_late_records(trial.feed):
+    if has_late_records(feed):
         return "the source brings late records, and whether they are late depends on how far the low watermark has come"
-    if isinstance(arrival, Violated) or any(
-        _outcome(replace(trial, seed=trial.seed + more).run(), trial.pipeline) != base for more in _SEEDS
-    ):
+    if isinstance(arrival, Violated):
         return "the outcome depends on the order of arrival"
-    return ""
+    return arrival.why if arrival == _RERUN_DIFFERS else ""
 
 
 def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
@@ -139,6 +140,9 @@ def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
     if isinstance(verdict, Violated) and name not in (ARRIVAL, REPLAY):
         return Unknown(f"{why}; {verdict.message}")
     return verdict
+
+
+_RERUN_DIFFERS = Unknown("weak user code made something else when it was run again (S5-weak)")
 
 
 def _check(relation: Relation, trial: Trial, base: Outcome) -> Verdict:
@@ -151,7 +155,7 @@ def _check(relation: Relation, trial: Trial, base: Outcome) -> Verdict:
         except MillraceError as error:
             return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
         if _reruns_disagree(history, other.pipeline):
-            return Unknown("weak user code made something else when it was run again (S5-weak)")
+            return _RERUN_DIFFERS
         verdict = _compare(relation.title, base, _outcome(history, other.pipeline))
         if not isinstance(verdict, Holds):
             return verdict
@@ -201,8 +205,12 @@ def _with_faults(trial: Trial) -> list[Trial]:
     return [replace(trial, faults=schedule) for schedule in schedules]
 
 
-def _permuted(trial: Trial) -> list[Trial]:
-    return [replace(trial, feed=permuted(trial.feed, Random(f"{trial.seed}/{more}"))) for more in _SEEDS]
+def _reordered(trial: Trial) -> list[Trial]:
+    """Records of a source change places; and those of several sources, or of several stages, as other delays have it."""
+    feeds = [permuted(trial.feed, Random(f"{trial.seed}/{more}")) for more in _SEEDS]
+    return [replace(trial, feed=feed) for feed in feeds] + [
+        replace(trial, seed=trial.seed + more) for more in _SEEDS
+    ]
 
 
 def _split(trial: Trial) -> list[Trial]:
@@ -331,8 +339,10 @@ def _outcome(history: History, pipeline: Pipeline) -> Outcome:
     return without_ids(replace(found, states=states), pipeline, told)
 
 
+_ARRIVAL = Relation(ARRIVAL, "another order of arrival comes to the same", _reordered, finding=True)
+
 RELATIONS = (
-    Relation(ARRIVAL, "permuted arrival comes to the same", _permuted, finding=True),
+    _ARRIVAL,
     Relation("faults", "a faulty run comes to the same as one without faults", _with_faults),
     Relation("splits", "other key intervals come to the same", _split),
     Relation("commits", "single and lingering commits come to the same as coalesced ones", _single_commits),

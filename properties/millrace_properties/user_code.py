@@ -23,6 +23,7 @@ from typing import Any
 
 from millrace import Computation, Context, MillraceError, Pipeline, Record, Timer, TimestampRegressionError
 from millrace._effects import SourceRecord
+from millrace_properties.dead_letters import without_ids
 from millrace_properties.feeds import permuted, smallest
 from millrace_properties.reference import Outcome, run_reference
 from millrace_sim import Feed
@@ -153,9 +154,9 @@ def _depends_on_order(pipeline: Pipeline, feed: Feed, seed: int) -> UserFinding 
 
 
 def _outcome(pipeline: Pipeline, feed: Feed) -> Outcome | str:
-    """What a run comes to; a run that stops comes to its error's type."""
+    """What a run comes to, ids left out; a run that stops comes to its error's type."""
     try:
-        return run_reference(pipeline, feed)
+        return without_ids(run_reference(pipeline, feed), pipeline)
     except MillraceError as error:
         return type(error).__name__
 

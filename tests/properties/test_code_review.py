@@ -1,12 +1,18 @@
 """What every verification says of the user's code: findings, bugs among them, and relations between runs."""
 
+from random import Random
+
+import pytest
+
 from millrace import SECOND, Computation, Context, Pipeline, Record
+from millrace_properties import metamorphic
 from millrace_properties.code_review import RECORDS, review
-from millrace_properties.metamorphic import REFERENCE, RELATIONS, REPLAY
+from millrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
 from millrace_properties.user_code import Habit
-from millrace_properties.verdict import Holds, Unknown
+from millrace_properties.verdict import Holds, Unknown, Violated
 from millrace_properties.workloads import WORKLOADS
 from millrace_sim import Feed, FeedBuilder
+from tests.properties.test_metamorphic import late_refusal
 
 
 class Memo(Computation):
@@ -77,3 +83,52 @@ def test_of_a_long_input_only_the_beginning_is_looked_at() -> None:
 def test_nothing_is_known_of_runs_that_stop() -> None:
     relations = review(*of(Failing())).relations
     assert {type(one) for one in relations.values()} == {Unknown}
+
+
+# Findings and relations are parts of one report
+
+
+class Lots(Computation):
+    """Draws lots."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = _LOTS.random()
+
+
+_LOTS = Random(1)
+
+
+class SecondOfThree(Computation):
+    """Tells its second record: which one that is depends on the order, of three and not of two."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["seen"] = context.state.get("seen", 0) + 1
+        if context.state["seen"] == 2:
+            context.produce("out", record.value)
+
+
+def test_no_relation_is_known_of_code_that_draws_lots() -> None:
+    found = review(*of(Lots()))
+    assert [one.habit for one in found.findings] == [Habit.NOT_DETERMINISTIC]
+    assert {type(one) for one in found.relations.values()} == {Unknown}
+
+
+def test_no_relation_holds_for_code_whose_memory_a_crash_would_wipe_out() -> None:
+    found = review(*of(Remembering()))
+    assert found.bugs
+    assert not any(isinstance(one, Holds) for one in found.relations.values())
+
+
+def test_a_finding_about_order_is_what_the_relation_of_arrival_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the orders that the cluster tries do not show it."""
+    monkeypatch.setattr(metamorphic, "_SEEDS", ())
+    found = review(*of(SecondOfThree()))
+    assert Habit.DEPENDS_ON_ORDER in [one.habit for one in found.findings]
+    assert isinstance(found.relations[ARRIVAL], Violated)
+
+
+def test_ids_in_dead_letters_are_no_dependence_on_order() -> None:
+    workload = late_refusal()
+    found = review(workload.pipeline, workload.feed(1), options=workload.options)
+    assert found.findings == ()
+    assert isinstance(found.relations[ARRIVAL], Holds)

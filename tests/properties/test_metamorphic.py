@@ -206,6 +206,31 @@ def test_dependence_on_the_order_of_arrival_is_a_finding_and_excuses_the_rest() 
     assert next(one for one in RELATIONS if one.name == ARRIVAL).finding
 
 
+def race() -> tuple[Pipeline, Feed]:
+    """One record each of two injectors, at one moment: no order of either's own records makes a difference."""
+    pipeline = Pipeline("race")
+    for name in ("left", "right"):
+        pipeline.injector(name)
+    pipeline.add(Newest(), name="newest", inputs=["left", "right"])
+    builder = FeedBuilder(pipeline)
+    for name in ("left", "right"):
+        builder.record(at_us=300 * MILLISECOND, injector=name, value=name, timestamp=1, key="k")
+    return pipeline, builder.build()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_excuses_other_relations_is_what_the_one_of_arrival_says(seed: int) -> None:
+    found = check_relations(*race(), seed=seed)
+    excused = [one for one in found.values() if isinstance(one, Unknown) and "order of arrival" in one.why]
+    assert excused
+    assert broken(found) == {ARRIVAL}
+
+
+def test_an_order_that_is_known_to_matter_is_told_by_the_relation_of_arrival() -> None:
+    pipeline, feed = planted(Adder())
+    assert broken(check_relations(pipeline, feed, order_matters="seen elsewhere")) == {ARRIVAL}
+
+
 def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:
     found = check_relations(*planted(SumOnSelf()))
     assert REPLAY in broken(found)
