@@ -24,6 +24,7 @@ from millrace._interval_state import INTERVAL, IntervalInput, IntervalState
 from millrace._keys import KeyInterval
 from millrace._options import EngineOptions
 from millrace._outbox import Outbox
+from millrace._records import Clock
 from millrace._recovery import OnRecovered, Recovery
 from millrace._routing import NOWHERE, Routing
 from millrace._rows import Production
@@ -309,8 +310,22 @@ class OwnedInterval:
     # Watermarks and timers (4.5, 4.6, 7.2)
 
     def set_clock_back(self, now: int) -> None:
-        """The worker's clock was put back: nothing waits for longer than it would from now on."""
+        """The worker's clock was put back: nothing waits for longer than it would from now on, and no timer is forgotten.
+
+        A key whose wall timer was due has left the queue, and runs perhaps after its row was read: then the timer is not due.
+        """
         self.commits.set_clock_back(now)
+        not_due = [
+            (slot.key, live.timer)
+            for slot in self.slots.values()
+            if slot.due and slot.timers
+            for live in slot.timers.values()
+            if live.timer.clock is Clock.WALL and live.timer.due > now
+        ]
+        for key, timer in not_due:
+            self.timers.add(key, timer)
+        if not_due:
+            self.wake_for_wall_timers(now)
 
     def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
         """The worker knows more of the senders' progress. Values only rise."""
@@ -433,4 +448,15 @@ class OwnedInterval:
                 f"key {slot.key!r} has work and nobody will do it"
             )
             assert slot.row is not None or slot.cached_bytes == 0
+        self._check_timers()
         self.commits.check_invariants()
+
+    def _check_timers(self) -> None:
+        """Each timer of a key that neither runs nor is about to is in the queue."""
+        queued = self.timers.entries()
+        for slot in self.slots.values():
+            if slot.timers and not slot.busy and not slot.due:
+                timers = [live.timer for live in slot.timers.values()]
+                assert all((timer.due, slot.key) in queued[timer.clock] for timer in timers), (
+                    f"key {slot.key!r} has a timer and nobody will look at it"
+                )

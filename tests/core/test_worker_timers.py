@@ -385,6 +385,35 @@ def test_wall_timers_fire_in_the_order_of_their_clock() -> None:
     assert fired == ["c", "a", "b"]
 
 
+def test_a_wall_timer_is_not_lost_when_the_clock_is_put_back_while_its_row_is_read() -> None:
+    """It is due, and its row is not cached. While the row is read the clock jumps back, and it is due no longer.
+    It fires when the clock has come round to it again."""
+    rig = wall(70, options=replace(QUIET, cache_bytes=0))
+    rig.settle(click("r1"))
+    rig.feed(Wake(), at=70)
+    assert isinstance(rig.request(), m.Read)
+    assert WakeAt(70) in rig.answer(at=20)
+    assert rig.wake(69) == []
+    assert rig.wake(70) == [sent(result("counter@1.3#0", "w", timestamp=10))]
+
+
+def test_a_wall_timer_is_not_lost_when_the_clock_is_put_back_while_its_key_rests() -> None:
+    """Its handler fails once. Before the key runs again the clock jumps back."""
+    failures = iter([True, False])
+
+    def fails_once(context: Context, timer: Timer) -> None:
+        if next(failures):
+            raise OSError(5)
+        context.produce("counts", timer.tag)
+
+    rig = wall(70, on_timer=fails_once, options=replace(QUIET, user_code_retry_us=10, sweep_period_us=1))
+    rig.settle(click("r1"))
+    assert rig.wake(70) == []
+    assert rig.wake(20) == []
+    assert rig.wake(69) == []
+    assert rig.wake(70) == [sent(result("counter@1.4#0", "w", timestamp=10))]
+
+
 def test_setting_a_tag_again_may_change_its_clock() -> None:
     fired: list[Clock] = []
 
