@@ -5,7 +5,8 @@ a message is one event on the heap, a request to the store two (there, and back)
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -330,26 +331,45 @@ class Cluster:
     def _land(self, flight: Flight) -> None:
         """A message reaches its machine."""
         self.kernel.now = flight.at_us
-        if flight.source.halted_at_us >= 0 and self._never_sent(flight):
+        source, sent_us = flight.source, flight.sent_us
+        if source.halted_at_us >= 0 and self._unsent(
+            source, flight.incarnation, sent_us, self._fly_later, flight
+        ):
             return
         self.give(flight.target, flight.message)
 
-    def _never_sent(self, flight: Flight) -> bool:
-        """The source was stopped before its CPU came to send it."""
-        source = flight.source
-        if source.halted_at_us > flight.sent_us:
+    def _unsent(
+        self, source: Node, incarnation: int, sent_us: int, send_later: Callable[[Any, int], None], what: Any
+    ) -> bool:
+        """Tell whether a machine was stopped before its CPU came to send something, which is due to arrive now.
+
+        If it is paused, it sends it when it goes on, and the wire then takes as long as it would have; if it has crashed, never.
+
+        Args:
+            source: the machine.
+            incarnation: that was to send it.
+            sent_us: when its CPU would have come to send it.
+            send_later: sends it; takes it, and what the wire takes.
+            what: the message, as ``send_later`` wants it.
+        """
+        if source.halted_at_us > sent_us:
             return False
-        if source.state is NodeState.DOWN or source.incarnation != flight.incarnation:
+        if source.state is NodeState.DOWN or source.incarnation != incarnation:
             return True
         if source.state is NodeState.PAUSED:
-            source.waiting.append(lambda: self._leave_late(flight))
+            source.waiting.append(partial(send_later, what, self.kernel.now - sent_us))
             return True
         return False
 
-    def _leave_late(self, flight: Flight) -> None:
-        """The source goes on, and its CPU comes to send it only now."""
-        flight.at_us = flight.sent_us = self.kernel.now
-        self._land(flight)
+    def _fly_later(self, flight: Flight, wire_us: int) -> None:
+        sent_us = self.kernel.now
+        at_us = sent_us + wire_us
+        flight.callbacks, flight.at_us, flight.sent_us = (
+            self._landing,
+            at_us,
+            sent_us,
+        )  # SimPy took its callbacks
+        self._put(at_us, flight)
 
     def give(self, node: Node, event: Event) -> None:
         """Let a process handle an event, and carry out its effects."""
@@ -487,17 +507,18 @@ class Cluster:
 
     def _at_the_outside(self, arrival: tuple[Deliver, Node, int, int]) -> None:
         message, node, incarnation, sent_us = arrival
-        if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
+        if node.halted_at_us >= 0 and self._unsent(
+            node, incarnation, sent_us, self._to_the_outside_later, arrival
+        ):
             return
         self._mark()
         ack: Ack = self._outside.receive(message)
         self._send_on(OUTSIDE_ADDRESS, message.sender, ack, None, 0)
 
-    @staticmethod
-    def _never_left(node: Node, incarnation: int, sent_us: int) -> bool:
-        return node.halted_at_us <= sent_us and (
-            node.incarnation != incarnation or node.state is NodeState.DOWN
-        )
+    def _to_the_outside_later(self, arrival: tuple[Deliver, Node, int, int], wire_us: int) -> None:
+        message, node, incarnation, _ = arrival
+        at = (message, node, incarnation, self.kernel.now)
+        self.kernel.call_later(wire_us, self._at_the_outside, at)
 
     # The store
 
@@ -521,7 +542,9 @@ class Cluster:
 
     def _at_the_store(self, arrival: tuple[Any, tuple[str, Node, int, int], bool]) -> None:
         request, (source, node, incarnation, sent_us), mute = arrival
-        if node.halted_at_us >= 0 and self._never_left(node, incarnation, sent_us):
+        if node.halted_at_us >= 0 and self._unsent(
+            node, incarnation, sent_us, self._to_the_store_later, arrival
+        ):
             return
         self._mark()
         reply = self.store.serve(source, request)
@@ -536,6 +559,13 @@ class Cluster:
                 return
         delay_us = self.store.service_us(request) + self._store_link()
         self.kernel.call_later(delay_us, self._answered, answer)
+
+    def _to_the_store_later(
+        self, arrival: tuple[Any, tuple[str, Node, int, int], bool], wire_us: int
+    ) -> None:
+        request, (source, node, incarnation, _), mute = arrival
+        sender = (source, node, incarnation, self.kernel.now)
+        self.kernel.call_later(wire_us, self._at_the_store, (request, sender, mute))
 
     def _answered(self, arrival: tuple[Node, Any]) -> None:
         """A reply reaches the address that asked; one that has restarted meanwhile knows by the number that it is not its own."""
