@@ -107,6 +107,13 @@ class Worker:
         return tuple(self._intervals.values())
 
     @property
+    def owned(self) -> frozenset[int]:
+        """The sequencers of what it owns and has scanned."""
+        return frozenset(
+            sequencer for sequencer, interval in self._intervals.items() if interval.state is _OWNED
+        )
+
+    @property
     def unacked(self) -> int:
         """How many productions it has sent and not got ACKed."""
         return len(self._shared.outbox)

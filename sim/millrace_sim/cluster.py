@@ -13,7 +13,7 @@ import msgspec
 
 from millrace import MAX_TIME, MillraceError, Pipeline
 from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, SourceRecord, Start, Wake, WakeAt
-from millrace._messages import STORE, Ack, Deliver, Message, Table, Verb, Watermarks
+from millrace._messages import STORE, Ack, Assignment, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace._versions import check_versions
 from millrace.history import FaultStruck, Healed, History, RunEnded
@@ -144,7 +144,10 @@ class Cluster:
 
     @property
     def quiescent(self) -> bool:
-        """Everything that was accepted is processed, and every watermark has come to its end."""
+        """Everything that was accepted is processed, every watermark has come to its end, and every interval has an owner.
+
+        An interval that has none, or one that has yet to scan it, may have checkpoints that nobody knows of.
+        """
         if not all(source.exhausted for source in self.sources.values()):
             return False
         names = {one.computation for one in self._table.assignments}
@@ -155,12 +158,24 @@ class Cluster:
             return False
         if any(self._published.get(name) != MAX_TIME for name in names):
             return False
+        if not all(self._is_owned(one) for one in self._table.assignments):
+            return False
+        owners = {one.owner for one in self._table.assignments}
         running = [
             node
             for address, node in self.nodes.items()
-            if node.state is NodeState.UP and address not in self._lasting
+            if node.state is NodeState.UP and (address not in self._lasting or address in owners)
         ]  # the others' work is somebody else's now
         return all(getattr(node.process, "unfinished", 0) == 0 for node in running)
+
+    def _is_owned(self, assignment: Assignment) -> bool:
+        """Its owner is up, in the incarnation that it was given to, and has scanned it."""
+        node = self.nodes[assignment.owner]
+        return (
+            node.state is NodeState.UP
+            and node.incarnation == assignment.incarnation
+            and assignment.sequencer in node.process.owned
+        )
 
     @property
     def table(self) -> Table:
