@@ -372,7 +372,11 @@ class Healed(Value, frozen=True, gc=False):
 
 
 class RunEnded(Value, frozen=True, gc=False):
-    """The run's last event. ``why``: "quiescent" (all work done, watermarks at their end) or "deadline"."""
+    """The run's last event.
+
+    ``why``: "quiescent" (all work done, watermarks at their end), "deadline" (it is not, and nothing more was done in the time
+    that was granted) or "limit" (something still was, when the run had to end).
+    """
 
     at_us: int
     process: str

@@ -34,9 +34,11 @@ class Unknown(Value, frozen=True):
 
     Attributes:
         why: what did not happen.
+        cut_short: its case came up, and the run ended before it could be judged: that other runs held says nothing of this one.
     """
 
     why: str
+    cut_short: bool = False
 
 
 Verdict = Holds | Violated | Unknown

@@ -102,12 +102,18 @@ class Verification:
 
     def _note(self, name: str, verdict: Verdict) -> None:
         before = self.verdicts.get(name)
+        cut_short = isinstance(before, Unknown) and before.cut_short
         if isinstance(verdict, Holds):
             self._held[name] += verdict.reached
-            if not isinstance(before, Violated):
+            if not isinstance(before, Violated) and not cut_short:
                 self.verdicts[name] = Holds(self._held[name])
-        elif before is None or (isinstance(verdict, Violated) and not isinstance(before, Violated)):
+        elif before is None or (_outranks_holds(verdict) and not isinstance(before, Violated)):
             self.verdicts[name] = verdict
+
+
+def _outranks_holds(verdict: Verdict) -> bool:
+    """Tell whether it says something that no run in which the invariant held can make up for."""
+    return isinstance(verdict, Violated) or (isinstance(verdict, Unknown) and verdict.cut_short)
 
 
 def verify(

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from millrace import MAX_TIME, MillraceError, Pipeline
+from millrace import MAX_TIME, MIN_TIME, Clock, MillraceError, Pipeline
 from millrace._effects import Effect, Event, Halt, Replay, Replayed, Send, SourceRecord, Start, Wake, WakeAt
 from millrace._messages import STORE, Ack, Assignment, Deliver, Message, Table, Verb, Watermarks
 from millrace._routing import OUTSIDE_ADDRESS
 from millrace._versions import check_versions
 from millrace.history import FaultStruck, Healed, History, RunEnded
+from millrace_sim.accomplished import Accomplished
 from millrace_sim.contention import SharedCpu
 from millrace_sim.feed import Feed, FeedEntry
 from millrace_sim.kernel import Kernel, seldom_collected
@@ -50,6 +51,21 @@ class Flight(msgspec.Struct):
     incarnation: int
     sent_us: int
     _ok: bool = True
+
+
+class Parcel(msgspec.Struct):
+    """A request on its way to the store, or a record on its way to the outside; `source`, ...: as those of a `Flight`.
+
+    Attributes:
+        message: what will arrive.
+        mute: it is not answered.
+    """
+
+    message: Any
+    source: Node
+    incarnation: int
+    sent_us: int
+    mute: bool = False
 
 
 class Cluster:
@@ -133,14 +149,47 @@ class Cluster:
         self.run_until(self.kernel.now + by_us)
 
     def run_to_the_end(self) -> None:
-        """Run until everything is done, or until the options' grace has passed; then write the last event."""
-        end_us = max([self.kernel.now, *(source.end_us for source in self.sources.values())])
-        deadline_us = end_us + self._options.grace_us
+        """Run until everything is done, or nothing more is for the options' grace; then write the last event.
+
+        However slow it is, a run that still makes progress goes on, up to the options' limit.
+        """
         with seldom_collected():
-            while self.kernel.now < deadline_us and not self.quiescent:
-                self.advance(min(self._options.check_period_us, deadline_us - self.kernel.now))
+            why = self._await_end()
         self._mark()
-        self.history.record(RunEnded(self.kernel.now, "", "quiescent" if self.quiescent else "deadline"))
+        self.history.record(RunEnded(self.kernel.now, "", why))
+
+    def _await_end(self) -> str:
+        """Let time pass until the run is over; returns why it is: see `RunEnded`."""
+        options, kernel = self._options, self.kernel
+        since_us = max([kernel.now, *(source.end_us for source in self.sources.values())])
+        limit_us = since_us + options.limit_us
+        accomplished = Accomplished(self.history)
+        while not self.quiescent:
+            deadline_us = min(since_us + options.grace_us, limit_us)
+            if kernel.now < deadline_us:
+                self.advance(min(options.check_period_us, deadline_us - kernel.now))
+                continue
+            latest_us = max(since_us, accomplished.latest_us(), self._last_wall_timer_us())
+            if latest_us + options.grace_us <= kernel.now:
+                return "deadline"
+            if kernel.now >= limit_us:
+                return "limit"
+            since_us = latest_us
+        return "quiescent"
+
+    def _last_wall_timer_us(self) -> int:
+        """When the last durable wall timer is due by whatever clock, true time; who waits for it is not stuck."""
+        behind_us = min(node.clock_us for node in self.nodes.values())
+        return max(
+            (
+                timer.due - behind_us
+                for name in {one.computation: None for one in self._table.assignments}
+                for row in self.store.mediator.rows(name).values()
+                for timer in row.timers.values()
+                if timer.clock is Clock.WALL
+            ),
+            default=MIN_TIME,
+        )
 
     @property
     def quiescent(self) -> bool:
@@ -240,8 +289,8 @@ class Cluster:
         self.struck("skew_clock", address, f"by {by_us} us")
 
     def slow(self, address: str, factor: int) -> None:
-        """Let a machine take so many times as long; 1: as usual."""
-        self.nodes[address].slow_factor = factor
+        """Let a machine take so many times as long, also for what its CPU has begun; 1: as usual."""
+        self._change_speed(self.nodes[address], factor)
         if factor != 1:
             self.struck("slow", address, f"{factor} times")
 
@@ -273,7 +322,7 @@ class Cluster:
         for address, node in self.nodes.items():
             if address in lasting:
                 continue
-            node.slow_factor = 1
+            self._change_speed(node, 1)
             self.revive(address)
             self.restart(address)
         self._mark()
@@ -346,45 +395,54 @@ class Cluster:
     def _land(self, flight: Flight) -> None:
         """A message reaches its machine."""
         self.kernel.now = flight.at_us
-        source, sent_us = flight.source, flight.sent_us
-        if source.halted_at_us >= 0 and self._unsent(
-            source, flight.incarnation, sent_us, self._fly_later, flight
-        ):
+        self._arrive(flight)
+
+    def _arrive(self, flight: Flight) -> None:
+        if flight.source.halted_at_us >= 0 and self._unsent(flight, self._arrive):
             return
         self.give(flight.target, flight.message)
 
-    def _unsent(
-        self, source: Node, incarnation: int, sent_us: int, send_later: Callable[[Any, int], None], what: Any
-    ) -> bool:
-        """Tell whether a machine was stopped before its CPU came to send something, which is due to arrive now.
+    def _unsent(self, message: Flight | Parcel, arrive: Callable[[Any], None]) -> bool:
+        """Tell whether a machine was stopped before its CPU came to send what would arrive now.
 
         If it is paused, it sends it when it goes on, and the wire then takes as long as it would have; if it has crashed, never.
-
-        Args:
-            source: the machine.
-            incarnation: that was to send it.
-            sent_us: when its CPU would have come to send it.
-            send_later: sends it; takes it, and what the wire takes.
-            what: the message, as ``send_later`` wants it.
+        ``arrive``: takes it when it arrives after all.
         """
-        if source.halted_at_us > sent_us:
+        source = message.source
+        if source.halted_at_us > message.sent_us:
             return False
-        if source.state is NodeState.DOWN or source.incarnation != incarnation:
+        if source.state is NodeState.DOWN or source.incarnation != message.incarnation:
             return True
         if source.state is NodeState.PAUSED:
-            source.waiting.append(partial(send_later, what, self.kernel.now - sent_us))
+            wire_us = self.kernel.now - message.sent_us
+            source.waiting.append(partial(self._send_late, message, wire_us, arrive))
             return True
         return False
 
-    def _fly_later(self, flight: Flight, wire_us: int) -> None:
-        sent_us = self.kernel.now
-        at_us = sent_us + wire_us
-        flight.callbacks, flight.at_us, flight.sent_us = (
-            self._landing,
-            at_us,
-            sent_us,
-        )  # SimPy took its callbacks
-        self._put(at_us, flight)
+    def _send_late(self, message: Flight | Parcel, wire_us: int, arrive: Callable[[Any], None]) -> None:
+        message.sent_us = self.kernel.now
+        self.kernel.call_later(wire_us, arrive, message)
+
+    def _change_speed(self, node: Node, factor: int) -> None:
+        """What a machine's CPU has booked and has yet to do takes so many times as long, too."""
+        now, before, node.slow_factor = self.kernel.now, node.slow_factor, factor
+        if factor == before:
+            return
+
+        def put_off_us(until_us: int) -> int:
+            left_us = max(until_us - now, 0)
+            return left_us * factor // before - left_us
+
+        def later_us(event: Any) -> int:
+            message = getattr(event, "argument", event)
+            if not isinstance(message, Flight | Parcel) or message.source is not node:
+                return 0
+            by_us = put_off_us(message.sent_us)
+            message.sent_us += by_us
+            return by_us
+
+        node.busy_until_us += put_off_us(node.busy_until_us)
+        self.kernel.put_off(later_us)
 
     def give(self, node: Node, event: Event) -> None:
         """Let a process handle an event, and carry out its effects."""
@@ -451,7 +509,7 @@ class Cluster:
                 return
         receiver = self.nodes.get(target)
         if receiver is None or type(message) in _NOTICED:
-            self._wire(node.address, target, message, node, sent_us - self.kernel.now)
+            self._wire(target, message, node, sent_us - self.kernel.now)
             return
         at_us = sent_us + self._link()
         self._put(at_us, Flight(self._landing, at_us, receiver, message, node, node.incarnation, sent_us))
@@ -471,9 +529,9 @@ class Cluster:
             left = left or (0 if node is None else node.incarnation)
             fate.held.append(lambda: self._send_on(source, target, message, node, left))
         if fate.copies > 1:
-            self._wire(source, target, message, node, delay_us, left=left)
+            self._wire(target, message, node, delay_us, left=left)
         if fate.copies:
-            self._wire(source, target, message, node, delay_us, fate.delay_us, left)
+            self._wire(target, message, node, delay_us, fate.delay_us, left)
 
     def _send_on(self, source: str, target: str, message: Message, node: Node | None, left: int) -> None:
         """Put a message on the wire that has no CPU to wait for. ``left``: the incarnation that sent it, if it was held."""
@@ -482,7 +540,6 @@ class Cluster:
 
     def _wire(
         self,
-        source: str,
         target: str,
         message: Message,
         node: Node | None,
@@ -506,10 +563,11 @@ class Cluster:
             kernel.put(at_us, flight)
         elif target == STORE:
             assert node is not None
-            self._to_store(message, (source, node, incarnation, sent_us), delay_us)
+            self._to_store(Parcel(message, node, incarnation, sent_us), delay_us)
         elif target == OUTSIDE_ADDRESS:
-            at = (message, node, incarnation, sent_us)
-            self.kernel.call_later(delay_us + self._link(), self._at_the_outside, at)
+            assert node is not None
+            parcel = Parcel(message, node, incarnation, sent_us)
+            self.kernel.call_later(delay_us + self._link(), self._at_the_outside, parcel)
 
     def _notice(self, message: Message) -> None:
         """What the host must know to see when a run is over."""
@@ -520,67 +578,49 @@ class Cluster:
         elif isinstance(message, Table) and message.version > self._table.version:
             self._table = message
 
-    def _at_the_outside(self, arrival: tuple[Deliver, Node, int, int]) -> None:
-        message, node, incarnation, sent_us = arrival
-        if node.halted_at_us >= 0 and self._unsent(
-            node, incarnation, sent_us, self._to_the_outside_later, arrival
-        ):
+    def _at_the_outside(self, parcel: Parcel) -> None:
+        if parcel.source.halted_at_us >= 0 and self._unsent(parcel, self._at_the_outside):
             return
         self._mark()
+        message: Deliver = parcel.message
         ack: Ack = self._outside.receive(message)
         self._send_on(OUTSIDE_ADDRESS, message.sender, ack, None, 0)
 
-    def _to_the_outside_later(self, arrival: tuple[Deliver, Node, int, int], wire_us: int) -> None:
-        message, node, incarnation, _ = arrival
-        at = (message, node, incarnation, self.kernel.now)
-        self.kernel.call_later(wire_us, self._at_the_outside, at)
-
     # The store
 
-    def _to_store(self, request: Any, sender: tuple[str, Node, int, int], delay_us: int) -> None:
-        """``sender``: its address, its machine, its incarnation, and when its CPU sent it."""
-        kernel, by_us, mute, source = self.kernel, 0, False, sender[0]
+    def _to_store(self, parcel: Parcel, delay_us: int) -> None:
+        kernel, by_us = self.kernel, 0
         delay_us += self._store_link()
         if self.store.commit_faults:
             self._mark()
-            fault = self.store.commit_fault(source, request)
+            fault = self.store.commit_fault(parcel.source.address, parcel.message)
             kind = "" if fault is None else fault.kind
             if kind == "lose_commit":
                 return
-            mute = kind == "lose_reply"
+            parcel.mute = kind == "lose_reply"
             by_us = getattr(fault, "by_us", 0)
             if kind == "duplicate_commit":
-                again = (request, sender, False)
-                kernel.call_later(delay_us + by_us, self._at_the_store, again)
+                kernel.call_later(delay_us + by_us, self._at_the_store, msgspec.structs.replace(parcel))
                 by_us = 0
-        kernel.call_later(delay_us + by_us, self._at_the_store, (request, sender, mute))
+        kernel.call_later(delay_us + by_us, self._at_the_store, parcel)
 
-    def _at_the_store(self, arrival: tuple[Any, tuple[str, Node, int, int], bool]) -> None:
-        request, (source, node, incarnation, sent_us), mute = arrival
-        if node.halted_at_us >= 0 and self._unsent(
-            node, incarnation, sent_us, self._to_the_store_later, arrival
-        ):
+    def _at_the_store(self, parcel: Parcel) -> None:
+        node, request = parcel.source, parcel.message
+        if node.halted_at_us >= 0 and self._unsent(parcel, self._at_the_store):
             return
         self._mark()
-        reply = self.store.serve(source, request)
-        if reply is None or mute:
+        reply = self.store.serve(node.address, request)
+        if reply is None or parcel.mute:
             return
         answer = (node, reply)
         if self.network.rules:
-            fate = self.network.fate(STORE, source, reply)
+            fate = self.network.fate(STORE, node.address, reply)
             if fate.held is not None:
                 fate.held.append(lambda: self._answered(answer))
             if not fate.copies:
                 return
         delay_us = self.store.service_us(request) + self._store_link()
         self.kernel.call_later(delay_us, self._answered, answer)
-
-    def _to_the_store_later(
-        self, arrival: tuple[Any, tuple[str, Node, int, int], bool], wire_us: int
-    ) -> None:
-        request, (source, node, incarnation, _), mute = arrival
-        sender = (source, node, incarnation, self.kernel.now)
-        self.kernel.call_later(wire_us, self._at_the_store, (request, sender, mute))
 
     def _answered(self, arrival: tuple[Node, Any]) -> None:
         """A reply reaches the address that asked; one that has restarted meanwhile knows by the number that it is not its own."""

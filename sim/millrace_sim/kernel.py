@@ -9,7 +9,7 @@ for each message of a run is done here in one call instead of two. SimPy's loop 
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from heapq import heappush
+from heapq import heapify, heappush
 from typing import Any
 
 import msgspec
@@ -71,6 +71,20 @@ class Kernel:
     def call_at(self, at_us: int, function: Callable[[Any], None], argument: Any) -> None:
         """Call a function at a time; one that has passed means now."""
         self.call_later(max(at_us - self.now, 0), function, argument)
+
+    def put_off(self, later_us: Callable[[Any], int]) -> None:
+        """Let events happen later than they were to, or sooner, but not before now.
+
+        Args:
+            later_us: takes each event that is to come, and says by how much; negative: sooner.
+        """
+        queue, now = self._queue, self.now
+        for index, (at_us, priority, number, event) in enumerate(queue):
+            by_us = later_us(event)
+            if by_us:
+                event.at_us = max(at_us + by_us, now)
+                queue[index] = (event.at_us, priority, number, event)
+        heapify(queue)
 
     def run_until(self, at_us: int) -> None:
         """Let time pass until then, or until `stop`."""

@@ -24,7 +24,8 @@ class ClusterOptions(msgspec.Struct, frozen=True):
         contention: others that take a machine's CPU at times; ``None``: nobody else is on it.
         timer_lag: how late a process is woken.
         clock_skew: how far a machine's clock is ahead; each draws once.
-        grace_us: after the heal and the feed's end, everything must be done within this.
+        grace_us: after the heal and the feed's end, nothing more being done for so long means that nothing more ever will be.
+        limit_us: so long after them a run is ended that still makes progress; its liveness is then unknown.
         check_period_us: how often the host looks whether everything is done.
         check_invariants: call every process's ``check_invariants`` after every event it handles (slow).
     """
@@ -43,6 +44,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     timer_lag: Distribution = Constant(0)
     clock_skew: Distribution = Constant(0)
     grace_us: int = 60 * SECOND
+    limit_us: int = 3_600 * SECOND
     check_period_us: int = 50 * MILLISECOND
     check_invariants: bool = False
 
@@ -52,3 +54,5 @@ class ClusterOptions(msgspec.Struct, frozen=True):
             raise OptionsError("workers", self.workers, "at least 1")
         if self.grace_us < 0 or self.check_period_us < 1:
             raise OptionsError("grace_us", self.grace_us, "at least 0, with a check_period_us of at least 1")
+        if self.limit_us < self.grace_us:
+            raise OptionsError("limit_us", self.limit_us, f"at least grace_us, {self.grace_us}")

@@ -1,6 +1,7 @@
 """`verify` holds for the sound protocol, breaks the unsound one, and keeps what it found as a file."""
 
 import dataclasses
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from millrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from millrace.history import FaultStruck
 from millrace_properties.mutants import MUTANTS
+from millrace_properties.outcome import Outcome
 from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from millrace_properties.verification import (
     REPLAY_FORMAT,
@@ -142,6 +144,31 @@ def test_an_invariant_whose_case_never_came_up_leaves_the_result_open() -> None:
     assert found.ok is None
     assert isinstance(found.verdicts["S8"], Unknown)
     assert isinstance(found.verdicts["S1"], Holds)
+
+
+CUT_SHORT = Unknown("the run was ended at its limit", cut_short=True)
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        (Holds(1), CUT_SHORT),
+        (CUT_SHORT, Holds(1)),
+        (Unknown("nobody set a timer"), CUT_SHORT, Holds(1)),
+        (CUT_SHORT, Unknown("nobody set a timer"), Holds(1)),
+    ],
+)
+def test_a_run_that_was_cut_short_leaves_the_result_open_whatever_the_others_say(
+    verdicts: tuple[Verdict, ...],
+) -> None:
+    found = Verification()
+    for verdict in verdicts:
+        found.take(Outcome({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+    assert found.verdicts == {"L2": CUT_SHORT}
+    assert found.ok is None
+    violated = Violated("stuck", ())
+    found.take(Outcome({"L2": violated}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+    assert found.verdicts == {"L2": violated}
 
 
 def test_nothing_run_is_nothing_known() -> None:

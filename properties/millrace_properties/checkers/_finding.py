@@ -45,13 +45,15 @@ class Finding:
 
     Attributes:
         reached: how often the property's case came up.
+        cut_short: why the run ended before this could be judged; ``""``: it did not.
         violation: the first, if there was one.
     """
 
-    __slots__ = ("reached", "violation")
+    __slots__ = ("cut_short", "reached", "violation")
 
     def __init__(self) -> None:
         self.reached = 0
+        self.cut_short = ""
         self.violation: Violated | None = None
 
     def violated(self, message: str, *witness: Event) -> None:
@@ -63,4 +65,6 @@ class Finding:
         """The verdict so far. ``why_unknown``: what did not happen, if the case never came up."""
         if self.violation is not None:
             return self.violation
+        if self.cut_short:
+            return Unknown(self.cut_short, cut_short=True)
         return Holds(self.reached) if self.reached else Unknown(why_unknown)

@@ -12,7 +12,7 @@ from millrace.history import (
     Resent,
     RunEnded,
 )
-from millrace_properties.checkers._ending import UNFAIR, Calm
+from millrace_properties.checkers._ending import Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.verdict import Verdict
@@ -162,8 +162,8 @@ class Drained:
         self._drained += event.count
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event):
-            self._why = UNFAIR
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
             return
         self._why = "nothing was to be deleted"
         self._found.reached = self._drained

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from millrace import format_time
 from millrace._rows import Production
 from millrace.history import AckSent, Applied, CheckpointsDeleted, DuplicateDropped, Executed, RunEnded
-from millrace_properties.checkers._ending import UNFAIR, Calm
+from millrace_properties.checkers._ending import Calm, left
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.checkers._work import Work
@@ -28,7 +28,7 @@ class NoLoss:
 
     def _on_end(self, event: RunEnded) -> None:
         if event.why != "quiescent":
-            self._why = "the run ended by its deadline, not at rest (L2 judges that)"
+            self._why = "the run did not end at rest (L2 judges that)"
             return
         self._why = "no record was accepted"
         self._found.reached = self._ledger.deliveries
@@ -61,8 +61,8 @@ class Delivered:
         self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event):
-            self._why = UNFAIR
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
             return
         self._why = "no record was accepted"
         self._found.reached = self._ledger.deliveries
@@ -72,7 +72,7 @@ class Delivered:
             others = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
             self._found.violated(
                 f"{oldest} has waited since {format_time(oldest.source.at_us)} and was not applied by the end,"
-                f" {format_time(event.at_us)}{others} (MillWheel 6.1.1)",
+                f" {format_time(event.at_us)}{others}{left(event, self._ledger)} (MillWheel 6.1.1)",
                 oldest.source,
                 event,
             )

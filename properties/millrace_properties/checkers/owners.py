@@ -12,7 +12,7 @@ from millrace.history import (
     ScanEnded,
     VersionAdopted,
 )
-from millrace_properties.checkers._ending import UNFAIR, Calm
+from millrace_properties.checkers._ending import Calm
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.verdict import Verdict
@@ -84,8 +84,8 @@ class Owned:
             self._stopped.pop(event.process, None)
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event):
-            self._why = UNFAIR
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
             return
         self._why = "this host has no recovery scans"
         if not self._scans:

@@ -3,7 +3,7 @@
 from millrace import MIN_TIME, SECOND, Clock, format_time
 from millrace._rows import StoredTimer
 from millrace.history import Applied, Executed, RunEnded
-from millrace_properties.checkers._ending import UNFAIR, Calm
+from millrace_properties.checkers._ending import Calm, left
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.checkers._work import Work
@@ -150,8 +150,8 @@ class TimersFire:
             self._fired += timer.clock is Clock.WATERMARK
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event):
-            self._why = UNFAIR
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
             return
         self._why = "no watermark timer came due"
         self._found.reached = self._fired
@@ -171,7 +171,7 @@ class TimersFire:
         self._found.violated(
             f"{work}, set at {format_time(work.source.at_us)}, has been due since {format_time(since_us)}, when the low"
             f" watermark of its input had passed it, and had not fired by the end, {format_time(event.at_us)}"
-            " (MillWheel 4.6, 6.2)",
+            f"{left(event, self._ledger)} (MillWheel 4.6, 6.2)",
             work.source,
             event,
         )

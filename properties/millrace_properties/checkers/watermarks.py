@@ -17,7 +17,7 @@ from millrace.history import (
     RoleClaimed,
     RunEnded,
 )
-from millrace_properties.checkers._ending import UNFAIR, Calm
+from millrace_properties.checkers._ending import Calm, left
 from millrace_properties.checkers._finding import Finding, Handlers
 from millrace_properties.checkers._ledger import Ledger
 from millrace_properties.checkers._sampling import Sampling
@@ -291,8 +291,8 @@ class WatermarkArrives:
         self._reports.setdefault(event.process, []).append(event)
 
     def _on_end(self, event: RunEnded) -> None:
-        if not self._calm.is_due(event):
-            self._why = UNFAIR
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
             return
         self._why = "no injector reported a low watermark"
         until_us = event.at_us - (0 if event.why == "quiescent" else self._grace_us)
@@ -317,7 +317,7 @@ class WatermarkArrives:
         blame = self._blame(name, aim_us)
         self._found.violated(
             f"the low watermark of {name!r} stands at {format_time(reached_us)} at the end, {format_time(event.at_us)}, and its"
-            f" injectors had reported {format_time(aim_us)}{blame} (MillWheel 4.5)",
+            f" injectors had reported {format_time(aim_us)}{blame}{left(event, self._ledger)} (MillWheel 4.5)",
             event,
         )
 
