@@ -117,8 +117,12 @@ def triggers() -> st.SearchStrategy[Trigger]:
 def engines() -> st.SearchStrategy[Engine]:
     """Mostly streaming."""
     streaming = st.just(Streaming())
-    micro = st.integers(1, 5).map(lambda seconds: MicroBatch(seconds * SECOND))
-    return st.one_of(streaming, streaming, streaming, st.just(Batch()), micro)
+    return st.one_of(streaming, streaming, streaming, st.just(Batch()), micro_batches())
+
+
+def micro_batches() -> st.SearchStrategy[Engine]:
+    """Batches of a few slots, so that several elements share one."""
+    return st.integers(1, 5).map(lambda seconds: MicroBatch(seconds * SECOND))
 
 
 def queries() -> st.SearchStrategy[Query]:
@@ -129,7 +133,9 @@ def queries() -> st.SearchStrategy[Query]:
     )
 
 
-def settling_queries(*, merging: bool = True) -> st.SearchStrategy[Query]:
+def settling_queries(
+    *, merging: bool = True, engine: st.SearchStrategy[Engine] | None = None
+) -> st.SearchStrategy[Query]:
     """Groupings that come to the same in the end in whatever order their input comes; see `settles`."""
     strategies = windows() if merging else windows().filter(lambda one: not isinstance(one, Sessions))
     early = st.recursive(leaves(), _composed, max_leaves=3)
@@ -139,18 +145,28 @@ def settling_queries(*, merging: bool = True) -> st.SearchStrategy[Query]:
         st.builds(SequenceOf, finishing, last), finishing.map(Repeat), last, st.just(DEFAULT_TRIGGER)
     )
     built = st.builds(
-        Query, strategies, triggers_.filter(_is_accepted), st.sampled_from(Accumulation), st.just(SUM), st.none(), engines()
-    )  # fmt: skip
+        Query,
+        strategies,
+        triggers_.filter(_is_accepted),
+        st.sampled_from(Accumulation),
+        st.just(SUM),
+        st.none(),
+        engines() if engine is None else engine,
+    )
     return built.filter(settles)
 
 
 @st.composite
 def histories(draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = False) -> tuple[Step, ...]:
-    """Draw what happens, up to the end of the source, and of time: elements of two keys, watermarks, and slots without either."""
+    """Draw what happens, up to the end of the source: elements of two keys, watermarks, and slots without either.
+
+    The source ends after a long silence, or as soon as its last element has come: then no clock has emitted what waits for it.
+    """
     kinds = ["element"] * 3 + ["watermark", "nothing"] + ["retraction"] * retractions
     steps: list[Step] = []
     given: list[Element] = []
-    for slot in range(BEGIN, BEGIN + draw(st.integers(1, SLOTS))):
+    slots = range(BEGIN, BEGIN + draw(st.integers(1, SLOTS)))
+    for slot in slots:
         at_us = slot * SECOND
         what = draw(st.sampled_from(kinds))
         if what == "element" or (what == "retraction" and given):
@@ -162,6 +178,8 @@ def histories(draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = 
             steps.append(Step(at_us + (0 if coinciding else WATERMARK_AT_US), watermark=watermark))
         elif coinciding:
             steps.append(Step(at_us))
+    if draw(st.booleans()):
+        return (*steps, Step(slots[-1] * SECOND + (0 if coinciding else WATERMARK_AT_US), watermark=MAX_TIME))
     end_us = (BEGIN + SLOTS + 1) * SECOND
     return (*steps, Step(end_us + 1), Step(end_us + 5 * SECOND, watermark=MAX_TIME))
 
@@ -178,7 +196,12 @@ def _retraction(draw: st.DrawFn, given: list[Element]) -> Element:
 
 
 def cases(
-    *, coinciding: bool = False, retractions: bool = False, settling: bool = False, merging: bool = True
+    *,
+    coinciding: bool = False,
+    retractions: bool = False,
+    settling: bool = False,
+    merging: bool = True,
+    engine: st.SearchStrategy[Engine] | None = None,
 ) -> st.SearchStrategy[Case]:
     """Groupings with their input.
 
@@ -187,6 +210,7 @@ def cases(
         retractions: elements are taken back, too, which no source can do.
         settling: only such as come to the same in the end in whatever order their input comes.
         merging: of these, also sessions.
+        engine: of these, the engines; ``None``: any.
     """
-    groupings = settling_queries(merging=merging) if settling else queries()
+    groupings = settling_queries(merging=merging, engine=engine) if settling else queries()
     return st.builds(Case, groupings, histories(coinciding=coinciding, retractions=retractions))

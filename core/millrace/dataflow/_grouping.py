@@ -54,6 +54,7 @@ class WindowState(msgspec.Struct, array_like=True, omit_defaults=True):
         was_on_time: a pane was emitted after that, here or in a part.
         finished: its trigger is; nothing else is kept.
         emitted: panes that are to be taken back.
+        holds: an element that was on time waits in it, so the output watermark must not pass its end.
     """
 
     window: Window
@@ -66,6 +67,7 @@ class WindowState(msgspec.Struct, array_like=True, omit_defaults=True):
     was_on_time: bool = False
     finished: bool = False
     emitted: list[Pane] = msgspec.field(default_factory=list)
+    holds: bool = False
 
 
 class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -245,12 +247,14 @@ class Grouping:
             passed=passed,
             was_on_time=any(part.was_on_time for part in parts),
             emitted=[pane for part in sorted(parts, key=_order) for pane in part.emitted],
+            holds=any(part.holds for part in parts),
         )
 
     def _add(self, one: WindowState, element: Element, now: int, seen: Seen) -> None:
         one.contents.add(element.value, self.combine, keeps=self._keeps, retraction=element.retraction)
         one.latest = max(one.latest, element.time)
         one.fresh += 1
+        one.holds = one.holds or seen.watermark < one.window.end
         arrival = Arrival(now, element.value, lambda: one.contents.value(self.combine), seen)
         one.trigger = note(self.trigger, one.trigger, arrival)
 
@@ -327,6 +331,7 @@ class Grouping:
         one.was_on_time = one.was_on_time or (one.passed and bool(panes))
         one.panes += bool(new)
         one.fresh = 0
+        one.holds = False
         return panes
 
     # Lateness
@@ -356,7 +361,7 @@ class Grouping:
             if not one.finished and not isinstance(self.engine, MicroBatch):
                 yield from self._wishes(one)
         if state.next_batch is not None:
-            ends = [one.window.end for one in state.windows if one.fresh and one.window != GLOBAL]
+            ends = [one.window.end for one in state.windows if one.holds and one.window != GLOBAL]
             yield Alarm(state.next_batch, Clock.WALL, min(ends, default=None))
 
     def _watermark(self, watermark: int) -> int:
@@ -370,7 +375,7 @@ class Grouping:
         return END_OF_TIME if isinstance(self.engine, Batch) else min(time, END_OF_TIME)
 
     def _wishes(self, one: WindowState) -> Iterator[Alarm]:
-        hold = one.window.end if one.fresh and not one.passed and one.window != GLOBAL else None
+        hold = one.window.end if one.holds and one.window != GLOBAL else None
         for wanted, idle in wishes(self.trigger, one.trigger, one.window):
             if wanted.clock is Clock.WALL:
                 if one.fresh or not idle:
@@ -411,5 +416,6 @@ def _finish(one: WindowState) -> None:
     one.trigger = None
     one.contents = Contents()
     one.fresh = 0
+    one.holds = False
     one.finished = True
     one.emitted = []

@@ -1,12 +1,15 @@
 """A grouping as a computation: how its records are stamped, and what its timers wait for and hold."""
 
-from typing import Any
+from typing import Any, cast
 
 from millrace import SECOND, Clock, Context, Record, Timer
 from millrace.dataflow import (
     AtCount,
     AtPeriod,
+    Engine,
     FixedWindows,
+    GroupByKeyAndWindow,
+    MicroBatch,
     Pane,
     PCollection,
     Repeat,
@@ -22,9 +25,15 @@ FIRST = Window(0, END)
 class Stage:
     """One computation's row of one key; each hook gets the state that the last one left."""
 
-    def __init__(self, scores: PCollection[Any], name: str) -> None:
-        self.spec = scores.to("out").pipeline("games").computations[name]
+    def __init__(self, scores: PCollection[Any], name: str, engine: Engine | None = None) -> None:
+        self.spec = scores.to("out").pipeline("games", engine=engine).computations[name]
         self.state = b""
+
+    def holds(self) -> list[int | None]:
+        """What its alarms hold, in order of their times."""
+        grouping = cast("GroupByKeyAndWindow", self.spec.computation).grouping
+        state = self.spec.state_codec.decode(self.state)
+        return [one.hold for one in sorted(grouping.alarms(state))]
 
     def record(self, value: Any, timestamp: int, low_watermark: int, wall_time: int = 0) -> Context:
         context = self._context(timestamp, low_watermark, wall_time)
@@ -88,6 +97,22 @@ def test_nothing_is_held_for_a_window_that_is_past_or_global() -> None:
     assert timers(past.record(5, SECOND, END, wall_time=1)) == [(Clock.WALL, 61, None)]
     everywhere = Stage(read("scores").trigger(trigger).sum(), "sum")
     assert timers(everywhere.record(5, SECOND, 0, wall_time=1)) == [(Clock.WALL, 61, None)]
+
+
+def test_what_was_on_time_is_held_for_until_the_clock_lets_it_go_though_the_watermark_has_passed() -> None:
+    trigger = Repeat(AtPeriod(60))
+    stage = Stage(read("scores").window_into(FixedWindows(END)).trigger(trigger).sum(), "sum")
+    assert timers(stage.record(5, SECOND, 0, wall_time=1)) == [(Clock.WALL, 61, END)]
+    stage.record(6, SECOND, END, wall_time=2)
+    assert stage.holds() == [END]
+
+
+def test_a_late_element_does_not_let_go_of_what_its_batch_has_on_time() -> None:
+    """A hold behind the watermark is none: that of the late window must not stand for both."""
+    stage = Stage(read("scores").window_into(FixedWindows(END)).sum(), "sum", MicroBatch(60))
+    assert timers(stage.record(5, 2 * END, END, wall_time=1)) == [(Clock.WALL, 61, 3 * END)]
+    assert timers(stage.record(6, 0, END, wall_time=2)) == []
+    assert stage.holds() == [3 * END]
 
 
 def test_a_count_holds_nothing() -> None:
