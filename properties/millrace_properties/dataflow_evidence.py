@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millrace import MAX_TIME
+from millrace import MAX_TIME, MIN_TIME
 from millrace.dataflow import (
     AfterDelay,
     AllOf,
@@ -34,6 +34,7 @@ class Evidence:
         seen: when each element came since, by the element's moment.
         held: its predicate held after the last of them.
         fired: a part of `AllOf` that has fired.
+        of_watermark: it would not have, if the watermark had never advanced.
         index: of a sequence: where it is.
         parts: the evidence of the triggers in it.
     """
@@ -42,6 +43,7 @@ class Evidence:
     seen: frozenset[tuple[int, int]] = frozenset()
     held: bool = False
     fired: bool = False
+    of_watermark: bool = False
     index: int = 0
     parts: tuple["Evidence", ...] = ()
 
@@ -84,7 +86,7 @@ def _active(trigger: Trigger, evidence: Evidence) -> Iterable[tuple[Trigger, Evi
 
 def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, contents: Any) -> Evidence:
     """An element has come."""
-    if evidence.fired:
+    if evidence.fired and not evidence.of_watermark:
         return evidence
     held = isinstance(trigger, When) and bool(trigger.predicate(contents))
     parts = tuple(observe(part, own, moment, now, contents) for part, own in _active(trigger, evidence))
@@ -167,11 +169,15 @@ def _asked_once(trigger: Trigger, evidence: Evidence, view: View) -> Evidence:
     if evidence.fired:
         return evidence
     fires, rest = asked(trigger, evidence, view)
-    return replace(rest or evidence, fired=fires)
+    anyway, _ = asked(trigger, evidence, replace(view, watermark=MIN_TIME))
+    return replace(rest or evidence, fired=fires, of_watermark=fires and not anyway)
 
 
 def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
-    """The evidence of windows that merge: of sequences, only of those that have come furthest."""
+    """The evidence of windows that merge: of sequences, only of those that have come furthest.
+
+    That the watermark has reached the end of a window says nothing of the one that it was merged into.
+    """
     index = max(one.index for one in several)
     furthest = [one for one in several if one.index == index]
     parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else _parts_of(trigger)
@@ -179,7 +185,7 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
         began=frozenset().union(*(one.began for one in furthest)),
         seen=frozenset().union(*(one.seen for one in furthest)),
         held=any(one.held for one in furthest),
-        fired=any(one.fired for one in several),
+        fired=any(one.fired and not one.of_watermark for one in several),
         index=index,
         parts=tuple(
             together(part, [one.parts[number] for one in furthest]) for number, part in enumerate(parts)

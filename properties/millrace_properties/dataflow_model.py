@@ -114,7 +114,7 @@ def run_model(query: Query, steps: Sequence[Step]) -> Told:
     moments = [_Moment(step, number) for number, step in enumerate(steps)]
     keys = sorted({moment.step.element.key for moment in moments if moment.step.element is not None})
     stories = [_tell_key(query, moments, key) for key in keys]
-    panes = sorted((pane for one in stories for pane in one.panes), key=lambda pane: pane.at_us)
+    panes = sorted((pane for one in stories for pane in one.panes), key=lambda pane: (pane.at_us, pane.step))
     dropped = sorted(
         (one for story in stories for one in story.dropped), key=lambda one: (one[0], one[1].order)
     )
@@ -150,10 +150,17 @@ def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
 
 @dataclass(slots=True)
 class _Member:
-    """An element in a window: its moment, and the window as it is by now, after all merges."""
+    """An element in a window.
+
+    Attributes:
+        moment: when it came.
+        window: as it is by now, after all merges.
+        on_time: the watermark had not reached the window's end when it came.
+    """
 
     moment: int
     window: Window
+    on_time: bool
 
 
 @dataclass(slots=True)
@@ -274,7 +281,7 @@ class _Chapter:
                 self.story.dropped.append((self.history[self.number].number, window))
                 continue
             self._merge(parts, whole)
-            self.story.members.append(_Member(self.number, whole))
+            self.story.members.append(_Member(self.number, whole, self.story.watermark < whole.end))
             evidence = self.story.triggers[whole]
             assert evidence is not None, "a window that is finished takes nothing"
             contents = self._value(self._contents_of_pane(whole))
@@ -337,7 +344,9 @@ class _Chapter:
         if self._effective < window.end:
             return Timing.EARLY
         been = any(one.said and one.emission.timing is not Timing.EARLY for one in earlier)
-        return Timing.LATE if been else Timing.ON_TIME
+        new = self._new(window)
+        in_time = any(one.on_time for one in self.story.members if one.window == window and one.moment in new)
+        return Timing.ON_TIME if in_time and not been else Timing.LATE
 
     def _collect(self) -> None:
         """Ask once more in windows that take nothing any more, and forget them; what is then left in them is dropped."""

@@ -143,6 +143,26 @@ class OnTimeTwice(Grouping):
         return super()._emit(one, watermark)
 
 
+class LateOnTime(Grouping):
+    """Says of a window's first pane behind the watermark that it is on time, whatever it holds."""
+
+    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
+        one.holds = one.holds or one.passed
+        return super()._emit(one, watermark)
+
+
+class LatchOutlivesMerge(Grouping):
+    """Takes a part of `AllOf` that the watermark has made fire for one that has fired in the merged window, too."""
+
+    def _joined(self, parts: Sequence[WindowState], target: Window, seen: Seen) -> WindowState:
+        joined = super()._joined(parts, target, seen)
+        repeated = self.trigger.trigger if isinstance(self.trigger, Repeat) else self.trigger
+        if isinstance(repeated, AllOf) and parts and joined is not parts[0]:
+            for number, latch in enumerate(joined.trigger):
+                latch[0] = max(part.trigger[number][0] for part in parts)
+        return joined
+
+
 class LateDropped(Grouping):
     """Drops each element that is behind the watermark."""
 
@@ -313,6 +333,12 @@ MUTANTS = (
     DataflowMutant("merge forgets timing", "2.3", "a merged window can be on time twice", MergeForgetsTiming),
     DataflowMutant("merge emits", "2.4", "a pane goes out because windows merge", MergeEmits),
     DataflowMutant("on time twice", "2.3", "late panes say that they are on time", OnTimeTwice),
+    DataflowMutant(
+        "late on time", "2.4", "a first pane of late elements says that it is on time", LateOnTime
+    ),
+    DataflowMutant(
+        "latch outlives merge", "2.3", "a merged window is past since a part of it was", LatchOutlivesMerge
+    ),
     DataflowMutant("late dropped", "2.4", "elements behind the watermark are dropped", LateDropped),
     DataflowMutant("late waits", "2.4", "an element behind the watermark is not emitted at once", LateWaits),
     DataflowMutant(

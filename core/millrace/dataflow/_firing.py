@@ -12,7 +12,7 @@
 | `RepeatUntil` | of both | one of them fires; finished when ``until`` does |
 | `SequenceOf` | index, state of that one | that one fires; finished with the last |
 | `AnyOf` | of each | one fires; finished then |
-| `AllOf` | of each: fired?, state | the last one fires that had not; finished then |
+| `AllOf` | of each: fired and why, state | the last one fires that had not; finished then |
 
 Rules of this file: a leaf that has fired is finished. `note` takes an element in, `evaluate` tells what fires: once for each
 event.
@@ -107,7 +107,7 @@ def start(trigger: Trigger, seen: Seen) -> Any:
         case AnyOf(triggers):
             return [start(one, seen) for one in triggers]
         case AllOf(triggers):
-            return [[False, start(one, seen)] for one in triggers]
+            return [[_WAITS, start(one, seen)] for one in triggers]
         case _:
             assert_never(trigger)
 
@@ -153,7 +153,7 @@ def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
             return [note(one, own, arrival) for one, own in zip(triggers, state, strict=True)]
         case AllOf(triggers):
             pairs = zip(triggers, state, strict=True)
-            return [[fired, own if fired else note(one, own, arrival)] for one, (fired, own) in pairs]
+            return [[why, own if why == _FIRED else note(one, own, arrival)] for one, (why, own) in pairs]
         case _:
             assert_never(trigger)
 
@@ -252,8 +252,8 @@ def wishes(trigger: Trigger, state: Any, window: Window, *, idle: bool = False) 
             for one, own in zip(triggers, state, strict=True):
                 yield from wishes(one, own, window, idle=plain)
         case AllOf(triggers):
-            for one, (fired, own) in zip(triggers, state, strict=True):
-                if not fired:
+            for one, (why, own) in zip(triggers, state, strict=True):
+                if why == _WAITS:
                     yield from wishes(one, own, window)
         case _:
             assert_never(trigger)
@@ -310,18 +310,31 @@ def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Outcome:
     return Outcome([index + 1, start(trigger.triggers[index + 1], seen)], outcome.fired, finished=False)
 
 
+_WAITS, _FIRED, _FIRED_BY_WATERMARK = 0, 1, 2
+"""How far a part of `AllOf` is: it has yet to fire; it has; it has, and would not have, had the watermark not been so far."""
+
+
 def _all(trigger: AllOf, state: Any, seen: Seen) -> Outcome:
     after = []
-    for one, (fired, own) in zip(trigger.triggers, state, strict=True):
-        outcome = Outcome(own, fired=True, finished=True) if fired else evaluate(one, own, seen)
-        after.append([outcome.fired, outcome.state])
-    complete = all(fired for fired, _ in after)
+    for one, (why, own) in zip(trigger.triggers, state, strict=True):
+        after.append([why, own] if why != _WAITS else _latched(one, own, seen))
+    complete = all(why != _WAITS for why, _ in after)
     return Outcome(after, complete, complete)
 
 
+def _latched(trigger: Trigger, state: Any, seen: Seen) -> Any:
+    """Evaluate a part of `AllOf` that has yet to fire."""
+    outcome = evaluate(trigger, state, seen)
+    if not outcome.fired:
+        return [_WAITS, outcome.state]
+    unpassed = Seen(seen.now, MIN_TIME, seen.window)
+    return [_FIRED if evaluate(trigger, state, unpassed).fired else _FIRED_BY_WATERMARK, outcome.state]
+
+
 def _merge_one(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
-    """Merge a part of `AllOf`: where it has fired, it has for all."""
-    return [any(fired for fired, _ in states), merge(trigger, [own for _, own in states], seen)]
+    """Merge a part of `AllOf`: where it has fired it has for all, but by the watermark it has to fire anew, at the new end."""
+    fired = any(why == _FIRED for why, _ in states)
+    return [_FIRED if fired else _WAITS, merge(trigger, [own for _, own in states], seen)]
 
 
 def _turn(states: Sequence[Any]) -> list[list[Any]]:

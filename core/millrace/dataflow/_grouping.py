@@ -314,7 +314,9 @@ class Grouping:
         return panes
 
     def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        timing = Timing.EARLY if not one.passed else Timing.LATE if one.was_on_time else Timing.ON_TIME
+        timing = Timing.ON_TIME if one.holds and not one.was_on_time else Timing.LATE
+        if not one.passed:
+            timing = Timing.EARLY
         time = one.window.last
         if one.window == GLOBAL:
             time = min(max(one.latest, watermark), time)

@@ -29,9 +29,9 @@ class Timing(enum.Enum):
     EARLY = "early"
     """Before the watermark had reached it."""
     ON_TIME = "on_time"
-    """The first one after that."""
+    """The first one after that, if an element in it came before that."""
     LATE = "late"
-    """A further one."""
+    """Any other."""
 
 
 class Element(msgspec.Struct, frozen=True):

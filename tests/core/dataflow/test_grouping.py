@@ -71,7 +71,7 @@ def test_a_pane_says_when_it_was_emitted_and_which_it_is() -> None:
     one.watermark(100)
     panes += one.element(3, 0) + one.element(4, 0)
     said = [(pane.timing, pane.index) for pane in panes]
-    assert said == [(Timing.EARLY, 0), (Timing.EARLY, 1), (Timing.ON_TIME, 2), (Timing.LATE, 3)]
+    assert said == [(Timing.EARLY, 0), (Timing.EARLY, 1), (Timing.LATE, 2), (Timing.LATE, 3)]
 
 
 def test_a_pane_lies_in_its_window_at_its_end() -> None:
