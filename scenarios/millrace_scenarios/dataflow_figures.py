@@ -190,7 +190,7 @@ def _was_due_before(drawn: DrawnPane, pane: Emission) -> bool:
 
 
 def _pipelines() -> dict[int, tuple[Flow, Engine]]:
-    scores = read(SCORES, bounded=True)
+    scores = read(SCORES, bounded=True).allowed_lateness(None)
     by_the_minute = scores.trigger(Repeat(AtPeriod(MINUTE)))
     fixed = scores.window_into(FixedWindows(2 * MINUTE)).trigger(Repeat(AtWatermark())).accumulating()
     partial = SequenceOf(RepeatUntil(AtPeriod(MINUTE), AtWatermark()), Repeat(AtWatermark()))

@@ -138,7 +138,7 @@ def flow(options: VideoOptions = VIDEOS) -> Flow:
     Args:
         options: the terms of business.
     """
-    views = read("views", key=viewing, codec=TypedCodec(View))
+    views = read("views", key=viewing, codec=TypedCodec(View)).allowed_lateness(None)
     sessions = (
         views.window_into(Sessions(options.gap_us))
         .trigger(soon_and_again(options))

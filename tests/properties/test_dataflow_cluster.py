@@ -183,7 +183,8 @@ def parity(total: int) -> str:
 def second_grouping_settles(case: Case, data: bytes) -> None:
     """Sums are grouped by their parity: a sum that grows may change sides, and must then be taken back where it was (2.3)."""
     query = replace(case.query, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
-    sums = read("events", bounded=True).window_into(query.windows).trigger(query.trigger)
+    events_ = read("events", bounded=True).allowed_lateness(query.allowed_lateness_us)
+    sums = events_.window_into(query.windows).trigger(query.trigger)
     totals = sums.accumulating_and_retracting().sum().key_by(parity).sum().to("totals")
     pipeline = totals.pipeline("second grouping", engine=query.engine)
     feed = feed_of(pipeline, case.steps)

@@ -36,7 +36,8 @@ def digits_of(total: int) -> Counter[int]:
 
 def grouped_twice(query: Query, steps: Sequence[Step]) -> Counter[int]:
     """Count each element in what comes out of a second grouping, which takes nothing that is late."""
-    panes = read("events", bounded=True).window_into(query.windows).trigger(query.trigger).sum()
+    elements = read("events", bounded=True).allowed_lateness(query.allowed_lateness_us)
+    panes = elements.window_into(query.windows).trigger(query.trigger).sum()
     pipeline = panes.allowed_lateness(0).sum().to("out").pipeline("twice", engine=query.engine)
     decode = TypedCodec(Pane).decode
     outputs = run_reference(pipeline, feed_of(pipeline, steps, lead_us=0)).outputs

@@ -60,7 +60,7 @@ class PCollection(Generic[V]):
     merging: WindowFn = field(default_factory=GlobalWindows)
     when: Trigger | None = None
     accumulation: Accumulation = Accumulation.DISCARDING
-    lateness_us: int | None = None
+    lateness_us: int | None = 0
 
     # What: each element. Functions that follow each other are one computation, named by the last ``name`` given, else ``par_do``.
 
@@ -135,7 +135,7 @@ class PCollection(Generic[V]):
         return replace(self, when=trigger)
 
     def allowed_lateness(self, lateness_us: int | None) -> "PCollection[V]":
-        """Say how far behind the watermark a window is kept. Later elements are dropped, and counted.
+        """Say how far behind the watermark a window is kept. Later elements are dropped, and counted. Default: 0, as in Beam.
 
         Args:
             lateness_us: event time, microseconds; ``None``: without limit, and so is the state.

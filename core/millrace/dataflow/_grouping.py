@@ -113,6 +113,7 @@ class Grouping:
         accumulation: how.
         combine: what.
         allowed_lateness_us: how far behind the watermark a window is kept, event time, microseconds; ``None``: without limit.
+            Choice: none by default, as in Beam, so that a key's state has the windows that are open, and not all that there were.
         engine: which of the three.
         takes_retractions: such may arrive.
         merging: the strategy of windows that elements came in.
@@ -122,7 +123,7 @@ class Grouping:
     trigger: Trigger = DEFAULT_TRIGGER
     accumulation: Accumulation = Accumulation.DISCARDING
     combine: CombineFn = LIST
-    allowed_lateness_us: int | None = None
+    allowed_lateness_us: int | None = 0
     engine: Engine = _STREAMING
     takes_retractions: bool = False
     merging: WindowFn = _EVERYWHERE

@@ -45,8 +45,7 @@ def pipeline_of(query: Query) -> Pipeline:
     grouped: PCollection[Any] = _accumulating(
         read("events", bounded=True).window_into(query.windows).trigger(query.trigger), query
     )
-    if query.allowed_lateness_us is not None:
-        grouped = grouped.allowed_lateness(query.allowed_lateness_us)
+    grouped = grouped.allowed_lateness(query.allowed_lateness_us)
     return grouped.combine(query.combine, name=GROUPING).to(PANES).pipeline("transcript", engine=query.engine)
 
 

@@ -16,6 +16,7 @@ from millrace.dataflow import (
     Engine,
     FixedWindows,
     Flow,
+    KeyState,
     MicroBatch,
     Pane,
     PCollection,
@@ -69,8 +70,26 @@ def teams(scores: PCollection[Any]) -> PCollection[Any]:
 
 
 def test_sums_in_fixed_windows() -> None:
-    flow = read("scores").window_into(FixedWindows(4 * SECOND)).accumulating().sum().to("out")
+    flow = (
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(FixedWindows(4 * SECOND))
+        .accumulating()
+        .sum()
+        .to("out")
+    )
     assert run(flow) == [("ann", 0, 9), ("ann", 0, 16), ("bob", 0, 3), ("bob", 4, 8)]
+
+
+def test_no_lateness_is_allowed_unless_it_is_asked_for() -> None:
+    """As in Beam: a key's row has the windows that are open, and not all that there ever were."""
+    pipeline = read("scores").window_into(FixedWindows(4 * SECOND)).sum().to("out").pipeline("games")
+    outcome = run_reference(pipeline, feed_of(pipeline))
+    panes = panes_of(outcome.outputs, pipeline, "out")
+    assert [(key, pane.value) for key, pane in panes] == [("ann", 9), ("bob", 3), ("bob", 8)]
+    decode = pipeline.computations["sum"].state_codec.decode
+    left = {key: decode(state) for (_, key), state in outcome.states.items()}
+    assert left == {"ann": KeyState(dropped=1)}
 
 
 @pytest.mark.parametrize(
@@ -83,13 +102,21 @@ def test_sums_in_fixed_windows() -> None:
     ids=["streaming", "batch", "micro-batch"],
 )
 def test_one_definition_runs_on_three_engines(engine: Engine, expected: list[Any]) -> None:
-    flow = read("scores").window_into(FixedWindows(4 * SECOND)).accumulating().sum().to("out")
+    flow = (
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(FixedWindows(4 * SECOND))
+        .accumulating()
+        .sum()
+        .to("out")
+    )
     assert run(flow, engine=engine) == expected
 
 
 def test_functions_are_applied_to_each_element_before_it_is_grouped() -> None:
     flow = (
         read("scores")
+        .allowed_lateness(None)
         .filter(lambda points: points > 3)
         .flat_map(lambda points: [points, points])
         .map(lambda points: {"points": points})
@@ -105,7 +132,14 @@ def test_a_do_fn_sees_key_time_and_window() -> None:
     def describe(element: Element) -> list[tuple[str, Any]]:
         return [(element.key, [element.time // SECOND, element.window.start // SECOND, element.value])]
 
-    flow = read("scores").window_into(FixedWindows(4 * SECOND)).sum().par_do(describe).to("out")
+    flow = (
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(FixedWindows(4 * SECOND))
+        .sum()
+        .par_do(describe)
+        .to("out")
+    )
     assert run(flow, engine=Batch()) == [("ann", 0, [3, 0, 16]), ("bob", 0, [3, 0, 3]), ("bob", 4, [7, 4, 8])]
 
 
@@ -121,7 +155,7 @@ def test_elements_can_be_moved_in_time() -> None:
 
 def test_a_second_grouping_by_the_same_windows_has_each_pane_on_time() -> None:
     """A pane's event time lies in its window, and its record is not late where it goes."""
-    flow = teams(read("scores").window_into(FixedWindows(4 * SECOND)).sum()).sum()
+    flow = teams(read("scores").allowed_lateness(None).window_into(FixedWindows(4 * SECOND)).sum()).sum()
     pipeline = teams(flow).sum().to("out").pipeline("games")
     feed = feed_of(pipeline, slack=7)
     for outputs in (run_reference(pipeline, feed).outputs, outputs_of(simulate(pipeline, feed))):
@@ -131,7 +165,13 @@ def test_a_second_grouping_by_the_same_windows_has_each_pane_on_time() -> None:
 
 def test_a_second_grouping_gets_its_retractions() -> None:
     """Ann's session grows when the 7 comes late: what it counted for before is taken back."""
-    flow = read("scores").window_into(Sessions(SECOND)).accumulating_and_retracting().sum()
+    flow = (
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(Sessions(SECOND))
+        .accumulating_and_retracting()
+        .sum()
+    )
     by_size = flow.key_by(lambda points: "long" if points > 10 else "short").window_into(
         FixedWindows(10 * SECOND)
     )
@@ -150,7 +190,7 @@ def test_a_second_grouping_gets_its_retractions() -> None:
 
 
 def test_a_stream_that_goes_outside_and_on_is_there_for_both() -> None:
-    sums = read("scores").window_into(FixedWindows(4 * SECOND)).sum()
+    sums = read("scores").allowed_lateness(None).window_into(FixedWindows(4 * SECOND)).sum()
     pipeline = (sums.to("sums") + sums.map(str).to("texts") + sums.count().to("counts")).pipeline("games")
     assert pipeline.output_streams == ("counts", "sums", "texts")
     outputs = run_reference(pipeline, feed_of(pipeline)).outputs
@@ -186,7 +226,7 @@ def test_the_reader_names_the_key() -> None:
 def test_a_flow_is_added_to_a_pipeline_that_has_the_stream() -> None:
     pipeline = Pipeline("games")
     pipeline.injector("scores")
-    read("scores").window_into(FixedWindows(SECOND)).sum().to("sums").add_to(pipeline)
+    read("scores").allowed_lateness(None).window_into(FixedWindows(SECOND)).sum().to("sums").add_to(pipeline)
     assert pipeline.output_streams == ("sums",)
 
 
@@ -194,7 +234,13 @@ def test_a_percentile_trigger_has_a_companion_with_that_watermark() -> None:
     """All but the 7 are in when the first window's end is passed by half of what is pending."""
     trigger = Repeat(AtWatermark(percentile=50))
     flow = (
-        read("scores").window_into(FixedWindows(4 * SECOND)).trigger(trigger).accumulating().sum().to("out")
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(FixedWindows(4 * SECOND))
+        .trigger(trigger)
+        .accumulating()
+        .sum()
+        .to("out")
     )
     pipeline = flow.pipeline("games")
     assert pipeline.computations["sum at 50 percent"].watermark_percentile == 50
@@ -207,13 +253,14 @@ def test_a_percentile_trigger_has_a_companion_with_that_watermark() -> None:
 
 
 def test_computations_of_one_name_are_numbered() -> None:
-    flow = read("scores").window_into(FixedWindows(SECOND)).sum().sum().to("out")
+    flow = read("scores").allowed_lateness(None).window_into(FixedWindows(SECOND)).sum().sum().to("out")
     assert list(flow.pipeline("games").computations) == ["sum", "sum-2"]
 
 
 def test_a_grouping_may_be_given_a_name() -> None:
     flow = (
         read("scores")
+        .allowed_lateness(None)
         .window_into(FixedWindows(SECOND))
         .count(name="games played")
         .top(3, name="best")

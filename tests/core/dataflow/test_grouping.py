@@ -41,7 +41,9 @@ EACH = Repeat(AtCount(1))
 
 
 def key(**options: Any) -> Key:
-    return Key(Grouping(**{"windows": FixedWindows(100), "combine": SUM, **options}))
+    return Key(
+        Grouping(**{"windows": FixedWindows(100), "combine": SUM, "allowed_lateness_us": None, **options})
+    )
 
 
 # Refinement

@@ -58,12 +58,16 @@ def timers(context: Context) -> list[tuple[Clock, int, int | None]]:
     return sorted(((one.clock, one.timestamp, one.hold) for one in requests), key=lambda one: one[1])
 
 
+def walls(context: Context) -> list[tuple[Clock, int, int | None]]:
+    return [one for one in timers(context) if one[0] is Clock.WALL]
+
+
 def stamps(context: Context) -> list[int]:
     return [one.timestamp for one in context.emissions or []]
 
 
 def test_a_pane_leaves_with_the_timer_at_its_windows_end_and_is_stamped_with_it() -> None:
-    stage = Stage(read("scores").window_into(FixedWindows(END)).sum(), "sum")
+    stage = Stage(read("scores").allowed_lateness(None).window_into(FixedWindows(END)).sum(), "sum")
     assert timers(stage.record(5, SECOND, 0)) == [(Clock.WATERMARK, END, None)]
     fired = stage.timer(Timer(f"at {END}", END), END)
     assert stamps(fired) == [END]
@@ -72,7 +76,7 @@ def test_a_pane_leaves_with_the_timer_at_its_windows_end_and_is_stamped_with_it(
 
 def test_a_second_grouping_waits_for_all_that_the_first_stamps_with_a_windows_end() -> None:
     """At a low watermark of the end, panes that are stamped so may still come; a microsecond later, none."""
-    stage = Stage(read("scores").window_into(FixedWindows(END)).sum().sum(), "sum-2")
+    stage = Stage(read("scores").allowed_lateness(None).window_into(FixedWindows(END)).sum().sum(), "sum-2")
     first = stage.record(Pane(5, FIRST, END - 1), END, END)
     assert (stamps(first), timers(first)) == ([], [(Clock.WATERMARK, END + 1, None)])
     assert stamps(stage.record(Pane(6, FIRST, END - 1), END, END)) == []
@@ -81,48 +85,69 @@ def test_a_second_grouping_waits_for_all_that_the_first_stamps_with_a_windows_en
 
 def test_a_wall_timer_comes_after_what_arrives_on_its_boundary_and_holds_the_windows_end() -> None:
     trigger = Repeat(AtPeriod(60))
-    stage = Stage(read("scores").window_into(FixedWindows(END)).trigger(trigger).sum(), "sum")
-    assert timers(stage.record(5, SECOND, 0, wall_time=60)) == [(Clock.WALL, 61, END)]
+    stage = Stage(
+        read("scores").allowed_lateness(None).window_into(FixedWindows(END)).trigger(trigger).sum(), "sum"
+    )
+    assert walls(stage.record(5, SECOND, 0, wall_time=60)) == [(Clock.WALL, 61, END)]
 
 
 def test_a_wall_timer_of_a_second_grouping_holds_for_its_own_stamp() -> None:
-    summed = read("scores").window_into(FixedWindows(END)).sum()
+    summed = read("scores").allowed_lateness(None).window_into(FixedWindows(END)).sum()
     stage = Stage(summed.trigger(Repeat(AtPeriod(60))).sum(), "sum-2")
-    assert timers(stage.record(Pane(5, FIRST, END - 1), END, 0, wall_time=1)) == [(Clock.WALL, 61, END + 1)]
+    assert walls(stage.record(Pane(5, FIRST, END - 1), END, 0, wall_time=1)) == [(Clock.WALL, 61, END + 1)]
 
 
 def test_nothing_is_held_for_a_window_that_is_past_or_global() -> None:
     trigger = Repeat(AtPeriod(60))
-    past = Stage(read("scores").window_into(FixedWindows(END)).trigger(trigger).sum(), "sum")
-    assert timers(past.record(5, SECOND, END, wall_time=1)) == [(Clock.WALL, 61, None)]
+    past = Stage(
+        read("scores").allowed_lateness(None).window_into(FixedWindows(END)).trigger(trigger).sum(), "sum"
+    )
+    assert walls(past.record(5, SECOND, END, wall_time=1)) == [(Clock.WALL, 61, None)]
     everywhere = Stage(read("scores").trigger(trigger).sum(), "sum")
-    assert timers(everywhere.record(5, SECOND, 0, wall_time=1)) == [(Clock.WALL, 61, None)]
+    assert walls(everywhere.record(5, SECOND, 0, wall_time=1)) == [(Clock.WALL, 61, None)]
 
 
 def test_what_was_on_time_is_held_for_until_the_clock_lets_it_go_though_the_watermark_has_passed() -> None:
     trigger = Repeat(AtPeriod(60))
-    stage = Stage(read("scores").window_into(FixedWindows(END)).trigger(trigger).sum(), "sum")
-    assert timers(stage.record(5, SECOND, 0, wall_time=1)) == [(Clock.WALL, 61, END)]
+    stage = Stage(
+        read("scores").allowed_lateness(None).window_into(FixedWindows(END)).trigger(trigger).sum(), "sum"
+    )
+    assert walls(stage.record(5, SECOND, 0, wall_time=1)) == [(Clock.WALL, 61, END)]
     stage.record(6, SECOND, END, wall_time=2)
     assert stage.holds() == [END]
 
 
 def test_a_late_element_does_not_let_go_of_what_its_batch_has_on_time() -> None:
     """A hold behind the watermark is none: that of the late window must not stand for both."""
-    stage = Stage(read("scores").window_into(FixedWindows(END)).sum(), "sum", MicroBatch(60))
-    assert timers(stage.record(5, 2 * END, END, wall_time=1)) == [(Clock.WALL, 61, 3 * END)]
+    stage = Stage(
+        read("scores").allowed_lateness(None).window_into(FixedWindows(END)).sum(), "sum", MicroBatch(60)
+    )
+    assert walls(stage.record(5, 2 * END, END, wall_time=1)) == [(Clock.WALL, 61, 3 * END)]
     assert timers(stage.record(6, 0, END, wall_time=2)) == []
     assert stage.holds() == [3 * END]
 
 
 def test_a_count_holds_nothing() -> None:
-    stage = Stage(read("scores").window_into(FixedWindows(END)).trigger(Repeat(AtCount(2))).sum(), "sum")
+    stage = Stage(
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(FixedWindows(END))
+        .trigger(Repeat(AtCount(2)))
+        .sum(),
+        "sum",
+    )
     assert timers(stage.record(5, SECOND, 0)) == []
 
 
 def test_a_retraction_is_stamped_with_its_cause_where_that_is_later_than_its_window() -> None:
     trigger = Repeat(AtCount(1))
-    sessions = read("scores").window_into(Sessions(SECOND)).trigger(trigger).accumulating_and_retracting()
+    sessions = (
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(Sessions(SECOND))
+        .trigger(trigger)
+        .accumulating_and_retracting()
+    )
     stage = Stage(sessions.sum(), "sum")
     assert stamps(stage.record(5, 0, 0)) == [SECOND]
     assert stamps(stage.record(6, SECOND, 0)) == [SECOND, 2 * SECOND]

@@ -31,7 +31,7 @@ from tests.core.dataflow.key import Key, short
 
 
 def key(trigger: Trigger, windows: Any = FixedWindows(100)) -> Key:  # noqa: B008  a value
-    return Key(Grouping(windows=windows, trigger=trigger, combine=SUM))
+    return Key(Grouping(windows=windows, trigger=trigger, combine=SUM, allowed_lateness_us=None))
 
 
 def values(panes: Iterable[Any]) -> list[Any]:

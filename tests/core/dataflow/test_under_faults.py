@@ -34,7 +34,12 @@ def all_in_one(element: Element) -> list[tuple[str, object]]:
 def sessions() -> Flow:
     trigger = SequenceOf(RepeatUntil(AtPeriod(SECOND), AtWatermark()), Repeat(AtWatermark()))
     grouped = (
-        read("scores").window_into(Sessions(SECOND)).trigger(trigger).accumulating_and_retracting().sum()
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(Sessions(SECOND))
+        .trigger(trigger)
+        .accumulating_and_retracting()
+        .sum()
     )
     return grouped.par_do(all_in_one).window_into(SlidingWindows(4 * SECOND, SECOND)).group().to("out")
 
@@ -46,7 +51,12 @@ def counts() -> Flow:
 
 
 def percentiles() -> Flow:
-    windowed = read("scores").window_into(SlidingWindows(2 * SECOND, SECOND)).allowed_lateness(SECOND)
+    windowed = (
+        read("scores")
+        .allowed_lateness(None)
+        .window_into(SlidingWindows(2 * SECOND, SECOND))
+        .allowed_lateness(SECOND)
+    )
     return windowed.trigger(Repeat(AtWatermark(percentile=80))).sum().par_do(all_in_one).top(2).to("out")
 
 
