@@ -277,7 +277,8 @@ class _Chapter:
         for window in self.query.windows.assign_windows(element):
             whole = self._merged_with(window)
             parts = [one for one in self.story.triggers if whole.covers(one)]
-            if self._is_over(whole) or any(self.story.triggers[one] is None for one in parts):
+            closed = self._is_over(whole) and self.query.allowed_lateness_us is not None
+            if closed or any(self.story.triggers[one] is None for one in parts):
                 self.story.dropped.append((self.history[self.number].number, window))
                 continue
             self._merge(parts, whole)
@@ -349,19 +350,21 @@ class _Chapter:
         return Timing.ON_TIME if in_time and not been else Timing.LATE
 
     def _collect(self) -> None:
-        """Ask once more in windows that take nothing any more, and forget them; what is then left in them is dropped."""
+        """Let out what is new in windows that are over, and forget those that take nothing any more."""
         over = [one for one in self.story.triggers if self._is_over(one)]
-        self._ask([one for one in over if self._new(one)])
+        for window in sorted(over, key=lambda one: one.order):
+            if self.story.triggers[window] is not None and self._new(window):
+                self._emit(window)
         for window in over:
-            left = sorted(self._new(window)) if self.story.triggers[window] is not None else []
-            self.story.dropped.extend((self.history[number].number, window) for number in left)
-            del self.story.triggers[window]
-            self.story.members = [one for one in self.story.members if one.window != window]
-            self.story.pages = [one for one in self.story.pages if one.window != window]
+            if self.query.allowed_lateness_us is not None:
+                del self.story.triggers[window]
+                self.story.members = [one for one in self.story.members if one.window != window]
+                self.story.pages = [one for one in self.story.pages if one.window != window]
 
     def _is_over(self, window: Window) -> bool:
         lateness_us = self.query.allowed_lateness_us
-        return lateness_us is not None and self.story.watermark >= min(window.end + lateness_us, END_OF_TIME)
+        end = END_OF_TIME if lateness_us is None else min(window.end + lateness_us, END_OF_TIME)
+        return self.story.watermark >= end
 
     # What the past tells.
 

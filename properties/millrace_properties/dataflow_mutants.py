@@ -225,10 +225,10 @@ class OverTooSoon(Grouping):
 
 
 class LosesWhatIsLeft(Grouping):
-    """Does not look at a window once more before it is collected."""
+    """Does not emit what is left in a window when it is over."""
 
-    def _collect(self, state: KeyState, now: int, watermark: int) -> list[Pane]:
-        super()._collect(state, now, watermark)
+    def _collect(self, state: KeyState, watermark: int) -> list[Pane]:
+        super()._collect(state, watermark)
         return []
 
 
@@ -359,7 +359,7 @@ MUTANTS = (
     DataflowMutant("never over", "2.3", "no element is too late", _never_over),
     DataflowMutant("over too soon", "2.3", "the allowed lateness is not allowed", OverTooSoon),
     DataflowMutant(
-        "loses what is left", "2.3", "what waits in a window when it is collected is lost", LosesWhatIsLeft
+        "loses what is left", "2.3", "what waits in a window when it is over is lost", LosesWhatIsLeft
     ),
     DataflowMutant(
         "finished takes more", "2.3", "a finished trigger's window begins anew", FinishedTakesMore

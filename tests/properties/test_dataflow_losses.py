@@ -1,18 +1,19 @@
-"""Nothing is lost between groupings (Dataflow 2.2, 2.3; MillWheel 4.5), on random groupings and the reference."""
+"""Nothing is lost in a grouping or between two (Dataflow 2.2, 2.3; MillWheel 4.5), on random groupings and the reference."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace as replaced
 
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
 from millrace import MIN_TIME, TypedCodec
-from millrace.dataflow import Pane, read
+from millrace.dataflow import Accumulation, Pane, read
 from millrace_properties.dataflow_cases import SLOTS, Case, cases, micro_batches
 from millrace_properties.dataflow_model import Query, Step
 from millrace_properties.reference import run_reference
-from millrace_properties.transcripts import feed_of
+from millrace_properties.transcripts import count_dropped, feed_of, run_layer
 
 DIGIT_BITS = 3
 """An element is a digit of a sum, which says in how many windows it was: up to six (see `windows`)."""
@@ -72,8 +73,34 @@ def test_so_it_does_where_late_and_on_time_elements_share_a_batch(case: Case) ->
     loses_nothing(case)
 
 
+def accounts_for_all(case: Case) -> None:
+    steps, query = as_digits(case.steps), replaced(case.query, accumulation=Accumulation.DISCARDING)
+    found = digits_of(sum(pane.value for pane in run_layer(query, steps)))
+    given = Counter(
+        {
+            one.element.value: len(list(query.windows.assign_windows(one.element)))
+            for one in steps
+            if one.element
+        }
+    )
+    assert not found - given
+    assert found.total() + count_dropped(query, steps) == given.total()
+
+
+@given(cases(coinciding=True))
+def test_each_element_goes_out_once_or_is_counted_as_dropped(case: Case) -> None:
+    accounts_for_all(case)
+
+
 @pytest.mark.nightly
 @given(cases(settling=True))
 @settings(max_examples=10_000)
-def test_so_it_does_ten_thousand_times(case: Case) -> None:
+def test_what_is_on_time_passes_ten_thousand_times(case: Case) -> None:
     loses_nothing(case)
+
+
+@pytest.mark.nightly
+@given(cases(coinciding=True))
+@settings(max_examples=10_000)
+def test_each_element_is_accounted_for_ten_thousand_times(case: Case) -> None:
+    accounts_for_all(case)

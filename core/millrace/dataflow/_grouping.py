@@ -6,8 +6,8 @@ Rules of this file:
   what the trigger asked for: once for each of these, never else, so that it does not matter who else calls `Grouping.advance`.
 * A firing with nothing new emits nothing. Windows are emitted as they end; retractions go before the new value.
 * What an element merges happens before it is counted. A merge loses nothing that is buffered, and emits nothing.
-* A window is collected when the watermark has passed its end by the allowed lateness; what comes for it then is dropped, and
-  counted.
+* A window is over when the watermark has passed its end by the allowed lateness, or is at the end of time. What is new in it then
+  goes out, whatever its trigger waits for. With a lateness it is collected; what comes for it after that is dropped, and counted.
 
 Nothing orders what travels: a retraction may come before what it takes back. Counts of values may go below zero, and come back.
 """
@@ -77,7 +77,7 @@ class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
         windows: those that are not collected.
         next_batch: boundary at which a micro-batch engine evaluates, wall time, microseconds; ``None``: nothing is new.
         percentiles: percentile watermarks that were told, by name.
-        dropped: how many elements were: late beyond what is allowed, or after their trigger was finished, or never fired.
+        dropped: how many elements were: late beyond what is allowed, or after their trigger was finished.
     """
 
     windows: list[WindowState] = msgspec.field(default_factory=list)
@@ -157,7 +157,7 @@ class Grouping:
         else:
             due = [one for one in state.windows if self._is_due(one, now, watermark)]
             panes = self._evaluate_all(due, now, watermark, state)
-        return panes + self._collect(state, now, watermark)
+        return panes + self._collect(state, watermark)
 
     def percentile(
         self, state: KeyState, percentile: float, reached: int, now: int, watermark: int
@@ -339,28 +339,33 @@ class Grouping:
 
     # Lateness
 
-    def _collect(self, state: KeyState, now: int, watermark: int) -> list[Pane]:
-        """Forget the windows for which nothing more is taken; what their trigger does not let go is dropped."""
-        expired = [one for one in state.windows if self._is_expired(one.window, watermark)]
-        if not expired:
-            return []
-        panes = self._evaluate_all([one for one in expired if one.fresh], now, watermark, state)
-        state.dropped += sum(one.fresh for one in expired)
-        state.windows = [one for one in state.windows if not self._is_expired(one.window, watermark)]
-        if not state.windows:
-            state.percentiles.clear()
+    def _collect(self, state: KeyState, watermark: int) -> list[Pane]:
+        """Emit what is new in the windows that are over, and forget them if nothing more is taken."""
+        over = [one for one in state.windows if self._limit(one.window) <= watermark]
+        panes = []
+        for one in sorted((one for one in over if one.fresh), key=_order):
+            one.passed = True
+            panes += self._emit(one, watermark)
+        if over and self.allowed_lateness_us is not None:
+            state.windows = [one for one in state.windows if self._limit(one.window) > watermark]
+            if not state.windows:
+                state.percentiles.clear()
         return panes
 
-    def _is_expired(self, window: Window, watermark: int) -> bool:
+    def _limit(self, window: Window) -> int:
+        """The watermark at which a window is over."""
         lateness_us = self.allowed_lateness_us
-        return lateness_us is not None and self._clipped(window.end + lateness_us) <= watermark
+        return END_OF_TIME if lateness_us is None else self._clipped(window.end + lateness_us)
+
+    def _is_expired(self, window: Window, watermark: int) -> bool:
+        return self.allowed_lateness_us is not None and self._limit(window) <= watermark
 
     # Times
 
     def _alarms(self, state: KeyState) -> Iterator[Alarm]:
         for one in state.windows:
-            if self.allowed_lateness_us is not None:
-                yield Alarm(self._clipped(one.window.end + self.allowed_lateness_us), Clock.WATERMARK)
+            if one.fresh or self.allowed_lateness_us is not None:
+                yield Alarm(self._limit(one.window), Clock.WATERMARK)
             if not one.finished and not isinstance(self.engine, MicroBatch):
                 yield from self._wishes(one)
         if state.next_batch is not None:

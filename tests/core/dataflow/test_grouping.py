@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from millrace import MAX_TIME
+from millrace import MAX_TIME, Clock
 from millrace.dataflow import (
     COUNT,
     LIST,
@@ -14,7 +14,6 @@ from millrace.dataflow import (
     SUM,
     Accumulation,
     AfterDelay,
-    AllOf,
     AtCount,
     AtPeriod,
     AtWatermark,
@@ -195,18 +194,22 @@ def test_a_late_element_of_a_session_that_is_open_is_not_too_late() -> None:
     assert short(one.watermark(18)) == [(11, 0, 18)]
 
 
-def test_what_the_trigger_has_not_let_go_is_dropped_and_counted() -> None:
-    one = key(trigger=Repeat(AtCount(3)), allowed_lateness_us=0)
+def test_what_the_trigger_has_not_let_go_goes_out_when_the_window_is_over() -> None:
+    one = key(trigger=Repeat(AtCount(3)), allowed_lateness_us=50)
     one.element(5, 0)
     one.element(6, 0)
-    assert (one.watermark(100), one.state.dropped, one.state.windows) == ([], 2, [])
+    assert one.watermark(149) == []
+    assert short(one.watermark(150)) == [(11, 0, 100)]
+    assert (one.state.dropped, one.state.windows) == (0, [])
 
 
-def test_at_the_end_of_its_lateness_a_window_is_evaluated_once_more() -> None:
-    one = key(trigger=AllOf(AtCount(1), AtWatermark()), allowed_lateness_us=0)
+def test_at_the_end_of_the_input_it_goes_out_also_without_a_limit() -> None:
+    one = key(trigger=Repeat(AtPeriod(60)))
     one.element(5, 0)
-    assert short(one.watermark(100)) == [(5, 0, 100)]
-    assert one.state.dropped == 0
+    assert one.watermark(10**9) == []
+    assert short(one.watermark(MAX_TIME)) == [(5, 0, 100)]
+    assert one.grouping.alarms(one.state) == set()
+    assert short(one.element(6, 1) + one.watermark(MAX_TIME)) == [(6, 0, 100)]
 
 
 # Retractions that arrive
@@ -325,5 +328,5 @@ def test_alarms_at_one_time_hold_what_the_earliest_window_needs() -> None:
     one = key(trigger=Repeat(AfterDelay(50)))
     one.element(5, 150)
     one.element(5, 50)
-    (alarm,) = one.grouping.alarms(one.state)
+    (alarm,) = (alarm for alarm in one.grouping.alarms(one.state) if alarm.clock is Clock.WALL)
     assert (alarm.time, alarm.hold) == (50, 100)

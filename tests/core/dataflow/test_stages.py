@@ -30,10 +30,10 @@ class Stage:
         self.state = b""
 
     def holds(self) -> list[int | None]:
-        """What its alarms hold, in order of their times."""
+        """What its wall timers hold, in order of their times."""
         grouping = cast("GroupByKeyAndWindow", self.spec.computation).grouping
         state = self.spec.state_codec.decode(self.state)
-        return [one.hold for one in sorted(grouping.alarms(state))]
+        return [one.hold for one in sorted(grouping.alarms(state)) if one.clock is Clock.WALL]
 
     def record(self, value: Any, timestamp: int, low_watermark: int, wall_time: int = 0) -> Context:
         context = self._context(timestamp, low_watermark, wall_time)
@@ -67,7 +67,7 @@ def stamps(context: Context) -> list[int]:
 
 
 def test_a_pane_leaves_with_the_timer_at_its_windows_end_and_is_stamped_with_it() -> None:
-    stage = Stage(read("scores").allowed_lateness(None).window_into(FixedWindows(END)).sum(), "sum")
+    stage = Stage(read("scores").window_into(FixedWindows(END)).sum(), "sum")
     assert timers(stage.record(5, SECOND, 0)) == [(Clock.WATERMARK, END, None)]
     fired = stage.timer(Timer(f"at {END}", END), END)
     assert stamps(fired) == [END]
@@ -76,7 +76,7 @@ def test_a_pane_leaves_with_the_timer_at_its_windows_end_and_is_stamped_with_it(
 
 def test_a_second_grouping_waits_for_all_that_the_first_stamps_with_a_windows_end() -> None:
     """At a low watermark of the end, panes that are stamped so may still come; a microsecond later, none."""
-    stage = Stage(read("scores").allowed_lateness(None).window_into(FixedWindows(END)).sum().sum(), "sum-2")
+    stage = Stage(read("scores").window_into(FixedWindows(END)).sum().sum(), "sum-2")
     first = stage.record(Pane(5, FIRST, END - 1), END, END)
     assert (stamps(first), timers(first)) == ([], [(Clock.WATERMARK, END + 1, None)])
     assert stamps(stage.record(Pane(6, FIRST, END - 1), END, END)) == []
@@ -127,16 +127,11 @@ def test_a_late_element_does_not_let_go_of_what_its_batch_has_on_time() -> None:
     assert stage.holds() == [3 * END]
 
 
-def test_a_count_holds_nothing() -> None:
-    stage = Stage(
-        read("scores")
-        .allowed_lateness(None)
-        .window_into(FixedWindows(END))
-        .trigger(Repeat(AtCount(2)))
-        .sum(),
-        "sum",
-    )
-    assert timers(stage.record(5, SECOND, 0)) == []
+def test_a_count_waits_for_its_window_to_be_over() -> None:
+    scores = read("scores").allowed_lateness(SECOND).window_into(FixedWindows(END))
+    stage = Stage(scores.trigger(Repeat(AtCount(2))).sum(), "sum")
+    assert timers(stage.record(5, SECOND, 0)) == [(Clock.WATERMARK, END + SECOND, None)]
+    assert stamps(stage.timer(Timer(f"at {END + SECOND}", END + SECOND), END + SECOND)) == [END + SECOND]
 
 
 def test_a_retraction_is_stamped_with_its_cause_where_that_is_later_than_its_window() -> None:

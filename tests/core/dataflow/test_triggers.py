@@ -7,8 +7,10 @@ import pytest
 
 from millrace import MAX_TIME, Clock, OptionsError
 from millrace.dataflow import (
+    END_OF_TIME,
     SUM,
     AfterDelay,
+    Alarm,
     AllOf,
     AnyOf,
     AtCount,
@@ -201,7 +203,8 @@ def test_a_trigger_of_ones_own_that_is_not_ready_is_not_asked_for_ever() -> None
     one.element(1, 0, at=5)
     assert one.clock(15) == []
     assert one.watermark(60) == []
-    assert one.grouping.alarms(one.state) == set()
+    (over,) = one.grouping.alarms(one.state)
+    assert over == Alarm(END_OF_TIME, Clock.WATERMARK)
 
 
 def test_the_end_of_time_completes_every_window() -> None:
