@@ -43,6 +43,7 @@ class Grouped:
     accumulation: Accumulation
     combine: CombineFn
     lateness_us: int | None
+    allow_unsafe_triggers: bool
 
 
 Node = Read | Grouped
@@ -174,7 +175,12 @@ class Builder:
             merging=node.merging,
         )
         name = self._name(node.name)
-        check_grouping(f"grouping {name!r}", grouping, bounded=source.bounded)
+        check_grouping(
+            f"grouping {name!r}",
+            grouping,
+            bounded=source.bounded,
+            allow_unsafe_triggers=node.allow_unsafe_triggers,
+        )
         inner = self._inside(f"{name} panes")
         streams = [*self._outputs.get(node, []), *([inner] if node in self._inner else [])]
         signals = self._probe(name, grouping, source)

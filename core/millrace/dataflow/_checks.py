@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from millrace import OptionsError
 from millrace.dataflow._combining import CombineFn
-from millrace.dataflow._engines import Engine, Streaming
+from millrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming
 from millrace.dataflow._errors import DataflowError
 from millrace.dataflow._firing import LEAVES
 from millrace.dataflow._grouping import Grouping
@@ -84,16 +84,20 @@ def check_trigger(trigger: Trigger) -> None:
         raise DataflowError(f"trigger {trigger!r}", problem, "Leave it out, or let what is before it finish")
 
 
-def check_grouping(where: str, grouping: Grouping, *, bounded: bool) -> None:
+def check_grouping(
+    where: str, grouping: Grouping, *, bounded: bool, allow_unsafe_triggers: bool = False
+) -> None:
     """Refuse what can not work together.
 
     Args:
         where: names the grouping for the message.
         grouping: it.
         bounded: its input ends.
+        allow_unsafe_triggers: the trigger may finish while elements still come.
 
     Raises:
-        DataflowError: nothing would ever be emitted, or its engine can not do what its trigger asks for.
+        DataflowError: nothing would ever be emitted, its engine can not do what its trigger asks for, or its trigger may lose
+            data.
     """
     strategy = grouping.windows if grouping.windows is not None else grouping.merging
     endless = isinstance(strategy, GlobalWindows) and isinstance(grouping.engine, Streaming) and not bounded
@@ -106,6 +110,12 @@ def check_grouping(where: str, grouping: Grouping, *, bounded: bool) -> None:
     if percentiles(grouping.trigger) and not isinstance(grouping.engine, Streaming):
         problem = f"a percentile watermark has no meaning for {_name(grouping.engine)}, whose watermark is not the input's"
         raise DataflowError(where, problem, "Use AtWatermark(), or the streaming engine")
+    if not allow_unsafe_triggers and _may_lose_data(grouping):
+        problem = (
+            f"{grouping.trigger!r} finishes, and elements that come for its window after that are dropped"
+        )
+        remedy = "Let it go on, as in Repeat(...), or allow it: trigger(..., allow_unsafe_triggers=True)"
+        raise DataflowError(where, problem, remedy)
 
 
 def percentiles(trigger: Trigger) -> tuple[float, ...]:
@@ -159,6 +169,48 @@ def _finishes(trigger: Trigger) -> bool:
             return False
         case SequenceOf(triggers):
             return all(_finishes(one) for one in triggers)
+        case _:
+            return True
+
+
+def _may_lose_data(grouping: Grouping) -> bool:
+    """Tell whether the trigger may be finished while its window takes elements (Beam: ``may_lose_data``)."""
+    trigger = grouping.trigger
+    if not _finishes(trigger):
+        return False
+    if isinstance(grouping.engine, MicroBatch) or _finishes_early(trigger):
+        return True
+    strategy = grouping.windows if grouping.windows is not None else grouping.merging
+    to_the_end = isinstance(grouping.engine, Batch) or isinstance(strategy, GlobalWindows)
+    return grouping.allowed_lateness_us != 0 and not to_the_end
+
+
+def _finishes_early(trigger: Trigger) -> bool:
+    """Tell whether a trigger that finishes may do so before the watermark has reached the window's end."""
+    match trigger:
+        case RepeatUntil(_, until):
+            return _fires_early(until)
+        case SequenceOf(triggers):
+            return all(_finishes_early(one) for one in triggers)
+        case _:
+            return _fires_early(trigger)
+
+
+def _fires_early(trigger: Trigger) -> bool:
+    """Tell whether it may fire before that."""
+    match trigger:
+        case AtWatermark(percentile):
+            return percentile < 100
+        case Repeat(inner):
+            return _fires_early(inner)
+        case RepeatUntil(inner, until):
+            return _fires_early(inner) or _fires_early(until)
+        case SequenceOf(triggers):
+            return _fires_early(triggers[0])
+        case AnyOf(triggers):
+            return any(_fires_early(one) for one in triggers)
+        case AllOf(triggers):
+            return all(_fires_early(one) for one in triggers)
         case _:
             return True
 

@@ -51,6 +51,7 @@ class PCollection(Generic[V]):
         when: the next grouping's trigger; ``None``: none was given, and it has the default one.
         accumulation: how its panes relate.
         lateness_us: how long its windows are kept behind the watermark; ``None``: without limit.
+        allow_unsafe_triggers: its trigger may finish while elements still come for its window.
     """
 
     node: Node
@@ -61,6 +62,7 @@ class PCollection(Generic[V]):
     when: Trigger | None = None
     accumulation: Accumulation = Accumulation.DISCARDING
     lateness_us: int | None = 0
+    allow_unsafe_triggers: bool = False
 
     # What: each element. Functions that follow each other are one computation, named by the last ``name`` given, else ``par_do``.
 
@@ -125,14 +127,19 @@ class PCollection(Generic[V]):
 
     # When
 
-    def trigger(self, trigger: Trigger) -> "PCollection[V]":
+    def trigger(self, trigger: Trigger, *, allow_unsafe_triggers: bool = False) -> "PCollection[V]":
         """Say when in processing time the next grouping emits (2.3).
+
+        Args:
+            trigger: when.
+            allow_unsafe_triggers: it may finish while elements still come for its window, as a count does that is not repeated.
+                These are dropped, and counted. (Beam's option of this name.) Else `Flow.pipeline` refuses such a trigger.
 
         Raises:
             DataflowError: part of it can never fire.
         """
         check_trigger(trigger)
-        return replace(self, when=trigger)
+        return replace(self, when=trigger, allow_unsafe_triggers=allow_unsafe_triggers)
 
     def allowed_lateness(self, lateness_us: int | None) -> "PCollection[V]":
         """Say how far behind the watermark a window is kept. Later elements are dropped, and counted. Default: 0, as in Beam.
@@ -185,6 +192,7 @@ class PCollection(Generic[V]):
             self.accumulation,
             combine,
             self.lateness_us,
+            self.allow_unsafe_triggers,
         )
         merging = self.merging if self.windows is None else self.windows
         return PCollection(

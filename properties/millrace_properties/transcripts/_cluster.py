@@ -43,7 +43,10 @@ GROUPING, PANES = "grouping", "panes"
 def pipeline_of(query: Query) -> Pipeline:
     """Write a grouping as a pipeline: ``events`` -> grouping -> ``panes``."""
     grouped: PCollection[Any] = _accumulating(
-        read("events", bounded=True).window_into(query.windows).trigger(query.trigger), query
+        read("events", bounded=True)
+        .window_into(query.windows)
+        .trigger(query.trigger, allow_unsafe_triggers=True),
+        query,
     )
     grouped = grouped.allowed_lateness(query.allowed_lateness_us)
     return grouped.combine(query.combine, name=GROUPING).to(PANES).pipeline("transcript", engine=query.engine)

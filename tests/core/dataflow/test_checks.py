@@ -13,11 +13,14 @@ from millrace.dataflow import (
     AtWatermark,
     Batch,
     DataflowError,
+    Engine,
     FixedWindows,
     MicroBatch,
+    PCollection,
     Repeat,
     RepeatUntil,
     SequenceOf,
+    Streaming,
     Trigger,
     read,
 )
@@ -41,7 +44,11 @@ def test_the_unbounded_global_window_needs_more_than_the_watermark(trigger: Trig
 
 @pytest.mark.parametrize(
     "trigger",
-    [AnyOf(AtWatermark(), AtCount(1)), Repeat(AtPeriod(MINUTE)), RepeatUntil(AtCount(1), AtWatermark())],
+    [
+        Repeat(AnyOf(AtWatermark(), AtCount(1))),
+        Repeat(AtPeriod(MINUTE)),
+        RepeatUntil(AtCount(1), AtWatermark()),
+    ],
     ids=["any", "period", "until"],
 )
 def test_the_global_window_may_be_triggered_by_something_else(trigger: Trigger) -> None:
@@ -98,3 +105,50 @@ def test_a_percentile_needs_the_inputs_own_watermark() -> None:
     )
     with pytest.raises(DataflowError, match="percentile watermark has no meaning for Batch"):
         flow.pipeline("games", engine=Batch())
+
+
+FIXED = read("scores").window_into(FixedWindows(MINUTE))
+
+
+@pytest.mark.parametrize(
+    ("scores", "engine"),
+    [
+        (FIXED.trigger(AtCount(2)), Streaming()),
+        (read("scores", bounded=True).trigger(AtCount(2)), Streaming()),
+        (FIXED.trigger(SequenceOf(AtCount(2), AtPeriod(MINUTE))), Streaming()),
+        (FIXED.trigger(RepeatUntil(AtWatermark(), AnyOf(AtCount(9), AtWatermark()))), Streaming()),
+        (FIXED.trigger(AnyOf(Repeat(AtCount(2)), AtWatermark())), Streaming()),
+        (FIXED.trigger(AtWatermark(percentile=90)), Streaming()),
+        (FIXED.allowed_lateness(MINUTE).trigger(AtWatermark()), Streaming()),
+        (FIXED.allowed_lateness(None).trigger(AllOf(AtCount(1), AtWatermark())), Streaming()),
+        (FIXED.trigger(AtWatermark()), MicroBatch(MINUTE)),
+        (FIXED.trigger(AtCount(2)), Batch()),
+    ],
+)
+def test_a_trigger_that_finishes_while_elements_come_has_to_be_allowed(
+    scores: PCollection[Any], engine: Engine
+) -> None:
+    with pytest.raises(
+        DataflowError, match=r"grouping 'sum': .* finishes, and elements that come .* dropped"
+    ):
+        scores.sum().to("sums").pipeline("games", engine=engine)
+    allowed = scores.trigger(scores.when, allow_unsafe_triggers=True)
+    allowed.sum().to("sums").pipeline("games", engine=engine).validate()
+
+
+@pytest.mark.parametrize(
+    ("scores", "engine"),
+    [
+        (FIXED.trigger(AtWatermark()), Streaming()),
+        (FIXED.trigger(RepeatUntil(AtPeriod(MINUTE), AtWatermark())), Streaming()),
+        (FIXED.trigger(SequenceOf(AtCount(1), AtWatermark())), Streaming()),
+        (FIXED.trigger(AllOf(AtCount(1), AtWatermark())), Streaming()),
+        (FIXED.allowed_lateness(MINUTE).trigger(Repeat(AtWatermark())), Streaming()),
+        (read("scores", bounded=True).allowed_lateness(None).trigger(AtWatermark()), Streaming()),
+        (FIXED.allowed_lateness(None).trigger(AtWatermark()), Batch()),
+    ],
+)
+def test_one_that_finishes_when_nothing_more_is_taken_needs_no_leave(
+    scores: PCollection[Any], engine: Engine
+) -> None:
+    scores.sum().to("sums").pipeline("games", engine=engine).validate()
