@@ -132,6 +132,7 @@ def test_a_trigger_that_finishes_while_elements_come_has_to_be_allowed(
         DataflowError, match=r"grouping 'sum': .* finishes, and elements that come .* dropped"
     ):
         scores.sum().to("sums").pipeline("games", engine=engine)
+    assert scores.when is not None
     allowed = scores.trigger(scores.when, allow_unsafe_triggers=True)
     allowed.sum().to("sums").pipeline("games", engine=engine).validate()
 
