@@ -36,7 +36,7 @@ setup: $(READY) ## make the virtual environment .venv (the targets below do so b
 
 define require_python
 	{ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	echo "Millrace needs Python 3.11 or newer; '$(PYTHON)' is $$(command -v '$(PYTHON)' >/dev/null && $(PYTHON) --version 2>&1 || echo missing)." \
+	echo "Headrace needs Python 3.11 or newer; '$(PYTHON)' is $$(command -v '$(PYTHON)' >/dev/null && $(PYTHON) --version 2>&1 || echo missing)." \
 	"Name another: PYTHON=/path/to/python make ..." >&2; exit 1; }; }
 endef
 
@@ -48,11 +48,11 @@ define step
 endef
 
 demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, search for a schedule that breaks them; then run on Spark
-	$(call step,1,Figure 12 without sequencers: the late commit of a zombie wipes out a timer (a violation is expected),millrace scenario run zombie-timer --without sequencers)
-	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,millrace scenario run zombie-timer)
-	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,millrace verify millrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES))
+	$(call step,1,Figure 12 without sequencers: the late commit of a zombie wipes out a timer (a violation is expected),headrace scenario run zombie-timer --without sequencers)
+	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,headrace scenario run zombie-timer)
+	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,headrace verify headrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES))
 ifneq ($(SPARK),no)
-	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,millrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist)
+	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist)
 endif
 
 test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
@@ -89,7 +89,7 @@ constraints: ## write constraints.txt anew: the newest releases that pyproject.t
 	$(PYTHON) -m venv $(VENV)-constraints
 	$(VENV)-constraints/bin/python -m pip install --quiet --upgrade hatchling editables setuptools wheel
 	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev,flights]'
-	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude pip --exclude millrace; } > $(VENV)-constraints/new
+	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude pip --exclude headrace; } > $(VENV)-constraints/new
 	mv $(VENV)-constraints/new constraints.txt
 	rm -rf $(VENV)-constraints
 

@@ -22,8 +22,8 @@ LONGEST = (
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 NEEDS_SPARK = (
-    "core/millrace/spark", "tests/spark", "scenarios/millrace_scenarios/chaos_*", "cli/millrace_cli/_chaos_*",
-    "benchmarks/millrace_benchmarks/bench_spark.py", "benchmarks/millrace_benchmarks/spark_*",
+    "core/headrace/spark", "tests/spark", "scenarios/headrace_scenarios/chaos_*", "cli/headrace_cli/_chaos_*",
+    "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
 )  # fmt: skip
 """What can not even be imported without PySpark."""
 
@@ -32,7 +32,7 @@ collect_ignore_glob = list(NEEDS_SPARK) if WITHOUT_SPARK else []
 
 def pytest_report_header() -> list[str]:
     """Say it, so that nobody takes what was left out for tested."""
-    return ["without Spark: tests/spark and millrace.spark are left out"] if WITHOUT_SPARK else []
+    return ["without Spark: tests/spark and headrace.spark are left out"] if WITHOUT_SPARK else []
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

@@ -78,10 +78,10 @@ def kinds(text: str) -> set[str]:
 
 
 def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command there as the reader would, with the `millrace` and `pytest` of this environment."""
+    """Run a command there as the reader would, with the `headrace` and `pytest` of this environment."""
     binaries = Path(sys.executable).parent
     if not (
-        binaries / "millrace"
+        binaries / "headrace"
     ).exists():  # not installed, as in a linked checkout: stand in for the script
         binaries = folder / "bin"
         _stand_in(binaries)
@@ -98,8 +98,8 @@ def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def _stand_in(binaries: Path) -> None:
     binaries.mkdir(exist_ok=True)
-    script = binaries / "millrace"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m millrace_cli "$@"\n')
+    script = binaries / "headrace"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace_cli "$@"\n')
     script.chmod(0o755)
 
 

@@ -1,4 +1,4 @@
-"""An outside user's package: Millrace from its wheel, a pipeline with a planted bug, and both ways to find it."""
+"""An outside user's package: Headrace from its wheel, a pipeline with a planted bug, and both ways to find it."""
 
 import os
 import subprocess
@@ -20,17 +20,17 @@ build-backend = "hatchling.build"
 [project]
 name = "orders"
 version = "1.0"
-dependencies = ["millrace"]
+dependencies = ["headrace"]
 
 [tool.pytest.ini_options]
-millrace_pipelines = ["orders.totals:pipeline"]
+headrace_pipelines = ["orders.totals:pipeline"]
 """
 
 TOTALS = '''
 """What each customer has ordered, hour by hour."""
 
-from millrace import SECOND, Computation, Context, Pipeline, Record, Timer
-from millrace_sim import Feed, FeedBuilder
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_sim import Feed, FeedBuilder
 
 HOUR = 3600 * SECOND
 
@@ -66,7 +66,7 @@ def feed(seed: int) -> Feed:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Millrace's wheel and the user's package are installed; what they need comes from this environment."""
+    """Where Headrace's wheel and the user's package are installed; what they need comes from this environment."""
     folder = tmp_path_factory.mktemp("outside")
     package = folder / "package"
     (package / "orders").mkdir(parents=True)
@@ -103,7 +103,7 @@ def _run(site: Path, folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_everything_comes_from_the_wheel(site: Path, tmp_path: Path) -> None:
-    code = "import millrace, millrace_cli, millrace_properties, orders; print(*{m.__file__ for m in (millrace, orders)})"
+    code = "import headrace, headrace_cli, headrace_properties, orders; print(*{m.__file__ for m in (headrace, orders)})"
     status, text = _run(site, tmp_path, "-c", code)
     assert status == 0, text
     assert all(one.startswith(str(site)) for one in text.split())
@@ -111,7 +111,7 @@ def test_everything_comes_from_the_wheel(site: Path, tmp_path: Path) -> None:
 
 def test_the_command_finds_the_bug(site: Path, tmp_path: Path) -> None:
     status, text = _run(
-        site, tmp_path, "-m", "millrace_cli", "verify", "orders.totals:pipeline", "--examples", "10"
+        site, tmp_path, "-m", "headrace_cli", "verify", "orders.totals:pipeline", "--examples", "10"
     )
     assert status == 1
     assert "BUG: the code shares state between keys" in text
@@ -120,7 +120,7 @@ def test_the_command_finds_the_bug(site: Path, tmp_path: Path) -> None:
 
 def test_pytest_finds_the_bug_without_any_test_of_the_users(site: Path, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    status, text = _run(site, tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "--millrace-examples", "10")
+    status, text = _run(site, tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "--headrace-examples", "10")
     assert status == 1
     assert "1 failed" in text
     assert "the code shares state between keys" in text
@@ -137,6 +137,6 @@ def test_the_mended_package_holds(site: Path, tmp_path: Path) -> None:
         .replace("self.total = 0", 'context.state["total"] = 0')
     )
     (tmp_path / "mended.py").write_text(textwrap.dedent(mended))
-    status, text = _run(site, tmp_path, "-m", "millrace_cli", "verify", "mended:pipeline", "--examples", "40")
+    status, text = _run(site, tmp_path, "-m", "headrace_cli", "verify", "mended:pipeline", "--examples", "40")
     assert status == 0, text
     assert "HOLDS: every invariant" in text

@@ -59,10 +59,10 @@ def test_linters_see_each_package() -> None:
 
 def test_purity_contract_bars_clocks_entropy_threads_and_frameworks() -> None:
     purity = CONTRACTS["purity"]
-    assert purity["source_modules"] == ["millrace"]
+    assert purity["source_modules"] == ["headrace"]
     barred = {"simpy", "pyspark", "time", "random", "os", "threading", "asyncio", "logging"}
     assert barred <= set(purity["forbidden_modules"])
-    assert all(line.startswith("millrace.spark") for line in purity["ignore_imports"])
+    assert all(line.startswith("headrace.spark") for line in purity["ignore_imports"])
 
 
 def is_left_out(path: Path) -> bool:
@@ -88,7 +88,7 @@ def test_all_that_needs_spark_is_left_out_where_there_is_none() -> None:
     paths = [path.relative_to(ROOT) for place in places for path in (ROOT / place).rglob("*.py")]
     spark = {"pyspark", "pyarrow"}
     spark |= {".".join(path.with_suffix("").parts[1:]) for path in paths if is_left_out(path)} | {
-        "millrace.spark"
+        "headrace.spark"
     }
     needing = {path for path in paths for name in imported(path) if {name, name.partition(".")[0]} & spark}
     assert len(needing) > 20
@@ -96,5 +96,5 @@ def test_all_that_needs_spark_is_left_out_where_there_is_none() -> None:
 
 
 def test_installing_gives_the_command() -> None:
-    (command,) = entry_points(group="console_scripts", name="millrace")
-    assert command.value == "millrace_cli.main:main"
+    (command,) = entry_points(group="console_scripts", name="headrace")
+    assert command.value == "headrace_cli.main:main"

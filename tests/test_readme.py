@@ -29,7 +29,7 @@ NOT_RUN = {
 """The only commands of the README that this file does not run, with the reason."""
 
 MANY_EXAMPLES = re.compile(r"--examples \d+")
-DEFAULT_EXAMPLES = re.compile(r"^millrace verify \S+$")
+DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+$")
 FEWER = "--examples 30"
 ENUMERATION = "--search enumerate"
 PAIRS = "--search pairs --examples 20"

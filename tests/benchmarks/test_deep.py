@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from millrace_benchmarks.section8.deep import Depth, chance_to_meet_a_failure, closed_form, failures, run_deep
-from millrace_benchmarks.section8.section_6_1_3 import WAYS
+from headrace_benchmarks.section8.deep import Depth, chance_to_meet_a_failure, closed_form, failures, run_deep
+from headrace_benchmarks.section8.section_6_1_3 import WAYS
 
 NO_CHECKPOINTS, CHECKPOINTS, STRONG = WAYS
 SMALL = Depth(5, CHECKPOINTS, workers=10, minutes=2, records_a_second=50)

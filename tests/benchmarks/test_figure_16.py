@@ -2,10 +2,10 @@
 
 import pytest
 
-from millrace import Eviction
-from millrace_benchmarks.section8.caching import COSTS, Buffering, load_of
-from millrace_benchmarks.section8.figure_16 import EXPERIMENT, part_of, place_of
-from millrace_benchmarks.section8.paper import FACTOR, ONCE, STRAIGHT
+from headrace import Eviction
+from headrace_benchmarks.section8.caching import COSTS, Buffering, load_of
+from headrace_benchmarks.section8.figure_16 import EXPERIMENT, part_of, place_of
+from headrace_benchmarks.section8.paper import FACTOR, ONCE, STRAIGHT
 
 RATE = 60
 

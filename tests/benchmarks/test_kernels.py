@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import _messages as m
-from millrace_benchmarks.figures import BenchOptions, Figure
-from millrace_benchmarks.kernels import KERNELS, Size, counting, engine_alone, measure, small, watermarks
-from millrace_benchmarks.kernels.rounds import Rounds
-from millrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
+from headrace import _messages as m
+from headrace_benchmarks.figures import BenchOptions, Figure
+from headrace_benchmarks.kernels import KERNELS, Size, counting, engine_alone, measure, small, watermarks
+from headrace_benchmarks.kernels.rounds import Rounds
+from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
 
 TINY = Size(
     rounds=1, records=100, size_records=50, size_rounds=1, alone=100, counted=100, few=50, many=100, updates=100, ids=100,
@@ -73,14 +73,14 @@ def test_a_run_without_a_history_does_the_same_work() -> None:
 
 @pytest.mark.slow
 def test_the_benchmark_measures_all_kernels_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millrace_benchmarks.kernels.QUICK", TINY)
+    monkeypatch.setattr("headrace_benchmarks.kernels.QUICK", TINY)
     figures = list(measure(BenchOptions(quick=True), lambda *_: None))
     assert len(figures) >= len(KERNELS)
 
 
 def test_a_kernel_without_what_it_needs_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millrace_benchmarks.kernels.QUICK", TINY)
-    monkeypatch.setattr("millrace_benchmarks.kernels.KERNELS", {
+    monkeypatch.setattr("headrace_benchmarks.kernels.QUICK", TINY)
+    monkeypatch.setattr("headrace_benchmarks.kernels.KERNELS", {
         "memory": KERNELS["memory"], "codec": replace(KERNELS["codec"], needs="no_such_module"),
     })  # fmt: skip
     memory, left_out = measure(BenchOptions(quick=True), lambda *_: None)

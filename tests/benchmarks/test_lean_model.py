@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace_benchmarks import lean_model
-from millrace_benchmarks.lean_model import (
+from headrace_benchmarks import lean_model
+from headrace_benchmarks.lean_model import (
     HeapKernel,
     Kernel,
     LeanOptions,
@@ -19,7 +19,7 @@ from millrace_benchmarks.lean_model import (
     run_bare,
     run_rich,
 )
-from millrace_benchmarks.lean_model._data import Commit, Process, Record
+from headrace_benchmarks.lean_model._data import Commit, Process, Record
 
 SMALL = LeanOptions(records=2_000, workers=20, keys_per_worker=20, mint_us=1_000)
 STORMY = replace(SMALL, drop=0.1, duplicate=0.1, delay=0.1)
@@ -64,7 +64,7 @@ def test_another_seed_gives_another_trace() -> None:
 def test_same_seed_gives_the_same_trace_in_every_process() -> None:
     source_root = Path(lean_model.__file__).parents[2]
     program = (
-        "from millrace_benchmarks.lean_model import *;"
+        "from headrace_benchmarks.lean_model import *;"
         "print(run_rich(LeanOptions(records=500, workers=20), HeapKernel()).digest)"
     )
     digests = [

@@ -6,16 +6,16 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from millrace import SECOND, Productions
-from millrace_benchmarks.section8 import fitting
-from millrace_benchmarks.section8.calibration import CALIBRATION, Calibration
-from millrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
-from millrace_benchmarks.section8.experiments import EXPERIMENTS
-from millrace_benchmarks.section8.lagging import STAGES, lags_us
-from millrace_benchmarks.section8.markdown import FITTED, render
-from millrace_benchmarks.section8.on_spark import JOBS
-from millrace_benchmarks.section8.paper import CHANCE, CLAIMS, USUAL, Basis
-from millrace_benchmarks.section8.reporting import (
+from headrace import SECOND, Productions
+from headrace_benchmarks.section8 import fitting
+from headrace_benchmarks.section8.calibration import CALIBRATION, Calibration
+from headrace_benchmarks.section8.experiment import FULL, QUICK, Sample, Size, rows_of
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_benchmarks.section8.lagging import STAGES, lags_us
+from headrace_benchmarks.section8.markdown import FITTED, render
+from headrace_benchmarks.section8.on_spark import JOBS
+from headrace_benchmarks.section8.paper import CHANCE, CLAIMS, USUAL, Basis
+from headrace_benchmarks.section8.reporting import (
     Measured,
     Report,
     calibration_document,
@@ -23,8 +23,8 @@ from millrace_benchmarks.section8.reporting import (
     problems,
     provenance,
 )
-from millrace_benchmarks.section8.sorting import Sorting, latencies_us
-from millrace_benchmarks.section8.statistics import quantile
+from headrace_benchmarks.section8.sorting import Sorting, latencies_us
+from headrace_benchmarks.section8.statistics import quantile
 
 SMALL = Sorting(cpus=20, for_us=2 * SECOND)
 STRONG = dataclasses.replace(SMALL, productions=Productions.STRONG, exactly_once=True)
@@ -113,7 +113,7 @@ def report() -> Report:
         patch.setitem(EXPERIMENTS, small.name, small)
         measured = measure([small.name], Size(seeds=2, quick=True), 1, lambda *_: None)
     return Report(
-        provenance("millrace report"), quick=True, calibration=calibration_document(), measured=measured
+        provenance("headrace report"), quick=True, calibration=calibration_document(), measured=measured
     )
 
 
@@ -151,7 +151,7 @@ def test_a_report_of_another_calibration_is_stale(report: Report) -> None:
 
 def test_each_figure_is_written_with_its_command_seeds_versions_and_the_papers_number(report: Report) -> None:
     text = render(report)
-    assert "Command: `millrace report --only figure-14`. Seeds: 0 to 1 at each point." in text
+    assert "Command: `headrace report --only figure-14`. Seeds: 0 to 1 at each point." in text
     for name, version in report.provenance.versions.items():
         assert f"{name} {version}" in text
     for row in report.measured[0].rows:
@@ -175,14 +175,14 @@ def test_every_claim_of_the_paper_has_a_place_in_an_experiment() -> None:
 def test_an_experiment_without_what_it_needs_is_left_out_unless_it_is_asked_for() -> None:
     spark = EXPERIMENTS["spark"]
     without = dataclasses.replace(spark, needs="no_such_module")
-    there = dataclasses.replace(spark, needs="millrace")
+    there = dataclasses.replace(spark, needs="headrace")
     assert (without.is_usual(FULL), there.is_usual(FULL), there.is_usual(QUICK)) == (False, True, False)
     assert there.tasks(QUICK) == [(point, 0) for point in JOBS]
 
 
 @pytest.mark.spark
 def test_the_points_on_spark_are_the_jobs_that_there_are() -> None:
-    beside = pytest.importorskip("millrace_benchmarks.spark_beside")
+    beside = pytest.importorskip("headrace_benchmarks.spark_beside")
     assert tuple(beside.JOBS) == JOBS
 
 
@@ -258,4 +258,4 @@ def made_up(name: str, values: dict[tuple[str, str], float]) -> Report:
         for seed in range(2)
     )
     measured = Measured(name, 2, samples, tuple(rows_of(samples)))
-    return Report(provenance("millrace report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``
+    return Report(provenance("headrace report"), False, calibration_document(), (measured,))  # noqa: FBT003  ``quick``

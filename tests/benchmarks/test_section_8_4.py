@@ -2,10 +2,10 @@
 
 import pytest
 
-from millrace import HOUR, SECOND
-from millrace_benchmarks.section8.hot_key import BEHIND, TWO_PHASES, sample
-from millrace_benchmarks.section8.paper import BUSIEST
-from millrace_benchmarks.section8.skew import LIMIT_US, run_skewed
+from headrace import HOUR, SECOND
+from headrace_benchmarks.section8.hot_key import BEHIND, TWO_PHASES, sample
+from headrace_benchmarks.section8.paper import BUSIEST
+from headrace_benchmarks.section8.skew import LIMIT_US, run_skewed
 
 
 def hot(point: str) -> dict[str, float]:

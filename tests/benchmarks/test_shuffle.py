@@ -1,8 +1,8 @@
 """The engine's side of the comparison with the lean model: what it does, not how fast."""
 
-from millrace_benchmarks.shuffle import ShuffleOptions, run_shuffle, shuffle_pipeline
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Violated
+from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle, shuffle_pipeline
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Violated
 
 SMALL = ShuffleOptions(records=400, workers=20, injectors=4, fault_rate=0.01)
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from millrace_benchmarks import single_faults
-from millrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
-from millrace_benchmarks.single_faults import main, try_all
-from millrace_properties.mutants import CATALOGUE
-from millrace_properties.oracles import try_workload
-from millrace_properties.outcome import Outcome
-from millrace_properties.plans import Plan
-from millrace_properties.workloads import Workload
-from millrace_sim import Feed
+from headrace_benchmarks import single_faults
+from headrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
+from headrace_benchmarks.single_faults import main, try_all
+from headrace_properties.mutants import CATALOGUE
+from headrace_properties.oracles import try_workload
+from headrace_properties.outcome import Outcome
+from headrace_properties.plans import Plan
+from headrace_properties.workloads import Workload
+from headrace_sim import Feed
 
 
 def test_pairs_are_tried_and_counted() -> None:

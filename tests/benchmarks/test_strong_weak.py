@@ -4,9 +4,9 @@ from functools import cache
 
 import pytest
 
-from millrace_benchmarks.section8.paper import TWO_VALUES
-from millrace_benchmarks.section8.strong_weak import AGAIN, CHANGED, CODES, LATENCY, REPEATED, sample
-from millrace_properties.trade_offs import WAYS
+from headrace_benchmarks.section8.paper import TWO_VALUES
+from headrace_benchmarks.section8.strong_weak import AGAIN, CHANGED, CODES, LATENCY, REPEATED, sample
+from headrace_properties.trade_offs import WAYS
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from millrace_cli.main import app
+from headrace_cli.main import app
 from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 
@@ -31,7 +31,7 @@ def run() -> Run:
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(
-            app, arguments, catch_exceptions=False, prog_name="millrace", env=dict.fromkeys(COLOUR_SWITCHES)
+            app, arguments, catch_exceptions=False, prog_name="headrace", env=dict.fromkeys(COLOUR_SWITCHES)
         )
 
     return invoke

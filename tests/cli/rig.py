@@ -9,22 +9,22 @@ from pathlib import Path
 
 from typer.testing import Result
 
-from millrace import SECOND
-from millrace_cli._replay_file import save_failure
-from millrace_cli._targets import load_target
-from millrace_properties.mutants import MUTANTS
-from millrace_properties.plans import Plan
-from millrace_properties.verification import Failure, run_plan, violations
-from millrace_sim import ClusterOptions
-from millrace_sim.faults import FaultSchedule, Pause
+from headrace import SECOND
+from headrace_cli._replay_file import save_failure
+from headrace_cli._targets import load_target
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.plans import Plan
+from headrace_properties.verification import Failure, run_plan, violations
+from headrace_sim import ClusterOptions
+from headrace_sim.faults import FaultSchedule, Pause
 
 Run = Callable[..., Result]
 
 VIEWS = '''
 """A pipeline whose every invariant has its case: records, timers, productions."""
 
-from millrace import SECOND, Computation, Pipeline
-from millrace_sim import FeedBuilder
+from headrace import SECOND, Computation, Pipeline
+from headrace_sim import FeedBuilder
 
 
 class CountViews(Computation):
@@ -65,7 +65,7 @@ STATELESS = '''
 """A pipeline without timers: what the invariants say of timers stays unknown."""
 
 import views
-from millrace import Computation
+from headrace import Computation
 
 
 class Forward(Computation):
@@ -97,7 +97,7 @@ GROWN = '''
 """Two versions of a pipeline: in the first, somebody reads the counts."""
 
 import views
-from millrace import Computation, Productions
+from headrace import Computation, Productions
 
 
 class Audit(Computation):
@@ -133,7 +133,7 @@ ZOMBIE = Plan(
 
 
 def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
-    """Save the failure that `ZOMBIE` is, as ``millrace verify`` would."""
+    """Save the failure that `ZOMBIE` is, as ``headrace verify`` would."""
     target = load_target("views:pipeline", feed_name)
     protocol = MUTANTS["without sequencers"]
     history, verdicts, _ = run_plan(target.pipeline, target.feed(0), ZOMBIE, protocol)
@@ -149,7 +149,7 @@ def run_process(
 ) -> subprocess.CompletedProcess[str]:
     """The command, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "millrace_cli", *arguments],
+        [sys.executable, "-m", "headrace_cli", *arguments],
         cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=stderr, text=True, check=False,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`millrace bench` prints figures beside their goals, in words and as JSON; only a figure about correctness can fail it."""
+"""`headrace bench` prints figures beside their goals, in words and as JSON; only a figure about correctness can fail it."""
 
 import dataclasses
 import json
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from millrace_benchmarks import harness
-from millrace_benchmarks.catalogue import BENCHMARKS
-from millrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
-from millrace_benchmarks.section8.experiments import EXPERIMENTS
-from millrace_benchmarks.section8.paper import BUSIEST
+from headrace_benchmarks import harness
+from headrace_benchmarks.catalogue import BENCHMARKS
+from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_benchmarks.section8.paper import BUSIEST
 from tests.cli.rig import Run, plain
 
 

@@ -1,4 +1,4 @@
-"""``millrace compare``: what each way to run a pipeline loses and costs, for people and as JSON."""
+"""``headrace compare``: what each way to run a pipeline loses and costs, for people and as JSON."""
 
 import json
 from pathlib import Path

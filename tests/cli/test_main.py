@@ -18,7 +18,7 @@ def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Ru
     text = plain(result.stdout)
     for name in ("scenario", "verify", "replay"):
         assert f" {name} " in text
-    assert "millrace verify millrace_scenarios.zeitgeist:pipeline" in text
+    assert "headrace verify headrace_scenarios.zeitgeist:pipeline" in text
     assert "0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted" in text
 
 
@@ -27,13 +27,13 @@ def test_help_of_each_command_shows_an_example_of_it(run: Run, command: tuple[st
     result = run(*command, "--help")
     assert result.exit_code == 0
     _, examples = plain(result.stdout).split(" Example", 1)
-    assert f"millrace {' '.join(command)}" in examples
+    assert f"headrace {' '.join(command)}" in examples
 
 
 def test_without_arguments_it_shows_help_and_exits_2(run: Run) -> None:
     result = run()
     assert result.exit_code == 2
-    assert "Usage: millrace" in plain(result.stdout + result.stderr)
+    assert "Usage: headrace" in plain(result.stdout + result.stderr)
 
 
 def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
@@ -42,7 +42,7 @@ def test_unknown_command_and_unknown_option_exit_2(run: Run) -> None:
 
 
 def test_a_command_is_suggested_and_no_library_imported_until_one_is_asked_for(tmp_path: Path) -> None:
-    program = "import sys, millrace_cli.main as main\ntry: main.app(['veryfi'])\nfinally: print(*sys.modules)"
+    program = "import sys, headrace_cli.main as main\ntry: main.app(['veryfi'])\nfinally: print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -52,13 +52,13 @@ def test_a_command_is_suggested_and_no_library_imported_until_one_is_asked_for(t
         check=False,
     )
     assert (done.returncode, "'verify'" in plain(done.stderr)) == (2, True)
-    assert {"hypothesis", "networkx", "simpy", "millrace"} & set(done.stdout.split()) == set()
+    assert {"hypothesis", "networkx", "simpy", "headrace"} & set(done.stdout.split()) == set()
 
 
 def test_version_is_printed(run: Run) -> None:
     result = run("--version")
     assert result.exit_code == 0
-    assert re.fullmatch(r"millrace(,)? (\d+\.\d+\.\d+\S*|not installed)\n", result.stdout)
+    assert re.fullmatch(r"headrace(,)? (\d+\.\d+\.\d+\S*|not installed)\n", result.stdout)
 
 
 def test_as_a_process_it_runs_a_scenario_and_gives_the_shell_its_exit_code(tmp_path: Path) -> None:

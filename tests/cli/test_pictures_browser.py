@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from millrace import SECOND
-from millrace.history import History
-from millrace_properties.causality import numbers_of
-from millrace_scenarios.catalogue import SCENARIOS
-from millrace_scenarios.scenario import Outcome
-from millrace_scenarios.spacetime import spacetime_html
+from headrace import SECOND
+from headrace.history import History
+from headrace_properties.causality import numbers_of
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.scenario import Outcome
+from headrace_scenarios.spacetime import spacetime_html
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from millrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
-from millrace_cli import _progress
-from millrace_cli._documents import progress_document
-from millrace_cli._progress import PartsProgress, RunProgress
-from millrace_cli._progress_table import progress_line
-from millrace_cli._signals import stop_requested
+from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
+from headrace_cli import _progress
+from headrace_cli._documents import progress_document
+from headrace_cli._progress import PartsProgress, RunProgress
+from headrace_cli._progress_table import progress_line
+from headrace_cli._signals import stop_requested
 from tests.cli.rig import Run, plain
 
 COUNTER = ComputationProgress("counter", 1_234, 3, 55, 1_357_000_000 * SECOND, 90 * SECOND, 17, 30, 12_345)

@@ -1,4 +1,4 @@
-"""``millrace replay``: the same failure, byte for byte, or the news that something has changed."""
+"""``headrace replay``: the same failure, byte for byte, or the news that something has changed."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millrace_properties.verification import ReplayFile
+from headrace_properties.verification import ReplayFile
 from tests.cli.rig import MODULES, Run, plain, run_process, save_zombie
 
 
@@ -56,7 +56,7 @@ def test_code_that_has_changed_since_is_noticed(folder: Path, run: Run) -> None:
     result = run("replay", str(path))
     assert result.exit_code == 1
     assert (
-        "The run is not the recorded one: the pipeline, its input or Millrace has changed since."
+        "The run is not the recorded one: the pipeline, its input or Headrace has changed since."
         in result.stdout
     )
     document = json.loads(run("replay", str(path), "--json").stdout)
@@ -103,7 +103,7 @@ CORRUPT = {
     "{": "Input data was truncated",
     "[]": "Expected `object`, got `array`",
     "{}": "Object missing required field `format`",
-    '{"format": 9}': "it has format 9, and this version of Millrace reads formats up to 3",
+    '{"format": 9}': "it has format 9, and this version of Headrace reads formats up to 3",
     '{"format": 1}': "Object missing required field `pipeline`",
     '{"format": 1, "pipeline": 3}': "Expected `str`, got `int` - at `$.pipeline`",
 }

@@ -1,4 +1,4 @@
-"""``millrace report``: what it writes, and what it says of a report that somebody has changed."""
+"""``headrace report``: what it writes, and what it says of a report that somebody has changed."""
 
 import dataclasses
 import json
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from millrace_benchmarks.section8.experiment import FULL
-from millrace_benchmarks.section8.experiments import EXPERIMENTS
-from millrace_cli.main import app
+from headrace_benchmarks.section8.experiment import FULL
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_cli.main import app
 from tests.cli.rig import Run
 
 pytest.importorskip("matplotlib")
@@ -53,7 +53,7 @@ def report(written: Path, tmp_path: Path) -> Path:
 def test_it_writes_the_page_its_json_and_its_pictures(report: Path) -> None:
     text = report.read_text()
     assert text.startswith(
-        "<!-- Written by `millrace report --quick --only figure-14 --seeds 1`. Do not edit:"
+        "<!-- Written by `headrace report --quick --only figure-14 --seeds 1`. Do not edit:"
     )
     document = json.loads(report.with_suffix(".json").read_text())
     assert [one["name"] for one in document["measured"]] == ["figure-14"]
@@ -105,7 +105,7 @@ def test_wrong_use_says_what_there_is(run: Run, tmp_path: Path) -> None:
     assert "figure-13" in result.stderr
     result = run("report", "--check", "--output", str(tmp_path / "none.md"))
     assert result.exit_code == 2
-    assert "Write it with millrace report" in result.stderr
+    assert "Write it with headrace report" in result.stderr
 
 
 # The one in the repository

@@ -1,4 +1,4 @@
-"""``millrace run``: hosts, inputs from files, outputs to files, comparison, and what it says when something is wrong."""
+"""``headrace run``: hosts, inputs from files, outputs to files, comparison, and what it says when something is wrong."""
 
 import base64
 import json
@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from millrace import BytesCodec, Computation, Context, Pipeline, Record
-from millrace_cli._consoles import output_console
-from millrace_cli._flights_report import findings_document, print_findings, print_flights
-from millrace_cli._hosts import HOSTS, HostName
-from millrace_cli._input import InputError, InputOptions, read_input
-from millrace_cli._output import read_outputs, write_outputs
-from millrace_properties.reference import run_reference
-from millrace_scenarios import flights
-from millrace_scenarios.flight_findings import find
-from millrace_scenarios.flight_log import LogOptions, flight_log
+from headrace import BytesCodec, Computation, Context, Pipeline, Record
+from headrace_cli._consoles import output_console
+from headrace_cli._flights_report import findings_document, print_findings, print_flights
+from headrace_cli._hosts import HOSTS, HostName
+from headrace_cli._input import InputError, InputOptions, read_input
+from headrace_cli._output import read_outputs, write_outputs
+from headrace_properties.reference import run_reference
+from headrace_scenarios import flights
+from headrace_scenarios.flight_findings import find
+from headrace_scenarios.flight_log import LogOptions, flight_log
 from tests.cli.rig import Run, plain, run_process
 
 SECOND = 1_000_000
@@ -74,8 +74,8 @@ def test_of_inputs_of_different_length_the_common_part_is_compared(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The reference is given three days of flights, the cluster the first two.
-    monkeypatch.setattr("millrace_cli._jobs.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
-    monkeypatch.setattr("millrace_cli._jobs.SIMULATED_UNTIL", date(2013, 1, 3))
+    monkeypatch.setattr("headrace_cli._jobs.YEAR", (date(2013, 1, 1), date(2013, 1, 4)))
+    monkeypatch.setattr("headrace_cli._jobs.SIMULATED_UNTIL", date(2013, 1, 3))
     result = run("run", "zeitgeist", "--on", "reference", "--compare", "sim")
     assert result.exit_code == 0
     assert "SAME OUTPUT: reference and sim agree on each of" in result.stdout

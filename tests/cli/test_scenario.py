@@ -1,4 +1,4 @@
-"""``millrace scenario``: stories with a verdict."""
+"""``headrace scenario``: stories with a verdict."""
 
 import dataclasses
 import json
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from millrace import UserCodeError
-from millrace_cli._exit import ExitCode, exit_code_of_run
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_scenarios.catalogue import SCENARIOS
-from millrace_scenarios.scenario import Story
-from millrace_sim import Protocol
+from headrace import UserCodeError
+from headrace_cli._exit import ExitCode, exit_code_of_run
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.scenario import Story
+from headrace_sim import Protocol
 from tests.cli.rig import Run
 
 

@@ -1,4 +1,4 @@
-"""``millrace verify``: a verdict for a pipeline, and a clear word for everything that is no pipeline."""
+"""``headrace verify``: a verdict for a pipeline, and a clear word for everything that is no pipeline."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from millrace_properties import verification
-from millrace_properties.verification import Verification
+from headrace_properties import verification
+from headrace_properties.verification import Verification
 from tests.cli.rig import Run, environment, plain, run_process
 
 
@@ -73,7 +73,7 @@ def test_every_single_fault_is_tried_and_the_report_says_where_they_struck(folde
     faults, _ = schedule.split(" everything heals\n")
     assert len(faults.splitlines()) == 2, "one fault, and when all heals"
     assert "\nCoverage: at how many protocol steps each fault struck, by role\n" in result.stdout
-    (saved,) = folder.glob("millrace-failure-????????.json")
+    (saved,) = folder.glob("headrace-failure-????????.json")
     assert "byte for byte" in run("replay", saved.name).stdout
 
 
@@ -132,7 +132,7 @@ def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_re
     assert 1 <= len(faults_in_order) <= 3, "this is not shrunk"
     *_, again = result.stdout.splitlines()
     command, action, saved = again.split()
-    assert (command, action) == ("millrace", "replay")
+    assert (command, action) == ("headrace", "replay")
     assert result.stdout.endswith(f"\nRun it again\n{again}\n")
     replayed = run("replay", saved)
     assert replayed.exit_code == 1
@@ -183,7 +183,7 @@ def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) ->
     assert "in process_timer\n" in result.stdout
     assert "ValueError: this window is cursed\n" in result.stdout
     assert "\n  no faults\n" in result.stdout
-    assert result.stdout.endswith("millrace replay failing.json\n")
+    assert result.stdout.endswith("headrace replay failing.json\n")
     assert (folder / "failing.json").is_file()
 
 
@@ -197,14 +197,14 @@ def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, ru
     }  # fmt: skip
     assert failure["error"].startswith("UserCodeError: ")
     assert failure["fault_schedule"] == ["no faults"]
-    assert failure["replay_command"] == f"millrace replay {failure['saved_as']}"
+    assert failure["replay_command"] == f"headrace replay {failure['saved_as']}"
 
 
 NOT_A_PIPELINE = {
     "views": "views: this is not MODULE:PIPELINE. Write a module's name and a pipeline's: views:pipeline",
     "views.py:pipeline": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's: views:pipeline",
     "jobs/views.py": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's: jobs.views:pipeline",
-    ":x:": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's, such as millrace_scenarios.zeitgeist:",
+    ":x:": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's, such as headrace_scenarios.zeitgeist:",
     "nowhere:pipeline": "there is no module 'nowhere', neither in the current directory nor installed",
     "views.inner:pipeline": "there is no module 'views.inner', neither in the current directory nor installed",
     "broken:pipeline": "importing 'broken' failed at broken.py, line 2: ZeroDivisionError: division by zero",
@@ -224,9 +224,9 @@ WRONG_MODULES = {
     "needy": "import nowhere\n",
     "garbled": "x = 1 +\n",
     "exits": "raise SystemExit(3)\n",
-    "twice": "from millrace import Pipeline\npipeline = Pipeline('x')\npipeline.injector('a')\npipeline.injector('a')\n",
+    "twice": "from headrace import Pipeline\npipeline = Pipeline('x')\npipeline.injector('a')\npipeline.injector('a')\n",
     "empty": "",
-    "sourceless": "from millrace import Pipeline\npipeline = Pipeline('x')\n",
+    "sourceless": "from headrace import Pipeline\npipeline = Pipeline('x')\n",
     "unfed": "from views import pipeline\n",
 }
 
@@ -256,7 +256,7 @@ NO_FEED = {
 
 FEEDS = """
 from views import *
-from millrace_sim import Feed, FeedEntry
+from headrace_sim import Feed, FeedEntry
 def boom(seed): return {}["x"]
 def takes_nothing(): return feed(0)
 def wrong(seed): return []
@@ -319,7 +319,7 @@ def interrupted_when(condition: Callable[[Verification, int], bool]) -> Callable
 def test_ctrl_c_exits_130_with_a_summary_so_far(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millrace_cli.verify.search", interrupted_when(lambda found, _: found.runs == 4))
+    monkeypatch.setattr("headrace_cli.verify.search", interrupted_when(lambda found, _: found.runs == 4))
     result = run("verify", "views:pipeline")
     assert result.exit_code == 130
     assert result.stdout.startswith("INTERRUPTED after 4 runs\n")
@@ -334,7 +334,7 @@ def test_ctrl_c_while_a_failure_is_shrunk_says_how_to_find_it_again(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrinking = interrupted_when(lambda found, runs: runs > found.runs + found.idle)
-    monkeypatch.setattr("millrace_cli.verify.search", shrinking)
+    monkeypatch.setattr("headrace_cli.verify.search", shrinking)
     result = run("verify", "views:pipeline", "--without", "sequencers")
     assert result.exit_code == 130
     assert "while a failure was being shrunk\n" in result.stdout
@@ -346,7 +346,7 @@ def test_progress_is_shown_on_a_terminal_only_and_never_on_stdout(folder: Path) 
     assert (plain.returncode, plain.stderr) == (0, "")
     terminal, stderr = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "millrace_cli", "verify", "views:pipeline", "--examples", "5"],
+        [sys.executable, "-m", "headrace_cli", "verify", "views:pipeline", "--examples", "5"],
         cwd=folder, env={**environment(), "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=stderr,
     ) as process:  # fmt: skip
         os.close(stderr)
@@ -373,7 +373,7 @@ def _read_all(terminal: int) -> str:
 
 MEMORY = """
 import views
-from millrace import Computation
+from headrace import Computation
 
 
 class Counter(Computation):

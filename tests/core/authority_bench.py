@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from millrace._authority import WatermarkAuthority
-from millrace._computation import Computation
-from millrace._effects import Effect, Send, Start, Wake, WakeAt
-from millrace._keys import ALL_KEYS, KeyInterval
-from millrace._messages import (
+from headrace._authority import WatermarkAuthority
+from headrace._computation import Computation
+from headrace._effects import Effect, Send, Start, Wake, WakeAt
+from headrace._keys import ALL_KEYS, KeyInterval
+from headrace._messages import (
     STORE,
     Claimed,
     InjectorReport,
@@ -20,10 +20,10 @@ from millrace._messages import (
     Table,
     Watermarks,
 )
-from millrace._options import EngineOptions
-from millrace._pipeline import Pipeline
-from millrace._time import MAX_TIME
-from millrace.history import History
+from headrace._options import EngineOptions
+from headrace._pipeline import Pipeline
+from headrace._time import MAX_TIME
+from headrace.history import History
 
 OPTIONS = EngineOptions(lease_us=4_000, store_timeout_us=500, broadcast_period_us=100)
 FIRST = (1 << 32) + 1

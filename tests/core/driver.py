@@ -6,17 +6,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from millrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
-from millrace import _messages as m
-from millrace._codecs import JsonCodec
-from millrace._effects import Effect, Event, Halt, Send, Start, Wake, WakeAt
-from millrace._interval import OwnedInterval
-from millrace._keys import split_all_keys
-from millrace._mediator import MASTER_ROLE, Mediator
-from millrace._messages import STORE, MintChange, Progress, Table
-from millrace._rows import Production, RowDelta, RowImage
-from millrace._worker import Worker
-from millrace.history import History
+from headrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
+from headrace import _messages as m
+from headrace._codecs import JsonCodec
+from headrace._effects import Effect, Event, Halt, Send, Start, Wake, WakeAt
+from headrace._interval import OwnedInterval
+from headrace._keys import split_all_keys
+from headrace._mediator import MASTER_ROLE, Mediator
+from headrace._messages import STORE, MintChange, Progress, Table
+from headrace._rows import Production, RowDelta, RowImage
+from headrace._worker import Worker
+from headrace.history import History
 
 FEED = "feed/0"
 """The injector's process: who sends the clicks."""

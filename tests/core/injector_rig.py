@@ -2,7 +2,7 @@
 
 import json
 
-from millrace import (
+from headrace import (
     MILLISECOND,
     Computation,
     DeadLetter,
@@ -10,7 +10,7 @@ from millrace import (
     KeyInterval,
     Pipeline,
 )
-from millrace._effects import (
+from headrace._effects import (
     Effect,
     Event,
     Replayed,
@@ -20,8 +20,8 @@ from millrace._effects import (
     Wake,
     WakeAt,
 )
-from millrace._injector import Injector
-from millrace._messages import (
+from headrace._injector import Injector
+from headrace._messages import (
     Ack,
     Assignment,
     Claimed,
@@ -32,8 +32,8 @@ from millrace._messages import (
     Table,
     Watermarks,
 )
-from millrace._rows import Production
-from millrace.history import History
+from headrace._rows import Production
+from headrace.history import History
 
 ADDRESS = "mail/0"
 FIRST_REQUEST = (1 << 32) + 1

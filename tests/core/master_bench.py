@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from millrace._computation import Computation
-from millrace._effects import Effect, Send, Start, Wake, WakeAt
-from millrace._keys import KeyInterval
-from millrace._master import Master
-from millrace._messages import (
+from headrace._computation import Computation
+from headrace._effects import Effect, Send, Start, Wake, WakeAt
+from headrace._keys import KeyInterval
+from headrace._master import Master
+from headrace._messages import (
     STORE,
     Assignment,
     Claimed,
@@ -19,9 +19,9 @@ from millrace._messages import (
     Peeked,
     Table,
 )
-from millrace._options import EngineOptions
-from millrace._pipeline import Pipeline
-from millrace.history import History
+from headrace._options import EngineOptions
+from headrace._pipeline import Pipeline
+from headrace.history import History
 
 OPTIONS = EngineOptions(
     lease_us=1_000_000,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MIN_TIME,
     Context,
@@ -16,15 +16,15 @@ from millrace import (
     Record,
     Timer,
 )
-from millrace import _messages as m
-from millrace._accounts import Accounts
-from millrace._effects import Send, Wake, WakeAt
-from millrace._keys import ALL_KEYS
-from millrace._messages import MintChange
-from millrace._records import Clock
-from millrace._rows import Production, StoredTimer, Version
-from millrace._step import Holder, KeySlot
-from millrace.history import Reported
+from headrace import _messages as m
+from headrace._accounts import Accounts
+from headrace._effects import Send, Wake, WakeAt
+from headrace._keys import ALL_KEYS
+from headrace._messages import MintChange
+from headrace._records import Clock
+from headrace._rows import Production, StoredTimer, Version
+from headrace._step import Holder, KeySlot
+from headrace.history import Reported
 from tests.core.driver import (
     QUIET,
     WORKER,

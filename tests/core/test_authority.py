@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from millrace._authority import WatermarkAuthority
-from millrace._effects import Send, Start, Wake, WakeAt
-from millrace._keys import ALL_KEYS, KeyInterval
-from millrace._messages import (
+from headrace._authority import WatermarkAuthority
+from headrace._effects import Send, Start, Wake, WakeAt
+from headrace._keys import ALL_KEYS, KeyInterval
+from headrace._messages import (
     STORE,
     Claim,
     Claimed,
@@ -24,8 +24,8 @@ from millrace._messages import (
     Table,
     Unavailable,
 )
-from millrace._time import MAX_TIME, MIN_TIME
-from millrace.history import History, ProcessStarted, Published
+from headrace._time import MAX_TIME, MIN_TIME
+from headrace.history import History, ProcessStarted, Published
 from tests.core.authority_bench import (
     FIRST,
     LEFT,

@@ -2,15 +2,15 @@
 
 import pytest
 
-from millrace._authority import WatermarkAuthority
-from millrace._computation import Computation
-from millrace._errors import OptionsError
-from millrace._messages import (
+from headrace._authority import WatermarkAuthority
+from headrace._computation import Computation
+from headrace._errors import OptionsError
+from headrace._messages import (
     Journaled,
 )
-from millrace._options import EngineOptions
-from millrace._pipeline import Pipeline
-from millrace.history import History
+from headrace._options import EngineOptions
+from headrace._pipeline import Pipeline
+from headrace.history import History
 from tests.core.authority_bench import FIRST, LEFT, RIGHT, Bench, injected, pipeline, progress, report
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from millrace._balance import (
+from headrace._balance import (
     Candidate,
     Cluster,
     Unowned,
@@ -18,9 +18,9 @@ from millrace._balance import (
     rebalance,
     split_interval,
 )
-from millrace._computation import Computation
-from millrace._keys import ALL_KEYS, KeyInterval, cover_same_keys
-from millrace._messages import (
+from headrace._computation import Computation
+from headrace._keys import ALL_KEYS, KeyInterval, cover_same_keys
+from headrace._messages import (
     Assignment,
     IntervalLoad,
     MergeIntervals,
@@ -29,8 +29,8 @@ from millrace._messages import (
     SplitInterval,
     Table,
 )
-from millrace._options import EngineOptions
-from millrace._pipeline import Pipeline
+from headrace._options import EngineOptions
+from headrace._pipeline import Pipeline
 
 LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 OPTIONS = EngineOptions(

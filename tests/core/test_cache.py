@@ -5,12 +5,12 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, EngineOptions, Eviction
-from millrace._cache import CachedRow, RowCache, compact
-from millrace._codecs import JsonCodec
-from millrace._records import Clock
-from millrace._rows import StoredTimer, Version
-from millrace._step import KeySlot, LiveTimer
+from headrace import MAX_TIME, EngineOptions, Eviction
+from headrace._cache import CachedRow, RowCache, compact
+from headrace._codecs import JsonCodec
+from headrace._records import Clock
+from headrace._rows import StoredTimer, Version
+from headrace._step import KeySlot, LiveTimer
 
 ROW_BYTES = 164
 """Of a row with 100 bytes of state and no ids, with its overhead."""

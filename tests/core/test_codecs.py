@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import BytesCodec, Codec, CodecError, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec, _codecs
-from millrace._codecs import decode_at, encode_at
+from headrace import BytesCodec, Codec, CodecError, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec, _codecs
+from headrace._codecs import decode_at, encode_at
 from tests.core.driver import printed_elsewhere
 
 json_like = st.recursive(
@@ -70,7 +70,7 @@ def test_equal_json_values_give_equal_bytes_in_whatever_order_they_were_built() 
 
 
 def test_json_is_the_same_in_every_process() -> None:
-    program = "from millrace import JsonCodec; print(JsonCodec().encode({'s': {'b', 'a', 'c'}, 'k': {3: 'x', 1: 'y'}}))"
+    program = "from headrace import JsonCodec; print(JsonCodec().encode({'s': {'b', 'a', 'c'}, 'k': {3: 'x', 1: 'y'}}))"
     assert len(printed_elsewhere(program)) == 1
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MIN_TIME,
     BytesCodec,
@@ -25,8 +25,8 @@ from millrace import (
     Timer,
     TypedCodec,
 )
-from millrace._computation import Emission
-from millrace._execution import (
+from headrace._computation import Emission
+from headrace._execution import (
     Deployed,
     dead_letter,
     deployed,
@@ -37,10 +37,10 @@ from millrace._execution import (
     stored_timers,
     timer_identity,
 )
-from millrace._keys import ALL_KEYS
-from millrace._messages import Assignment, Table
-from millrace._pipeline import OUTSIDE, ComputationSpec
-from millrace._rows import Production, StoredTimer, Version
+from headrace._keys import ALL_KEYS
+from headrace._messages import Assignment, Table
+from headrace._pipeline import OUTSIDE, ComputationSpec
+from headrace._rows import Production, StoredTimer, Version
 from tests.core.driver import Scripted
 
 LOW, NOW = 40, 7_000

@@ -1,6 +1,6 @@
 """Deliveries that a host hands over at once are as many deliveries, one after the other (MillWheel 6.1.1)."""
 
-from millrace._effects import Deliveries
+from headrace._effects import Deliveries
 from tests.core.driver import Rig, click, counter
 
 

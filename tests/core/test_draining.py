@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from millrace._computation import Computation
-from millrace._draining import STAGES, Draining, Stage, StageInput, _Retiring
-from millrace._keys import ALL_KEYS
-from millrace._messages import Assignment, Heartbeat, IntervalLoad, Table
-from millrace._pipeline import Pipeline
+from headrace._computation import Computation
+from headrace._draining import STAGES, Draining, Stage, StageInput, _Retiring
+from headrace._keys import ALL_KEYS
+from headrace._messages import Assignment, Heartbeat, IntervalLoad, Table
+from headrace._pipeline import Pipeline
 
 OWNERS = {"first": ("w0", 1), "second": ("w1", 2), "third": ("w0", 3)}
 """Computation to owner and sequencer."""

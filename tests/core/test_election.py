@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from millrace._effects import Effect, Send
-from millrace._election import ELECTION, Election, Input, State
-from millrace._messages import (
+from headrace._effects import Effect, Send
+from headrace._election import ELECTION, Election, Input, State
+from headrace._messages import (
     STORE,
     Claim,
     Claimed,
@@ -20,7 +20,7 @@ from millrace._messages import (
     Table,
     Unavailable,
 )
-from millrace._options import EngineOptions
+from headrace._options import EngineOptions
 
 OPTIONS = EngineOptions(lease_us=400, store_timeout_us=60)
 FIRST = (1 << 32) + 1

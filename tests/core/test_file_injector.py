@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME
-from millrace._effects import SourceEvent, SourceRecord, SourceWatermark
-from millrace._file_injector import FileInjectorSource
+from headrace import MAX_TIME
+from headrace._effects import SourceEvent, SourceRecord, SourceWatermark
+from headrace._file_injector import FileInjectorSource
 
 
 def test_the_watermark_is_the_creation_time_of_the_oldest_unfinished_file() -> None:

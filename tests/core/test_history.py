@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import HistoryFormatError
-from millrace import history as h
-from millrace.history import Event, Healed, History, ProcessStarted, RunEnded
+from headrace import HistoryFormatError
+from headrace import history as h
+from headrace.history import Event, Healed, History, ProcessStarted, RunEnded
 from tests.core.driver import printed_elsewhere
 
 KINDS: list[type] = list(typing.get_args(Event))

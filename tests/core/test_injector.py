@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MILLISECOND,
     MIN_TIME,
@@ -14,7 +14,7 @@ from millrace import (
     Pipeline,
     Record,
 )
-from millrace._effects import (
+from headrace._effects import (
     Effect,
     Event,
     Halt,
@@ -27,8 +27,8 @@ from millrace._effects import (
     Wake,
     WakeAt,
 )
-from millrace._injector import TRANSITIONS, Phase
-from millrace._messages import (
+from headrace._injector import TRANSITIONS, Phase
+from headrace._messages import (
     STORE,
     Ack,
     Claim,
@@ -45,7 +45,7 @@ from millrace._messages import (
     Unavailable,
     Watermarks,
 )
-from millrace.history import (
+from headrace.history import (
     Acked,
     DeadLettered,
     Injected,

@@ -1,7 +1,7 @@
 """An injector's progress, skew limit and wake-ups (MillWheel 5.2, 7.2, 8.4)."""
 
-from millrace import MAX_TIME, MILLISECOND, MIN_TIME, EngineOptions
-from millrace._effects import (
+from headrace import MAX_TIME, MILLISECOND, MIN_TIME, EngineOptions
+from headrace._effects import (
     Effect,
     Event,
     Halt,
@@ -11,8 +11,8 @@ from millrace._effects import (
     Wake,
     WakeAt,
 )
-from millrace._injector import Phase
-from millrace._messages import (
+from headrace._injector import Phase
+from headrace._messages import (
     STORE,
     Ack,
     Deliver,
@@ -24,7 +24,7 @@ from millrace._messages import (
     Refused,
     Unavailable,
 )
-from millrace.history import Injected, InjectorReported
+from headrace.history import Injected, InjectorReported
 from tests.core.injector_rig import (
     ADDRESS,
     JOURNAL,

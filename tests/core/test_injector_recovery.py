@@ -8,8 +8,8 @@ read again as slowly as you like, and every process's clock may jump.
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
-from millrace._effects import (
+from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
+from headrace._effects import (
     Event,
     Replay,
     Replayed,
@@ -20,11 +20,11 @@ from millrace._effects import (
     Start,
     Wake,
 )
-from millrace._injector import Injector, Phase
-from millrace._mediator import Mediator
-from millrace._messages import Ack, Deliver, InjectorReport
-from millrace._rows import Production
-from millrace.history import History, Injected
+from headrace._injector import Injector, Phase
+from headrace._mediator import Mediator
+from headrace._messages import Ack, Deliver, InjectorReport
+from headrace._rows import Production
+from headrace.history import History, Injected
 
 OPTIONS = EngineOptions(id_slack_us=0)
 """Ids are collected as early as the horizon allows."""

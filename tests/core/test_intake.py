@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME
-from millrace._intake import Entry, Intake
-from millrace._messages import Progress
+from headrace import MAX_TIME, MIN_TIME
+from headrace._intake import Entry, Intake
+from headrace._messages import Progress
 
 
 def intake_at(position: int = 0, journaled: Progress | None = None) -> Intake:

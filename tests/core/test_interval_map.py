@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace._interval_map import IntervalMap, Unconfirmed, interval_of_process, process_of_interval
-from millrace._keys import ALL_KEYS, KeyInterval
-from millrace._time import MAX_TIME, MIN_TIME
+from headrace._interval_map import IntervalMap, Unconfirmed, interval_of_process, process_of_interval
+from headrace._keys import ALL_KEYS, KeyInterval
+from headrace._time import MAX_TIME, MIN_TIME
 
 LEFT, RIGHT = KeyInterval("", "m"), KeyInterval("m")
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from millrace._interval_state import INTERVAL, IntervalInput, IntervalState
+from headrace._interval_state import INTERVAL, IntervalInput, IntervalState
 from tests.core.driver import Rig, counter
 
 

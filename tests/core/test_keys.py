@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import KeyInterval
-from millrace._keys import ALL_KEYS, cover_same_keys, split_all_keys
+from headrace import KeyInterval
+from headrace._keys import ALL_KEYS, cover_same_keys, split_all_keys
 
 ENDS = ["", "a", "b", "c"]
 INTERVALS = [

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from millrace._effects import Send, Start, Wake, WakeAt
-from millrace._keys import KeyInterval
-from millrace._master import Master
-from millrace._messages import (
+from headrace._effects import Send, Start, Wake, WakeAt
+from headrace._keys import KeyInterval
+from headrace._master import Master
+from headrace._messages import (
     STORE,
     ChangeTopology,
     Claim,
@@ -28,7 +28,7 @@ from millrace._messages import (
     Table,
     Unavailable,
 )
-from millrace.history import History, ProcessStarted
+from headrace.history import History, ProcessStarted
 from tests.core.master_bench import FIRST, HALVES, LEFT, OPTIONS, RIGHT, Bench, asks, change, pipeline
 
 # Taking over

@@ -1,8 +1,8 @@
 """The master while the topology changes (MillWheel 3, 7.1): computations come at once, and go when they have drained."""
 
-from millrace._effects import Send
-from millrace._keys import ALL_KEYS
-from millrace._messages import ChangeTopology, Heartbeat, IntervalLoad, Mint, Table
+from headrace._effects import Send
+from headrace._keys import ALL_KEYS
+from headrace._messages import ChangeTopology, Heartbeat, IntervalLoad, Mint, Table
 from tests.core.master_bench import HALVES, LEFT, RIGHT, Bench, asks, change, pipeline, row
 
 

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from millrace import MAX_TIME, KeyInterval
-from millrace import _messages as m
-from millrace._keys import ALL_KEYS
-from millrace._mediator import Mediator
-from millrace._messages import STORE, MintChange, Progress
-from millrace._options import EngineOptions
-from millrace._records import Clock
-from millrace._rows import Production, RowDelta, RowImage, StoredTimer, Version
-from millrace._time import MIN_TIME
-from millrace.history import (
+from headrace import MAX_TIME, KeyInterval
+from headrace import _messages as m
+from headrace._keys import ALL_KEYS
+from headrace._mediator import Mediator
+from headrace._messages import STORE, MintChange, Progress
+from headrace._options import EngineOptions
+from headrace._records import Clock
+from headrace._rows import Production, RowDelta, RowImage, StoredTimer, Version
+from headrace._time import MIN_TIME
+from headrace.history import (
     Applied,
     CheckpointsDeleted,
     IdsCollected,

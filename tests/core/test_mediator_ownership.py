@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from millrace import KeyInterval
-from millrace import _messages as m
-from millrace._keys import ALL_KEYS
-from millrace._mediator import MASTER_ROLE
-from millrace._messages import MintChange, Progress
-from millrace._options import EngineOptions
-from millrace._rows import RowDelta
-from millrace.history import (
+from headrace import KeyInterval
+from headrace import _messages as m
+from headrace._keys import ALL_KEYS
+from headrace._mediator import MASTER_ROLE
+from headrace._messages import MintChange, Progress
+from headrace._options import EngineOptions
+from headrace._rows import RowDelta
+from headrace.history import (
     ComputationRemoved,
     IntervalMinted,
     RoleClaimed,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace._oldest_work import OldestWork
-from millrace._time import MAX_TIME
+from headrace._oldest_work import OldestWork
+from headrace._time import MAX_TIME
 
 
 @given(st.lists(st.integers(-3, 3) | st.none(), max_size=40))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import KeyInterval
-from millrace._messages import Assignment, Table
-from millrace._outbox import Outbox
-from millrace._routing import NOWHERE, Routing
-from millrace._rows import Production
+from headrace import KeyInterval
+from headrace._messages import Assignment, Table
+from headrace._outbox import Outbox
+from headrace._routing import NOWHERE, Routing
+from headrace._rows import Production
 
 RETRY_US, RETRY_MAX_US = 200, 1_000
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace._percentile import percentile_watermark
-from millrace._time import MAX_TIME, MIN_TIME
+from headrace._percentile import percentile_watermark
+from headrace._time import MAX_TIME, MIN_TIME
 
 Buckets = list[tuple[int, int]]
 

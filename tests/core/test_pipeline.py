@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from millrace import (
+from headrace import (
     BytesCodec,
     Codec,
     CodecError,
@@ -15,8 +15,8 @@ from millrace import (
     DeadLetter,
     DuplicateNameError,
     EngineOptions,
+    HeadraceError,
     JsonCodec,
-    MillraceError,
     NoSourceError,
     OptionsError,
     PickleCodec,
@@ -29,7 +29,7 @@ from millrace import (
     UnknownStreamError,
     same_key,
 )
-from millrace._pipeline import OUTSIDE
+from headrace._pipeline import OUTSIDE
 from tests.core.driver import counter
 
 
@@ -459,7 +459,7 @@ def test_a_streams_codec_is_an_object_that_encodes_and_decodes(codec: Any) -> No
 
 
 def test_a_class_in_place_of_an_object_is_named() -> None:
-    with pytest.raises(MillraceError, match="counter"):
+    with pytest.raises(HeadraceError, match="counter"):
         base().add(Computation, name="counter", inputs=["clicks"])  # type: ignore[arg-type]
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MAX_TIME, Computation, Context, EngineOptions, KeyInterval, Record, Timer
-from millrace import _messages as m
-from millrace._effects import Effect, Send, Wake, WakeAt
-from millrace._interval_state import IntervalState
-from millrace._keys import ALL_KEYS
-from millrace._messages import STORE, MintChange
-from millrace.history import Executed, IntervalDropped, ScanBegun, ScanEnded
+from headrace import MAX_TIME, Computation, Context, EngineOptions, KeyInterval, Record, Timer
+from headrace import _messages as m
+from headrace._effects import Effect, Send, Wake, WakeAt
+from headrace._interval_state import IntervalState
+from headrace._keys import ALL_KEYS
+from headrace._messages import STORE, MintChange
+from headrace.history import Executed, IntervalDropped, ScanBegun, ScanEnded
 from tests.core.driver import (
     QUIET,
     Rig,

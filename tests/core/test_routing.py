@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import KeyInterval
-from millrace._keys import split_all_keys
-from millrace._messages import Assignment, Table
-from millrace._routing import NOWHERE, OUTSIDE_ADDRESS, Routing, routing_of
+from headrace import KeyInterval
+from headrace._keys import split_all_keys
+from headrace._messages import Assignment, Table
+from headrace._routing import NOWHERE, OUTSIDE_ADDRESS, Routing, routing_of
 
 
 def table_of(*assignments: Assignment) -> Table:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace._seen_filter import SeenFilter, fingerprint
+from headrace._seen_filter import SeenFilter, fingerprint
 from tests.core.driver import printed_elsewhere
 
 IDS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -98,7 +98,7 @@ def test_it_takes_as_much_as_what_is_alive_and_not_as_all_that_there_ever_was() 
 
 def test_it_is_the_same_in_every_process_under_every_hash_seed() -> None:
     program = (
-        "from millrace._seen_filter import SeenFilter, fingerprint\n"
+        "from headrace._seen_filter import SeenFilter, fingerprint\n"
         "seen = SeenFilter(50, 0.3)\n"
         "for n in range(50): seen.add_all([fingerprint(f'a{n}')], n)\n"
         "print([n for n in range(300) if fingerprint(f'b{n}') in seen.known], fingerprint('feed/0:17'))"

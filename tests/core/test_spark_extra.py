@@ -1,4 +1,4 @@
-"""Without the extra `spark` all else works, and `millrace.spark` says what is missing."""
+"""Without the extra `spark` all else works, and `headrace.spark` says what is missing."""
 
 import subprocess
 import sys
@@ -14,24 +14,24 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_millrace_itself_needs_nothing_of_it() -> None:
-    done = run("import millrace, millrace_sim, millrace_properties")
+def test_headrace_itself_needs_nothing_of_it() -> None:
+    done = run("import headrace, headrace_sim, headrace_properties")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_importing_the_host_names_what_is_missing_and_how_to_get_it() -> None:
-    done = run("import millrace.spark")
+    done = run("import headrace.spark")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "millrace.spark._errors.MissingPackageError: millrace.spark needs what is not installed here: "
-        "pyspark, pandas, pyarrow, protobuf. Install it: pip install 'millrace[spark]'"
+        "headrace.spark._errors.MissingPackageError: headrace.spark needs what is not installed here: "
+        "pyspark, pandas, pyarrow, protobuf. Install it: pip install 'headrace[spark]'"
     )
 
 
 def test_it_is_an_import_error_that_survives_pickling() -> None:
     caught = run(
         "import pickle\n"
-        "try:\n    import millrace.spark\n"
+        "try:\n    import headrace.spark\n"
         "except ImportError as error:\n    print(pickle.loads(pickle.dumps(error)).missing)"
     )
     assert caught.stdout.strip() == "('pyspark', 'pandas', 'pyarrow', 'protobuf')", caught.stderr

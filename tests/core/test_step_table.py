@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from millrace._rows import Version
-from millrace._step import STEP, KeySlot, Step, StepInput, StepState
+from headrace._rows import Version
+from headrace._step import STEP, KeySlot, Step, StepInput, StepState
 
 STRONG = (StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN)
 WEAK = (StepInput.SENT, *STRONG)

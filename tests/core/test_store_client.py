@@ -2,9 +2,9 @@
 
 import pytest
 
-from millrace._effects import Effect, Send
-from millrace._messages import STORE, Read, Refused, Reply, Request, RowRead, Unavailable
-from millrace._store_client import StoreClient
+from headrace._effects import Effect, Send
+from headrace._messages import STORE, Read, Refused, Reply, Request, RowRead, Unavailable
+from headrace._store_client import StoreClient
 
 TIMEOUT_US = 100
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import millrace
-from millrace import (
+import headrace
+from headrace import (
     MAX_TIME,
     MIN_TIME,
     CodecError,
@@ -23,11 +23,11 @@ from millrace import (
     DeadLetter,
     DuplicateNameError,
     EngineOptions,
+    HeadraceError,
     HistoryFormatError,
     JsonCodec,
     KeyExtractorError,
     MalformedRecordError,
-    MillraceError,
     NoSourceError,
     OptionsError,
     PickleCodec,
@@ -41,12 +41,12 @@ from millrace import (
     UnknownStreamError,
     UserCodeError,
 )
-from millrace._effects import Halt, SourceRecord, Start, Wake
-from millrace._injector import Injector
-from millrace._keys import ALL_KEYS
-from millrace._messages import Claimed, MintChange, Peeked, Table, Write
-from millrace._rows import Production, RowDelta
-from millrace.history import DeadLettered, History, UserCodeFailed
+from headrace._effects import Halt, SourceRecord, Start, Wake
+from headrace._injector import Injector
+from headrace._keys import ALL_KEYS
+from headrace._messages import Claimed, MintChange, Peeked, Table, Write
+from headrace._rows import Production, RowDelta
+from headrace.history import DeadLettered, History, UserCodeFailed
 from tests.core.driver import (
     QUIET,
     WORKER,
@@ -67,7 +67,7 @@ RETRYING = replace(QUIET, user_code_attempts=3, user_code_retry_us=RETRY_US, swe
 
 # Errors as values
 
-EVERY_ERROR: list[MillraceError] = [
+EVERY_ERROR: list[HeadraceError] = [
     PipelineError("p", "problem", "Remedy"),
     UnknownStreamError("p", "problem", "Remedy"),
     CycleError("p", "problem", "Remedy"),
@@ -85,19 +85,19 @@ EVERY_ERROR: list[MillraceError] = [
 ]
 
 
-def errors_below(kind: type[MillraceError]) -> list[type[MillraceError]]:
+def errors_below(kind: type[HeadraceError]) -> list[type[HeadraceError]]:
     """The engine's own; another package's, and those of the host on Spark, may be loaded in the same process."""
-    own = [child for child in kind.__subclasses__() if child.__module__ == "millrace._errors"]
+    own = [child for child in kind.__subclasses__() if child.__module__ == "headrace._errors"]
     return [kind, *(below for child in own for below in errors_below(child))]
 
 
 def test_the_list_of_errors_is_complete_and_all_are_the_users_to_catch() -> None:
-    assert {type(error) for error in EVERY_ERROR} | {MillraceError} == set(errors_below(MillraceError))
-    assert all(getattr(millrace, type(error).__name__) is type(error) for error in EVERY_ERROR)
+    assert {type(error) for error in EVERY_ERROR} | {HeadraceError} == set(errors_below(HeadraceError))
+    assert all(getattr(headrace, type(error).__name__) is type(error) for error in EVERY_ERROR)
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
-def test_an_error_survives_being_rebuilt_pickled_and_copied(error: MillraceError) -> None:
+def test_an_error_survives_being_rebuilt_pickled_and_copied(error: HeadraceError) -> None:
     rebuilt = type(error)(*error.args)
     pickled = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     for again in (rebuilt, pickled, copy.deepcopy(error)):
@@ -106,7 +106,7 @@ def test_an_error_survives_being_rebuilt_pickled_and_copied(error: MillraceError
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
-def test_a_message_shows_every_field_and_fits_the_screen(error: MillraceError) -> None:
+def test_a_message_shows_every_field_and_fits_the_screen(error: HeadraceError) -> None:
     message = str(error)
     for value in error.args:
         parts = value if isinstance(value, tuple) else (value,)
@@ -232,7 +232,7 @@ def failing_pipeline(
     policy: DeadLetter | None = None, on_timer: Callable[[Context, Timer], None] | None = None
 ) -> Pipeline:
     return counter(Scripted(failing, on_timer)).with_computation(
-        "counter", on_failure=policy or millrace.Stop()
+        "counter", on_failure=policy or headrace.Stop()
     )
 
 

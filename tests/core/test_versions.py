@@ -2,8 +2,8 @@
 
 import pytest
 
-from millrace import Computation, CycleError, Pipeline, PipelineError, Productions
-from millrace._versions import check_versions
+from headrace import Computation, CycleError, Pipeline, PipelineError, Productions
+from headrace._versions import check_versions
 from tests.core.driver import counter
 
 WEAK = {"productions": Productions.WEAK}

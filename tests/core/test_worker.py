@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MAX_TIME, Context, Record
-from millrace import _messages as m
-from millrace._effects import Send, Wake, WakeAt
-from millrace._keys import ALL_KEYS
-from millrace._messages import MintChange
-from millrace._rows import RowImage, Version
-from millrace.history import AckSent, Applied, Delivered, Executed
+from headrace import MAX_TIME, Context, Record
+from headrace import _messages as m
+from headrace._effects import Send, Wake, WakeAt
+from headrace._keys import ALL_KEYS
+from headrace._messages import MintChange
+from headrace._rows import RowImage, Version
+from headrace.history import AckSent, Applied, Delivered, Executed
 from tests.core.driver import (
     QUIET,
     WORKER,

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MAX_TIME, Eviction
-from millrace import _messages as m
-from millrace._effects import Send, Wake, WakeAt
-from millrace._keys import ALL_KEYS
-from millrace._messages import STORE
-from millrace._rows import Version
-from millrace.history import AckSent, DuplicateDropped
+from headrace import MAX_TIME, Eviction
+from headrace import _messages as m
+from headrace._effects import Send, Wake, WakeAt
+from headrace._keys import ALL_KEYS
+from headrace._messages import STORE
+from headrace._rows import Version
+from headrace.history import AckSent, DuplicateDropped
 from tests.core.driver import (
     QUIET,
     WORKER,

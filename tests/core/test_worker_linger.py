@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from millrace import Productions
-from millrace._effects import Wake, WakeAt
-from millrace._messages import Write
-from millrace._rows import RowDelta
+from headrace import Productions
+from headrace._effects import Wake, WakeAt
+from headrace._messages import Write
+from headrace._rows import RowDelta
 from tests.core.driver import QUIET, Rig, ack, click, counted, counter, outside_acks, result, sent, wrote
 
 LINGER = replace(QUIET, commit_batch=3, commit_linger_us=1_000, sweep_period_us=10**9, delete_delay_us=10**9)

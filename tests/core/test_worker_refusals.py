@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import KeyInterval
-from millrace import _messages as m
-from millrace._effects import Send, Wake, WakeAt
-from millrace._keys import ALL_KEYS
-from millrace._messages import STORE, MintChange
-from millrace.history import Applied, IntervalDropped
+from headrace import KeyInterval
+from headrace import _messages as m
+from headrace._effects import Send, Wake, WakeAt
+from headrace._keys import ALL_KEYS
+from headrace._messages import STORE, MintChange
+from headrace.history import Applied, IntervalDropped
 from tests.core.driver import (
     QUIET,
     WORKER,

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from millrace import MAX_TIME, KeyInterval, Pipeline
-from millrace import _messages as m
-from millrace._effects import Send, Wake
-from millrace._keys import ALL_KEYS
-from millrace._messages import STORE, MintChange, Table
-from millrace.history import IntervalDropped, VersionAdopted
+from headrace import MAX_TIME, KeyInterval, Pipeline
+from headrace import _messages as m
+from headrace._effects import Send, Wake
+from headrace._keys import ALL_KEYS
+from headrace._messages import STORE, MintChange, Table
+from headrace.history import IntervalDropped, VersionAdopted
 from tests.core.driver import (
     FEED,
     QUIET,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME, Clock, Context, EngineOptions, Productions, Record, Timer
-from millrace import _messages as m
-from millrace._effects import Send, Wake, WakeAt
-from millrace._messages import STORE
-from millrace._rows import RowDelta, StoredTimer, Version
-from millrace.history import Executed, InputWatermarkAdvanced
+from headrace import MAX_TIME, MIN_TIME, Clock, Context, EngineOptions, Productions, Record, Timer
+from headrace import _messages as m
+from headrace._effects import Send, Wake, WakeAt
+from headrace._messages import STORE
+from headrace._rows import RowDelta, StoredTimer, Version
+from headrace.history import Executed, InputWatermarkAdvanced
 from tests.core.driver import QUIET, WORKER, Rig, Scripted, ack, click, counter, result, sent, watermark
 
 Asked = Sequence[tuple[str, int | None]]

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
-from millrace import _messages as m
-from millrace._effects import Effect, Send, Wake, WakeAt
-from millrace._keys import ALL_KEYS
-from millrace._messages import MintChange
-from millrace._rows import Production, RowDelta
-from millrace.history import Applied, Checkpointed, Resent
+from headrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
+from headrace import _messages as m
+from headrace._effects import Effect, Send, Wake, WakeAt
+from headrace._keys import ALL_KEYS
+from headrace._messages import MintChange
+from headrace._rows import Production, RowDelta
+from headrace.history import Applied, Checkpointed, Resent
 from tests.core.driver import (
     QUIET,
     WORKER,

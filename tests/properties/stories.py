@@ -5,10 +5,10 @@
 
 from typing import Any
 
-from millrace import MIN_TIME, Clock, Computation, KeyInterval, Pipeline
-from millrace._messages import Progress
-from millrace._rows import Production, RowDelta, StoredTimer, Version
-from millrace.history import (
+from headrace import MIN_TIME, Clock, Computation, KeyInterval, Pipeline
+from headrace._messages import Progress
+from headrace._rows import Production, RowDelta, StoredTimer, Version
+from headrace.history import (
     AckSent,
     Applied,
     CheckpointsDeleted,
@@ -25,8 +25,8 @@ from millrace.history import (
     RunEnded,
     ScanEnded,
 )
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Verdict, Violated
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Verdict, Violated
 
 ALL = KeyInterval()
 

@@ -1,7 +1,7 @@
 """What led to what: messages between processes, and the causal past of an event."""
 
-from millrace.history import AckSent, Applied, Executed, Injected, Published, ScanEnded
-from millrace_properties.causality import (
+from headrace.history import AckSent, Applied, Executed, Injected, Published, ScanEnded
+from headrace_properties.causality import (
     LinkKind,
     causal_past,
     links_of,
@@ -9,7 +9,7 @@ from millrace_properties.causality import (
     numbers_of,
     program_order,
 )
-from millrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.catalogue import SCENARIOS
 from tests.properties.stories import healthy, timer
 
 

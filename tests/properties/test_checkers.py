@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from millrace import Productions
-from millrace._rows import Production
-from millrace.history import AckSent, Applied, DuplicateDropped, FaultStruck, Healed, IntervalMinted
-from millrace_properties.checkers import all_checkers, judge
-from millrace_properties.verdict import Holds, Unknown, Violated
+from headrace import Productions
+from headrace._rows import Production
+from headrace.history import AckSent, Applied, DuplicateDropped, FaultStruck, Healed, IntervalMinted
+from headrace_properties.checkers import all_checkers, judge
+from headrace_properties.verdict import Holds, Unknown, Violated
 from tests.properties.stories import ALL, Story, begin, counting, healthy, record, timer
 
 

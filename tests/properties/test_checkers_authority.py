@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import SECOND, KeyInterval
-from millrace._authority import WatermarkAuthority
-from millrace.history import FaultStruck, Healed, IntervalDropped, ProcessStarted
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_sim import ClusterOptions, FaultSchedule, Protocol, simulate
-from millrace_sim import faults as f
+from headrace import SECOND, KeyInterval
+from headrace._authority import WatermarkAuthority
+from headrace.history import FaultStruck, Healed, IntervalDropped, ProcessStarted
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_sim import ClusterOptions, FaultSchedule, Protocol, simulate
+from headrace_sim import faults as f
 from tests.properties.stories import Story, begin, healthy
 from tests.sim.rig import calm_owner, letters, mail
 

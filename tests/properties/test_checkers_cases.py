@@ -2,9 +2,9 @@
 
 import msgspec
 
-from millrace import Clock, KeyInterval
-from millrace._messages import Progress
-from millrace.history import (
+from headrace import Clock, KeyInterval
+from headrace._messages import Progress
+from headrace.history import (
     Delivered,
     DuplicateDropped,
     Healed,
@@ -15,10 +15,10 @@ from millrace.history import (
     ScanBegun,
     WriteRefused,
 )
-from millrace_properties.checkers import CASES, judge, reached
-from millrace_properties.verdict import Holds
-from millrace_scenarios import zeitgeist
-from millrace_sim import simulate
+from headrace_properties.checkers import CASES, judge, reached
+from headrace_properties.verdict import Holds
+from headrace_scenarios import zeitgeist
+from headrace_sim import simulate
 from tests.properties.stories import Story, begin, healthy, timer
 
 

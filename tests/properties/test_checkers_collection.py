@@ -4,13 +4,13 @@ import dataclasses
 
 import msgspec
 
-from millrace import MAX_TIME, SECOND, EngineOptions
-from millrace import _messages as m
-from millrace._mediator import Mediator, StoredRow
-from millrace.history import Healed, History, Resent
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_sim import ClusterOptions, Protocol, simulate
+from headrace import MAX_TIME, SECOND, EngineOptions
+from headrace import _messages as m
+from headrace._mediator import Mediator, StoredRow
+from headrace.history import Healed, History, Resent
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_sim import ClusterOptions, Protocol, simulate
 from tests.properties.stories import Story, begin, healthy, record
 from tests.sim.rig import letters, mail
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from millrace import SECOND, Computation, Pipeline
-from millrace._messages import ChangeTopology
-from millrace._rows import Production
-from millrace.history import (
+from headrace import SECOND, Computation, Pipeline
+from headrace._messages import ChangeTopology
+from headrace._rows import Production
+from headrace.history import (
     ComputationRemoved,
     Event,
     Injected,
@@ -13,12 +13,12 @@ from millrace.history import (
     ProcessStarted,
     VersionAdopted,
 )
-from millrace_properties.checkers import judge, reached
-from millrace_properties.mutants import protocol_named
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_properties.workloads import WORKLOADS
-from millrace_sim import FaultSchedule, simulate
-from millrace_sim import faults as f
+from headrace_properties.checkers import judge, reached
+from headrace_properties.mutants import protocol_named
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_properties.workloads import WORKLOADS
+from headrace_sim import FaultSchedule, simulate
+from headrace_sim import faults as f
 from tests.properties.stories import Story, counting, healthy
 
 PLAIN = counting()

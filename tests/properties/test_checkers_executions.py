@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import (
+from headrace import (
     MILLISECOND,
     MIN_TIME,
     SECOND,
@@ -17,13 +17,13 @@ from millrace import (
     Record,
     _execution,
 )
-from millrace._accounts import Accounts
-from millrace._commits import Commits
-from millrace.history import Executed
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_sim import FaultSchedule, Feed, FeedBuilder, simulate
-from millrace_sim import faults as f
+from headrace._accounts import Accounts
+from headrace._commits import Commits
+from headrace.history import Executed
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_sim import FaultSchedule, Feed, FeedBuilder, simulate
+from headrace_sim import faults as f
 from tests.properties.stories import Story, begin, counting, healthy, record, timer
 from tests.sim.rig import letters, mail
 

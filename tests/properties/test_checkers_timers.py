@@ -2,10 +2,10 @@
 
 import pytest
 
-from millrace import Clock
-from millrace._rows import StoredTimer
-from millrace.history import Executed
-from millrace_properties.verdict import Holds, Unknown
+from headrace import Clock
+from headrace._rows import StoredTimer
+from headrace.history import Executed
+from headrace_properties.verdict import Holds, Unknown
 from tests.properties.stories import Story, begin, counting, healthy, record, timer
 
 

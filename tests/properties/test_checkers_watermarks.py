@@ -2,11 +2,11 @@
 
 import pytest
 
-from millrace import MAX_TIME, MIN_TIME, Clock, Computation, Productions
-from millrace._messages import Progress
-from millrace._rows import Production
-from millrace.history import ComputationRemoved, DuplicateDropped, FaultStruck, Published, RoleClaimed
-from millrace_properties.verdict import Holds, Unknown
+from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Productions
+from headrace._messages import Progress
+from headrace._rows import Production
+from headrace.history import ComputationRemoved, DuplicateDropped, FaultStruck, Published, RoleClaimed
+from headrace_properties.verdict import Holds, Unknown
 from tests.properties.stories import Story, begin, counting, record, timer
 
 

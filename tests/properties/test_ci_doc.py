@@ -11,8 +11,8 @@ from tests.readme_blocks import ROOT
 
 TEXT = (ROOT / "docs" / "ci.md").read_text()
 IMPORTS = """
-from millrace_sim import ClusterOptions
-from millrace_sim.distributions import Uniform
+from headrace_sim import ClusterOptions
+from headrace_sim.distributions import Uniform
 from orders.pipeline import feed, pipeline
 
 """
@@ -41,7 +41,7 @@ def test_a_project_set_up_as_the_page_says_is_verified_by_its_workflow(tmp_path:
     assert program == "pytest"
     assert "ci" in arguments
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "--millrace-examples", "5"],
+        [sys.executable, "-m", "pytest", *arguments, "--headrace-examples", "5"],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     text = plain(ran.stdout + ran.stderr)
@@ -53,6 +53,6 @@ def test_each_option_of_the_page_is_one(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "--help"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )  # fmt: skip
-    named = set(re.findall(r"--millrace-\w+", TEXT))
+    named = set(re.findall(r"--headrace-\w+", TEXT))
     assert named
-    assert named <= set(re.findall(r"--millrace-\w+", ran.stdout))
+    assert named <= set(re.findall(r"--headrace-\w+", ran.stdout))

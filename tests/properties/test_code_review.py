@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
-from millrace import SECOND, Computation, Context, Pipeline, Record
-from millrace_properties import metamorphic
-from millrace_properties.code_review import RECORDS, review
-from millrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
-from millrace_properties.user_code import Habit
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_properties.workloads import WORKLOADS
-from millrace_sim import Feed, FeedBuilder
+from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace_properties import metamorphic
+from headrace_properties.code_review import RECORDS, review
+from headrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
+from headrace_properties.user_code import Habit
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_properties.workloads import WORKLOADS
+from headrace_sim import Feed, FeedBuilder
 from tests.properties.test_metamorphic import late_refusal
 
 

@@ -1,10 +1,10 @@
 """Where faults struck is counted from the History, whatever planned them."""
 
-from millrace import SECOND
-from millrace_properties.coverage import Spot, covered
-from millrace_properties.workloads import tallies
-from millrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate
-from millrace_sim import faults as f
+from headrace import SECOND
+from headrace_properties.coverage import Spot, covered
+from headrace_properties.workloads import tallies
+from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate
+from headrace_sim import faults as f
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)

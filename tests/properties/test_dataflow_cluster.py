@@ -9,15 +9,15 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from millrace import SECOND
-from millrace.dataflow import Accumulation, Timing, Window, read
-from millrace.history import FaultStruck
-from millrace_properties.checkers import judge
-from millrace_properties.dataflow_cases import Case, cases
-from millrace_properties.dataflow_model import Emission, run_model
-from millrace_properties.mutants import MUTANTS
-from millrace_properties.plans import PLAN_BYTES, decode_plan, ground_of
-from millrace_properties.transcripts import (
+from headrace import SECOND
+from headrace.dataflow import Accumulation, Timing, Window, read
+from headrace.history import FaultStruck
+from headrace_properties.checkers import judge
+from headrace_properties.dataflow_cases import Case, cases
+from headrace_properties.dataflow_model import Emission, run_model
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.plans import PLAN_BYTES, decode_plan, ground_of
+from headrace_properties.transcripts import (
     PROMPT,
     TOLERANCE_US,
     Settled,
@@ -33,9 +33,9 @@ from millrace_properties.transcripts import (
     settles,
     until_the_end,
 )
-from millrace_properties.verdict import Violated
-from millrace_sim import SOUND, FaultSchedule, Protocol, simulate
-from millrace_sim import faults as f
+from headrace_properties.verdict import Violated
+from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
+from headrace_sim import faults as f
 from tests.properties.test_transcripts import ALL
 
 FED = [one for one in ALL if one.can_be_fed and not one.wrong]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from millrace import MIN_TIME, TypedCodec
-from millrace.dataflow import Accumulation, Pane, read
-from millrace_properties.dataflow_cases import SLOTS, Case, cases, micro_batches
-from millrace_properties.dataflow_model import Query, Step
-from millrace_properties.reference import run_reference
-from millrace_properties.transcripts import count_dropped, feed_of, run_layer
+from headrace import MIN_TIME, TypedCodec
+from headrace.dataflow import Accumulation, Pane, read
+from headrace_properties.dataflow_cases import SLOTS, Case, cases, micro_batches
+from headrace_properties.dataflow_model import Query, Step
+from headrace_properties.reference import run_reference
+from headrace_properties.transcripts import count_dropped, feed_of, run_layer
 
 DIGIT_BITS = 3
 """An element is a digit of a sum, which says in how many windows it was: up to six (see `windows`)."""

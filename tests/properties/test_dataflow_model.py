@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings
 
-from millrace_properties.dataflow_cases import Case, cases
-from millrace_properties.dataflow_model import run_model
-from millrace_properties.transcripts import count_dropped, run_layer, say
+from headrace_properties.dataflow_cases import Case, cases
+from headrace_properties.dataflow_model import run_model
+from headrace_properties.transcripts import count_dropped, run_layer, say
 
 
 def agree(case: Case) -> None:

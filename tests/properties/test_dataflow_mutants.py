@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
 
-from millrace_properties.dataflow_cases import Case, cases
-from millrace_properties.dataflow_model import run_model
-from millrace_properties.dataflow_mutants import MUTANTS, DataflowMutant
-from millrace_properties.transcripts import Transcript, mismatches, run_layer
+from headrace_properties.dataflow_cases import Case, cases
+from headrace_properties.dataflow_model import run_model
+from headrace_properties.dataflow_mutants import MUTANTS, DataflowMutant
+from headrace_properties.transcripts import Transcript, mismatches, run_layer
 from tests.properties.test_transcripts import SOUND
 
 by_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from millrace_properties.enumeration import enumerate_faults
-from millrace_properties.mutants import MUTANTS
-from millrace_properties.plans import ground_of
-from millrace_properties.step_faults import faults_at, pairs_of, single_faults, steps_of
-from millrace_properties.verification import Verification
-from millrace_properties.workloads import WORKLOADS, Workload, tallies
-from millrace_sim import ClusterOptions, Does, Step
-from millrace_sim import faults as f
+from headrace_properties.enumeration import enumerate_faults
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.plans import ground_of
+from headrace_properties.step_faults import faults_at, pairs_of, single_faults, steps_of
+from headrace_properties.verification import Verification
+from headrace_properties.workloads import WORKLOADS, Workload, tallies
+from headrace_sim import ClusterOptions, Does, Step
+from headrace_sim import faults as f
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from millrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
-from millrace_properties.mutants import MUTANTS
-from millrace_properties.sample import case_of
-from millrace_properties.verification import to_replay, verify
-from millrace_properties.workloads import WORKLOADS
-from millrace_sim import SOUND, Feed
+from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.sample import case_of
+from headrace_properties.verification import to_replay, verify
+from headrace_properties.workloads import WORKLOADS
+from headrace_sim import SOUND, Feed
 from tests.sim.rig import letters, mail
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from millrace import MILLISECOND, SECOND
-from millrace._messages import MergeIntervals, MoveInterval, SplitInterval
-from millrace.history import (
+from headrace import MILLISECOND, SECOND
+from headrace._messages import MergeIntervals, MoveInterval, SplitInterval
+from headrace.history import (
     Applied,
     ComputationRemoved,
     FaultStruck,
@@ -18,11 +18,11 @@ from millrace.history import (
     RunEnded,
     WriteRefused,
 )
-from millrace_properties.machine import fault_machine
-from millrace_properties.mutants import MUTANTS
-from millrace_scenarios import zeitgeist
-from millrace_sim import SOUND, Feed, Protocol
-from millrace_sim.faults import DelayCommit, DuplicateCommit, LoseCommit, LoseReply
+from headrace_properties.machine import fault_machine
+from headrace_properties.mutants import MUTANTS
+from headrace_scenarios import zeitgeist
+from headrace_sim import SOUND, Feed, Protocol
+from headrace_sim.faults import DelayCommit, DuplicateCommit, LoseCommit, LoseReply
 from tests.sim.rig import CHECKED, letters, mail, owner
 from tests.sim.test_topology_changes import AUDITED, PLAIN
 

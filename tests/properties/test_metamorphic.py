@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MILLISECOND,
     SECOND,
@@ -19,18 +19,18 @@ from millrace import (
     Record,
     same_key,
 )
-from millrace._commits import Commits
-from millrace._effects import SourceRecord
-from millrace._mediator import Mediator
-from millrace_properties.dead_letters import without_ids
-from millrace_properties.feeds import has_late_records, permuted, smallest, with_records
-from millrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
-from millrace_properties.reference import Emitted, Outcome
-from millrace_properties.replay import check_replay
-from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_properties.workloads import WORKLOADS, Echo, Refusing, Workload, city
-from millrace_scenarios import zeitgeist
-from millrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
+from headrace._commits import Commits
+from headrace._effects import SourceRecord
+from headrace._mediator import Mediator
+from headrace_properties.dead_letters import without_ids
+from headrace_properties.feeds import has_late_records, permuted, smallest, with_records
+from headrace_properties.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
+from headrace_properties.reference import Emitted, Outcome
+from headrace_properties.replay import check_replay
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_properties.workloads import WORKLOADS, Echo, Refusing, Workload, city
+from headrace_scenarios import zeitgeist
+from headrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
 from tests.sim.rig import letters, mail, with_engine
 
 SKEWED = ClusterOptions(clock_skew=Constant(1_000))

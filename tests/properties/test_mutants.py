@@ -7,19 +7,19 @@ from statistics import median
 
 import pytest
 
-from millrace import MILLISECOND, SECOND
-from millrace._messages import MoveInterval
-from millrace.history import Applied
-from millrace_properties.checkers import judge
-from millrace_properties.hunt import Hunted, hunt
-from millrace_properties.hunting import hunt_all
-from millrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
-from millrace_properties.oracles import fired, oracle_names, plan_of, try_workload
-from millrace_properties.verdict import Violated
-from millrace_properties.verification import verify
-from millrace_properties.workloads import WORKLOADS, Workload
-from millrace_sim import SOUND, FaultSchedule, Protocol, simulate
-from millrace_sim import faults as f
+from headrace import MILLISECOND, SECOND
+from headrace._messages import MoveInterval
+from headrace.history import Applied
+from headrace_properties.checkers import judge
+from headrace_properties.hunt import Hunted, hunt
+from headrace_properties.hunting import hunt_all
+from headrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
+from headrace_properties.oracles import fired, oracle_names, plan_of, try_workload
+from headrace_properties.verdict import Violated
+from headrace_properties.verification import verify
+from headrace_properties.workloads import WORKLOADS, Workload
+from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
+from headrace_sim import faults as f
 from tests.sim.rig import HEAL_US, calm_owner, letters, mail
 
 EVERY_MUTANT = pytest.mark.parametrize("mutant", CATALOGUE.values(), ids=CATALOGUE)
@@ -69,7 +69,7 @@ def test_a_mutant_is_made_of_subclasses_that_differ_in_a_few_methods(mutant: Mut
 def test_the_engine_knows_of_no_mutant() -> None:
     for name in ("mediator", "worker", "master", "authority", "injector"):
         engine = getattr(SOUND, name)
-        assert engine.__module__.startswith("millrace._")
+        assert engine.__module__.startswith("headrace._")
         assert not hasattr(engine, "probe")
 
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from millrace_properties.mutants import CATALOGUE
-from millrace_properties.rules import rules
+from headrace_properties.mutants import CATALOGUE
+from headrace_properties.rules import rules
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
 

@@ -5,14 +5,14 @@ from typing import get_args
 
 import pytest
 
-from millrace import history as h
-from millrace.history import Applied, Event, FaultStruck, IntervalDropped, ScanBegun
-from millrace_properties import phrases
-from millrace_properties.causality import links_of, numbers_of
-from millrace_properties.narrative import LONGEST, Narrative, narrate, subject_of
-from millrace_properties.tenures import outages_of, tenures_of
-from millrace_properties.world import UnknownEventError, find_event, world_at
-from millrace_scenarios.catalogue import SCENARIOS
+from headrace import history as h
+from headrace.history import Applied, Event, FaultStruck, IntervalDropped, ScanBegun
+from headrace_properties import phrases
+from headrace_properties.causality import links_of, numbers_of
+from headrace_properties.narrative import LONGEST, Narrative, narrate, subject_of
+from headrace_properties.tenures import outages_of, tenures_of
+from headrace_properties.world import UnknownEventError, find_event, world_at
+from headrace_scenarios.catalogue import SCENARIOS
 from tests.properties.stories import ALL, Story, begin, healthy, record, timer
 
 

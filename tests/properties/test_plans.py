@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from millrace import SECOND, Eviction
-from millrace._messages import ChangeTopology
-from millrace_properties.plans import FAULT_SLOTS, MAKERS, PLAN_BYTES, STEPS, Plan, decode_plan, ground_of
-from millrace_scenarios import zeitgeist
-from millrace_sim import ClusterOptions, Uniform, start
-from millrace_sim import faults as f
-from millrace_sim.steps import role_of
+from headrace import SECOND, Eviction
+from headrace._messages import ChangeTopology
+from headrace_properties.plans import FAULT_SLOTS, MAKERS, PLAN_BYTES, STEPS, Plan, decode_plan, ground_of
+from headrace_scenarios import zeitgeist
+from headrace_sim import ClusterOptions, Uniform, start
+from headrace_sim import faults as f
+from headrace_sim.steps import role_of
 
 PIPELINE = zeitgeist.pipeline
 FEED = zeitgeist.feed(0)

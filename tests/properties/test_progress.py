@@ -1,8 +1,8 @@
 """Progress by the History is what the run came to, in the simulated cluster."""
 
-from millrace import MAX_TIME
-from millrace_properties.progress import ProgressCounter
-from millrace_properties.reference import run_reference
+from headrace import MAX_TIME
+from headrace_properties.progress import ProgressCounter
+from headrace_properties.reference import run_reference
 from tests.sim.rig import letters, mail, run
 
 

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from millrace_properties.pytest_plugin import PROFILES
+from headrace_properties.pytest_plugin import PROFILES
 from tests.cli.rig import VIEWS, environment, plain
 
 HOLDS = """
 from views import feed, pipeline
 
-def test_views_hold(millrace_verify):
-    assert millrace_verify(pipeline, feed).runs >= 5
+def test_views_hold(headrace_verify):
+    assert headrace_verify(pipeline, feed).runs >= 5
 """
 
 BREAKS = """
-from millrace_properties.mutants import MUTANTS
+from headrace_properties.mutants import MUTANTS
 from views import feed, pipeline
 
-def test_views_hold(millrace_verify):
-    millrace_verify(pipeline, feed, examples=200, seed=3, protocol=MUTANTS["without sequencers"])
+def test_views_hold(headrace_verify):
+    headrace_verify(pipeline, feed, examples=200, seed=3, protocol=MUTANTS["without sequencers"])
 """
 
 SHARES = """
-from millrace import Computation, Pipeline
+from headrace import Computation, Pipeline
 import views
 
 class Counter(Computation):
@@ -39,11 +39,11 @@ class Counter(Computation):
 
 pipeline = views.build(Counter())
 
-def test_counter(millrace_verify):
-    millrace_verify(pipeline, views.feed)
+def test_counter(headrace_verify):
+    headrace_verify(pipeline, views.feed)
 """
 
-FEW = ("--millrace-examples", "5")
+FEW = ("--headrace-examples", "5")
 
 
 @pytest.fixture
@@ -76,11 +76,11 @@ def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_work
     assert "S6, only the latest owner writes" in text
     assert "The smallest fault schedule found that does this" in text
     assert "everything heals" in text
-    (saved,) = project.glob("millrace-failure-*.json")
-    assert f"millrace replay {saved.name}" in text
+    (saved,) = project.glob("headrace-failure-*.json")
+    assert f"headrace replay {saved.name}" in text
 
     replayed = subprocess.run(
-        [sys.executable, "-m", "millrace_cli", "replay", saved.name],
+        [sys.executable, "-m", "headrace_cli", "replay", saved.name],
         cwd=project, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert replayed.returncode == 1, replayed.stderr
@@ -88,7 +88,7 @@ def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_work
 
 
 def test_a_pipeline_named_in_the_settings_needs_no_test_at_all(project: Path) -> None:
-    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nmillrace_pipelines = views:pipeline\n")
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = views:pipeline\n")
     code, text = pytest_in(project, *FEW, "--junit-xml", "report.xml", "-v")
     assert (code, "1 passed" in text) == (0, True), text
     assert "views:pipeline PASSED" in text
@@ -96,11 +96,11 @@ def test_a_pipeline_named_in_the_settings_needs_no_test_at_all(project: Path) ->
     assert case is not None
     assert case.get("name") == "views:pipeline"
     properties = {one.get("name"): one.get("value") for one in case.iter("property")}
-    assert int(properties["millrace runs"] or 0) >= 5
+    assert int(properties["headrace runs"] or 0) >= 5
 
 
 def test_only_the_files_that_were_asked_for_run(project: Path) -> None:
-    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nmillrace_pipelines = views:pipeline\n")
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = views:pipeline\n")
     (project / "test_other.py").write_text("def test_other(): pass\n")
     code, text = pytest_in(project, "test_other.py")
     assert (code, "1 passed" in text) == (0, True), text
@@ -117,15 +117,15 @@ def test_a_bug_in_the_code_fails_though_every_invariant_holds(project: Path) -> 
 
 @pytest.mark.parametrize("name", ["nowhere:pipeline", "views:nothing", "views"])
 def test_a_pipeline_that_is_not_there_is_named(project: Path, name: str) -> None:
-    (project / "pytest.ini").write_text(f"[pytest]\npythonpath = .\nmillrace_pipelines = {name}\n")
+    (project / "pytest.ini").write_text(f"[pytest]\npythonpath = .\nheadrace_pipelines = {name}\n")
     code, text = pytest_in(project)
     assert code == 1
-    assert f"millrace_pipelines: '{name}': " in text
+    assert f"headrace_pipelines: '{name}': " in text
     assert "Name MODULE:PIPELINE" in text
 
 
 def test_the_help_names_the_profiles(project: Path) -> None:
     code, text = pytest_in(project, "--help")
     assert code == 0
-    assert "--millrace-profile={ci,dev,nightly}" in text
+    assert "--headrace-profile={ci,dev,nightly}" in text
     assert list(PROFILES) == ["dev", "ci", "nightly"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     SECOND,
     Computation,
@@ -19,10 +19,10 @@ from millrace import (
     Timer,
     UserCodeError,
 )
-from millrace_properties.reference import Emitted, Outcome, outcome_of, outputs_of, run_reference
-from millrace_scenarios import zeitgeist
-from millrace_sim import NO_FAULTS, FaultSchedule, Feed, FeedBuilder, simulate
-from millrace_sim.faults import Crash, Pause
+from headrace_properties.reference import Emitted, Outcome, outcome_of, outputs_of, run_reference
+from headrace_scenarios import zeitgeist
+from headrace_sim import NO_FAULTS, FaultSchedule, Feed, FeedBuilder, simulate
+from headrace_sim.faults import Crash, Pause
 
 Hook = Callable[[Context, Record], None]
 

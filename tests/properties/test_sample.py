@@ -5,13 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from millrace_benchmarks.harness import NOT_BY_CHANCE
-from millrace_properties.checkers import CASES
-from millrace_properties.mutants import MUTANTS
-from millrace_properties.oracles import fired, try_workload
-from millrace_properties.plans import Plan
-from millrace_properties.sample import Sample, case_of, run_sample, spread_sample
-from millrace_properties.workloads import WORKLOADS
+from headrace_benchmarks.harness import NOT_BY_CHANCE
+from headrace_properties.checkers import CASES
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.oracles import fired, try_workload
+from headrace_properties.plans import Plan
+from headrace_properties.sample import Sample, case_of, run_sample, spread_sample
+from headrace_properties.workloads import WORKLOADS
 
 SEEDS = 2_000
 PROBED = 1_000
@@ -76,7 +76,7 @@ def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch
     """The judged runs are those of a broken protocol, and those that are only compared are sound."""
     protocol = MUTANTS["ack before commit"]
     monkeypatch.setattr(
-        "millrace_properties.sample.try_workload",
+        "headrace_properties.sample.try_workload",
         lambda workload, feed, plan: try_workload(workload, feed, plan, protocol),
     )
     sample = run_sample([0], again=True)

@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace import SECOND
-from millrace_properties.budget import Budget
-from millrace_properties.outcome import Failure, Outcome
-from millrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
-from millrace_properties.shrinking import BUDGET, shrink
-from millrace_properties.verdict import Violated
-from millrace_properties.workloads import tallies
-from millrace_sim import Does, Feed, Step, StepFault
-from millrace_sim import faults as f
+from headrace import SECOND
+from headrace_properties.budget import Budget
+from headrace_properties.outcome import Failure, Outcome
+from headrace_properties.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from headrace_properties.shrinking import BUDGET, shrink
+from headrace_properties.verdict import Violated
+from headrace_properties.workloads import tallies
+from headrace_sim import Does, Feed, Step, StepFault
+from headrace_sim import faults as f
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)

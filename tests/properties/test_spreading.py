@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from millrace import Computation, Context, Pipeline, Record
-from millrace_properties.spreading import KilledProcessError, spread
-from millrace_properties.verification import verify
+from headrace import Computation, Context, Pipeline, Record
+from headrace_properties.spreading import KilledProcessError, spread
+from headrace_properties.verification import verify
 from tests.sim.rig import letters
 
 HERE = os.getpid()

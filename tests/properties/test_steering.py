@@ -3,13 +3,13 @@
 from collections import Counter
 from itertools import islice
 
-from millrace_properties.coverage import Spot
-from millrace_properties.outcome import try_plan
-from millrace_properties.plans import PLAN_BYTES, Plan
-from millrace_properties.steering import AIMED, ROUND, Steering, drawn, spot_of
-from millrace_properties.step_faults import single_faults
-from millrace_properties.workloads import tallies
-from millrace_sim import ClusterOptions, FaultSchedule
+from headrace_properties.coverage import Spot
+from headrace_properties.outcome import try_plan
+from headrace_properties.plans import PLAN_BYTES, Plan
+from headrace_properties.steering import AIMED, ROUND, Steering, drawn, spot_of
+from headrace_properties.step_faults import single_faults
+from headrace_properties.workloads import tallies
+from headrace_sim import ClusterOptions, FaultSchedule
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)

@@ -5,12 +5,12 @@ from functools import cache
 
 import pytest
 
-from millrace import SECOND, Computation, Context, Pipeline, Record, UserCodeError
-from millrace_properties.reference import Emitted
-from millrace_properties.trade_offs import WAYS, Account, compare
-from millrace_properties.workloads import tallies
-from millrace_scenarios import wall_clock
-from millrace_sim import Feed, FeedBuilder
+from headrace import SECOND, Computation, Context, Pipeline, Record, UserCodeError
+from headrace_properties.reference import Emitted
+from headrace_properties.trade_offs import WAYS, Account, compare
+from headrace_properties.workloads import tallies
+from headrace_scenarios import wall_clock
+from headrace_sim import Feed, FeedBuilder
 
 
 @cache

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace_properties.dataflow_model import run_model
-from millrace_properties.transcripts import (
+from headrace_properties.dataflow_model import run_model
+from headrace_properties.transcripts import (
     Transcript,
     TranscriptError,
     load_transcript,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from millrace import MILLISECOND, Computation, Context, Pipeline, Record
-from millrace._effects import SourceRecord
-from millrace_properties.user_code import Habit, UserFinding, examine
-from millrace_scenarios import zeitgeist
-from millrace_sim import Feed, FeedBuilder
+from headrace import MILLISECOND, Computation, Context, Pipeline, Record
+from headrace._effects import SourceRecord
+from headrace_properties.user_code import Habit, UserFinding, examine
+from headrace_scenarios import zeitgeist
+from headrace_sim import Feed, FeedBuilder
 from tests.sim.rig import letters, mail
 
 SENT: list[int] = []

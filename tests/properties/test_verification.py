@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import SECOND, Computation, Context, Pipeline, Productions, Record
-from millrace.history import FaultStruck
-from millrace_properties.mutants import MUTANTS
-from millrace_properties.outcome import Outcome
-from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from millrace_properties.verification import (
+from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
+from headrace.history import FaultStruck
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.outcome import Outcome
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_properties.verification import (
     REPLAY_FORMAT,
     ReplayFile,
     Verification,
@@ -23,9 +23,9 @@ from millrace_properties.verification import (
     verify,
     violations,
 )
-from millrace_scenarios import zeitgeist
-from millrace_sim import SOUND, Feed
-from millrace_sim import faults as f
+from headrace_scenarios import zeitgeist
+from headrace_sim import SOUND, Feed
+from headrace_sim import faults as f
 from tests.sim.rig import CHECKED, Sorter, city, letters, mail
 
 BROKEN = MUTANTS["without sequencers"]
@@ -223,10 +223,10 @@ def test_the_same_plan_is_survived_with_sequencers(broken: Verification) -> None
 
 def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verification) -> None:
     assert broken.failure is not None
-    data = to_replay(broken.failure, "millrace_scenarios.zeitgeist:pipeline", BROKEN.name, "short_evening")
+    data = to_replay(broken.failure, "headrace_scenarios.zeitgeist:pipeline", BROKEN.name, "short_evening")
     found = msgspec.json.decode(data, type=ReplayFile)
     assert (found.pipeline, found.protocol, found.feed, found.format) == (
-        "millrace_scenarios.zeitgeist:pipeline", "without sequencers", "short_evening", REPLAY_FORMAT,
+        "headrace_scenarios.zeitgeist:pipeline", "without sequencers", "short_evening", REPLAY_FORMAT,
     )  # fmt: skip
     feed = found.input_of(short_evening(found.feed_seed))
     history, verdicts, _ = run_plan(zeitgeist.pipeline, feed, found.plan, BROKEN)

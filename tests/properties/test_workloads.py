@@ -2,12 +2,12 @@
 
 import pytest
 
-from millrace.history import Output, RunEnded
-from millrace_properties.checkers import judge
-from millrace_properties.reference import outputs_of, run_reference
-from millrace_properties.verdict import Violated
-from millrace_properties.workloads import WORKLOADS, Workload
-from millrace_sim import simulate
+from headrace.history import Output, RunEnded
+from headrace_properties.checkers import judge
+from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.verdict import Violated
+from headrace_properties.workloads import WORKLOADS, Workload
+from headrace_sim import simulate
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from millrace_properties.dataflow_model import run_model
-from millrace_scenarios.dataflow_chart import ChartError, Drawing, text_of
-from millrace_scenarios.dataflow_figures import figures, steps
+from headrace_properties.dataflow_model import run_model
+from headrace_scenarios.dataflow_chart import ChartError, Drawing, text_of
+from headrace_scenarios.dataflow_figures import figures, steps
 
 pytest.importorskip("matplotlib")
 

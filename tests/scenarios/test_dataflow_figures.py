@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from millrace import MINUTE, SECOND
-from millrace.dataflow import Window
-from millrace_properties.dataflow_model import run_model
-from millrace_properties.transcripts import committed_panes, feed_of, run_layer
-from millrace_scenarios.dataflow_figures import (
+from headrace import MINUTE, SECOND
+from headrace.dataflow import Window
+from headrace_properties.dataflow_model import run_model
+from headrace_properties.transcripts import committed_panes, feed_of, run_layer
+from headrace_scenarios.dataflow_figures import (
     LEAD_US,
     Figure,
     differences,
@@ -17,7 +17,7 @@ from millrace_scenarios.dataflow_figures import (
     steps,
     watermark,
 )
-from millrace_sim import simulate
+from headrace_sim import simulate
 
 FIGURES = list(figures().values())
 by_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda one: f"figure {one.number}")

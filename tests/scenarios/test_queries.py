@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import MAX_TIME, MIN_TIME, MINUTE, SECOND, OptionsError, Pipeline, TypedCodec
-from millrace._effects import SourceRecord, SourceWatermark
-from millrace_scenarios.queries import (
+from headrace import MAX_TIME, MIN_TIME, MINUTE, SECOND, OptionsError, Pipeline, TypedCodec
+from headrace._effects import SourceRecord, SourceWatermark
+from headrace_scenarios.queries import (
     Disturbance,
     QueryTraffic,
     Search,

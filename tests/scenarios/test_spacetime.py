@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from millrace import MAX_TIME
-from millrace.history import Applied, Output, ProcessStarted
-from millrace_scenarios.catalogue import SCENARIOS
-from millrace_scenarios.scenario import Outcome
-from millrace_scenarios.spacetime import lanes_of, spacetime_html
+from headrace import MAX_TIME
+from headrace.history import Applied, Output, ProcessStarted
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.scenario import Outcome
+from headrace_scenarios.spacetime import lanes_of, spacetime_html
 from tests.properties.stories import healthy, record
 
 

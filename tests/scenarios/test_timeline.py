@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from millrace import KeyInterval
-from millrace import history as h
-from millrace._messages import Progress
-from millrace_scenarios.catalogue import SCENARIOS
-from millrace_scenarios.timeline import STORE_LANE, Lane, render
+from headrace import KeyInterval
+from headrace import history as h
+from headrace._messages import Progress
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.timeline import STORE_LANE, Lane, render
 
 STORIES: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("zombie-timer", ""): [

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from millrace.history import History
-from millrace_properties.causality import links_of, messages_of, program_order
-from millrace_properties.oracles import plan_of
-from millrace_properties.workloads import WORKLOADS
-from millrace_scenarios.catalogue import SCENARIOS
-from millrace_scenarios.perfetto import perfetto_json
-from millrace_scenarios.shiviz import PARSER, shiviz_log, vector_clocks
-from millrace_sim import simulate
+from headrace.history import History
+from headrace_properties.causality import links_of, messages_of, program_order
+from headrace_properties.oracles import plan_of
+from headrace_properties.workloads import WORKLOADS
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.perfetto import perfetto_json
+from headrace_scenarios.shiviz import PARSER, shiviz_log, vector_clocks
+from headrace_sim import simulate
 
 RUNS = (
     "zombie-timer",

@@ -4,13 +4,13 @@ from collections import Counter
 
 import pytest
 
-from millrace import SECOND
-from millrace.dataflow import Batch, MicroBatch, Pane, Timing
-from millrace_properties.plans import draw_faults, ground_of
-from millrace_properties.reference import Emitted, outputs_of, run_reference
-from millrace_properties.verdict import Violated
-from millrace_properties.verification import verify
-from millrace_scenarios.videos import (
+from headrace import SECOND
+from headrace.dataflow import Batch, MicroBatch, Pane, Timing
+from headrace_properties.plans import draw_faults, ground_of
+from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.verdict import Violated
+from headrace_properties.verification import verify
+from headrace_scenarios.videos import (
     View,
     Watched,
     expected_totals,
@@ -21,8 +21,8 @@ from millrace_scenarios.videos import (
     totals_of,
     watch,
 )
-from millrace_sim import ClusterOptions
-from millrace_sim.simulate import simulate
+from headrace_sim import ClusterOptions
+from headrace_sim.simulate import simulate
 
 SEEDS = range(6)
 

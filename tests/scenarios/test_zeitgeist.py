@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MIN_TIME,
     SECOND,
@@ -18,9 +18,9 @@ from millrace import (
     Record,
     Timer,
 )
-from millrace._computation import Emission, TimerRequest
-from millrace._effects import SourceRecord, SourceWatermark
-from millrace_scenarios.queries import (
+from headrace._computation import Emission, TimerRequest
+from headrace._effects import SourceRecord, SourceWatermark
+from headrace_scenarios.queries import (
     Disturbance,
     QueryTraffic,
     Search,
@@ -28,7 +28,7 @@ from millrace_scenarios.queries import (
     SearchOptions,
     generate_searches,
 )
-from millrace_scenarios.zeitgeist import (
+from headrace_scenarios.zeitgeist import (
     EVENING,
     SEARCHES,
     Anomaly,

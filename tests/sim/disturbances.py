@@ -1,10 +1,10 @@
 """A pipeline that is disturbed: when and whom faults strike, an example of each kind, and what is read from such a run."""
 
-from millrace import MILLISECOND, SECOND
-from millrace import history as h
-from millrace._messages import MoveInterval
-from millrace_sim import ClusterOptions
-from millrace_sim import faults as f
+from headrace import MILLISECOND, SECOND
+from headrace import history as h
+from headrace._messages import MoveInterval
+from headrace_sim import ClusterOptions
+from headrace_sim import faults as f
 from tests.sim.rig import (
     CHECKED,
     Run,

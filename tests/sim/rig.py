@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from millrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
-from millrace._messages import MoveInterval, SplitInterval
-from millrace.history import Event, FaultStruck, History, Output, RunEnded
-from millrace_properties.checkers import judge
-from millrace_properties.reference import outputs_of, run_reference
-from millrace_properties.verdict import Violated
-from millrace_sim import SOUND, Cluster, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, start
-from millrace_sim import faults as f
+from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace._messages import MoveInterval, SplitInterval
+from headrace.history import Event, FaultStruck, History, Output, RunEnded
+from headrace_properties.checkers import judge
+from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.verdict import Violated
+from headrace_sim import SOUND, Cluster, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, start
+from headrace_sim import faults as f
 
 CITIES = ("arco", "mori", "nago", "riva", "torbole")
 SENDERS = ("anna", "bruno", "nora", "ugo", "vera", "zeno")

@@ -5,10 +5,10 @@ from statistics import fmean
 
 import msgspec
 
-from millrace import MILLISECOND
-from millrace.history import Output
-from millrace_sim import Constant, Contention, Exponential
-from millrace_sim.contention import SharedCpu
+from headrace import MILLISECOND
+from headrace.history import Output
+from headrace_sim import Constant, Contention, Exponential
+from headrace_sim.contention import SharedCpu
 from tests.sim.rig import CHECKED, Run, assert_as_reference, assert_sound, letters, mail, run
 
 OFTEN = Contention(gap=Exponential(0, 50 * MILLISECOND), slice=Exponential(0, 50 * MILLISECOND))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from millrace import HistoryFormatError, Pipeline
-from millrace.history import Event, FaultStruck, History, RunEnded
-from millrace_scenarios import zeitgeist
-from millrace_sim import ClusterOptions, FaultSchedule, simulate
-from millrace_sim import faults as f
+from headrace import HistoryFormatError, Pipeline
+from headrace.history import Event, FaultStruck, History, RunEnded
+from headrace_scenarios import zeitgeist
+from headrace_sim import ClusterOptions, FaultSchedule, simulate
+from headrace_sim import faults as f
 from tests.sim.rig import HEAL_US, storm, with_engine
 
 FAULTS = FaultSchedule(storm("searches/0", "window_counter"), HEAL_US)
@@ -60,7 +60,7 @@ def test_everything_that_goes_into_a_run_changes_it() -> None:
 
 
 PROGRAM = """
-from millrace_scenarios import zeitgeist
+from headrace_scenarios import zeitgeist
 from tests.sim.test_determinism import zeitgeist_run
 for pipeline in (zeitgeist.pipeline, zeitgeist.weak_pipeline):
     print(zeitgeist_run(pipeline).digest())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace import (
+from headrace import (
     MILLISECOND,
     SECOND,
     Computation,
@@ -12,13 +12,13 @@ from millrace import (
     Record,
     Timer,
 )
-from millrace._effects import Send
-from millrace.history import FaultStruck, RunEnded
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Unknown, Violated
-from millrace_properties.workloads import Counting
-from millrace_sim import Cluster, ClusterOptions, Constant, FeedBuilder, simulate, start
-from millrace_sim.faults import DropMessages
+from headrace._effects import Send
+from headrace.history import FaultStruck, RunEnded
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Unknown, Violated
+from headrace_properties.workloads import Counting
+from headrace_sim import Cluster, ClusterOptions, Constant, FeedBuilder, simulate, start
+from headrace_sim.faults import DropMessages
 from tests.sim.disturbances import AT, COUNTER
 from tests.sim.rig import CHECKED, assert_as_reference, assert_sound, finished, letters, mail, owner
 from tests.sim.test_unsent_messages import SENT, SOON, arrivals

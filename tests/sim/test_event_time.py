@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MILLISECOND,
     MIN_TIME,
@@ -16,13 +16,13 @@ from millrace import (
     Record,
     Timer,
 )
-from millrace import history as h
-from millrace._effects import SourceEvent
-from millrace._file_injector import FileInjectorSource
-from millrace._messages import Progress
-from millrace_properties.reference import outputs_of
-from millrace_sim import Feed, FeedBuilder, FeedEntry
-from millrace_sim import faults as f
+from headrace import history as h
+from headrace._effects import SourceEvent
+from headrace._file_injector import FileInjectorSource
+from headrace._messages import Progress
+from headrace_properties.reference import outputs_of
+from headrace_sim import Feed, FeedBuilder, FeedEntry
+from headrace_sim import faults as f
 from tests.sim.rig import (
     CITIES,
     HEAL_US,

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from millrace import (
+from headrace import (
     MILLISECOND,
     SECOND,
     CodecError,
     Computation,
     Context,
     DeadLetter,
+    HeadraceError,
     KeyExtractorError,
     MalformedRecordError,
-    MillraceError,
     Pipeline,
     Record,
     Timer,
@@ -27,10 +27,10 @@ from millrace import (
     UndeclaredOutputError,
     UserCodeError,
 )
-from millrace import history as h
-from millrace._pipeline import Skip
-from millrace_sim import Cluster, Feed, FeedBuilder, start
-from millrace_sim import faults as f
+from headrace import history as h
+from headrace._pipeline import Skip
+from headrace_sim import Cluster, Feed, FeedBuilder, start
+from headrace_sim import faults as f
 from tests.sim.rig import CHECKED, CITIES, Run, assert_sound, city, letters, run, with_engine
 
 AT = 2 * SECOND
@@ -74,10 +74,10 @@ def chokes_on(*bad: int) -> Hook:
     return handle
 
 
-def stopped(pipeline: Pipeline, feed: Feed) -> tuple[Cluster, MillraceError]:
+def stopped(pipeline: Pipeline, feed: Feed) -> tuple[Cluster, HeadraceError]:
     """Run until it stops with an error."""
     cluster = start(pipeline, feed, options=CHECKED)
-    with pytest.raises(MillraceError) as caught:
+    with pytest.raises(HeadraceError) as caught:
         cluster.run_to_the_end()
     return cluster, caught.value
 
@@ -196,7 +196,7 @@ def unwritable_state(context: Context, record: Record) -> None:
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_a_misuse_of_the_api_stops_at_the_first_attempt(
-    hook: Hook, kind: type[MillraceError], named: str
+    hook: Hook, kind: type[HeadraceError], named: str
 ) -> None:
     pipeline = fragile(hook)
     cluster, error = stopped(pipeline, letters(pipeline, 1))

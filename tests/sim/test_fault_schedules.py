@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from millrace import SECOND, HistoryFormatError, OptionsError
-from millrace import history as h
-from millrace_sim import FaultSchedule, start
-from millrace_sim import faults as f
+from headrace import SECOND, HistoryFormatError, OptionsError
+from headrace import history as h
+from headrace_sim import FaultSchedule, start
+from headrace_sim import faults as f
 from tests.sim.disturbances import AT, COUNTER, EXAMPLES, MOVE, SORTER, SPAN
 from tests.sim.rig import CHECKED, HEAL_US, assert_sound, letters, mail, run
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MILLISECOND,
     SECOND,
@@ -15,9 +15,9 @@ from millrace import (
     Record,
     Timer,
 )
-from millrace import history as h
-from millrace._effects import Start
-from millrace._messages import (
+from headrace import history as h
+from headrace._effects import Start
+from headrace._messages import (
     Journaled,
     MergeIntervals,
     MoveInterval,
@@ -28,8 +28,8 @@ from millrace._messages import (
     Verb,
     Watermarks,
 )
-from millrace_sim import SOUND, FeedBuilder, Protocol, Uniform, start
-from millrace_sim import faults as f
+from headrace_sim import SOUND, FeedBuilder, Protocol, Uniform, start
+from headrace_sim import faults as f
 from tests.sim.disturbances import (
     ADDRESSES,
     AT,

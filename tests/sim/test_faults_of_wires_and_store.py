@@ -2,10 +2,10 @@
 
 import pytest
 
-from millrace import MILLISECOND, SECOND
-from millrace import history as h
-from millrace._messages import MoveInterval
-from millrace_sim import faults as f
+from headrace import MILLISECOND, SECOND
+from headrace import history as h
+from headrace._messages import MoveInterval
+from headrace_sim import faults as f
 from tests.sim.disturbances import AT, COUNTER, SORTER, SPAN, applied, disturbed, executed, gone, minted_after
 from tests.sim.rig import CHECKED, with_engine
 

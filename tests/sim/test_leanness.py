@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 import pytest
 import simpy
 
-from millrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
-from millrace.history import Delivered
-from millrace_sim import Cluster, FeedBuilder, start
-from millrace_sim.cluster import Flight
-from millrace_sim.kernel import Call
+from headrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
+from headrace.history import Delivered
+from headrace_sim import Cluster, FeedBuilder, start
+from headrace_sim.cluster import Flight
+from headrace_sim.kernel import Call
 
 MOST = 6
 """Heap events a delivery: there, write and reply, ACK, and a deletion and its reply; the rest of the cluster is in it, too."""

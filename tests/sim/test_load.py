@@ -5,10 +5,10 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from millrace import MILLISECOND, SECOND, KeyInterval
-from millrace import history as h
-from millrace_sim import ClusterOptions, Constant, Feed
-from millrace_sim import faults as f
+from headrace import MILLISECOND, SECOND, KeyInterval
+from headrace import history as h
+from headrace_sim import ClusterOptions, Constant, Feed
+from headrace_sim import faults as f
 from tests.sim.rig import Run, assert_as_reference, assert_sound, calm_owner, letters, mail, run, with_engine
 
 BUSY_MS = 1

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from millrace import MILLISECOND, SECOND, OptionsError
-from millrace._messages import MoveInterval
-from millrace.history import Applied, Delivered, Event, FaultStruck, History, IntervalMinted, StepReached
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Violated
-from millrace_properties.workloads import tallies
-from millrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
-from millrace_sim import faults as f
-from millrace_sim.watch import Watch
+from headrace import MILLISECOND, SECOND, OptionsError
+from headrace._messages import MoveInterval
+from headrace.history import Applied, Delivered, Event, FaultStruck, History, IntervalMinted, StepReached
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Violated
+from headrace_properties.workloads import tallies
+from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
+from headrace_sim import faults as f
+from headrace_sim.watch import Watch
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from millrace import MILLISECOND, SECOND, Computation, Context, Eviction, Pipeline, Productions, Record, Timer
-from millrace import history as h
-from millrace._messages import MoveInterval
-from millrace_sim import ClusterOptions, FeedBuilder, Uniform
-from millrace_sim import faults as f
+from headrace import MILLISECOND, SECOND, Computation, Context, Eviction, Pipeline, Productions, Record, Timer
+from headrace import history as h
+from headrace._messages import MoveInterval
+from headrace_sim import ClusterOptions, FeedBuilder, Uniform
+from headrace_sim import faults as f
 from tests.sim.rig import (
     CHECKED,
     CITIES,

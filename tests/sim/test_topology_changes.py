@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MILLISECOND,
     SECOND,
@@ -17,11 +17,11 @@ from millrace import (
     Productions,
     Record,
 )
-from millrace import history as h
-from millrace._messages import ChangeTopology, MoveInterval
-from millrace_properties.reference import run_reference
-from millrace_sim import faults as f
-from millrace_sim import start
+from headrace import history as h
+from headrace._messages import ChangeTopology, MoveInterval
+from headrace_properties.reference import run_reference
+from headrace_sim import faults as f
+from headrace_sim import start
 from tests.sim.rig import CHECKED, HEAL_US, Run, Sorter, WindowCounter, assert_sound, city, letters, mail, run
 
 AT = 2 * SECOND

@@ -2,13 +2,13 @@
 
 import pytest
 
-from millrace import MILLISECOND, SECOND
-from millrace import history as h
-from millrace._effects import Send
-from millrace._messages import STORE, Deliver, Write
-from millrace._routing import OUTSIDE_ADDRESS
-from millrace._rows import Production, RowDelta
-from millrace_sim import Cluster, start
+from headrace import MILLISECOND, SECOND
+from headrace import history as h
+from headrace._effects import Send
+from headrace._messages import STORE, Deliver, Write
+from headrace._routing import OUTSIDE_ADDRESS
+from headrace._rows import Production, RowDelta
+from headrace_sim import Cluster, start
 from tests.sim.disturbances import AT, COUNTER, SORTER
 from tests.sim.rig import letters, mail
 

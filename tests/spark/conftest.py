@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.spark import session
+from headrace.spark import session
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads, with the two shuffle partitions of `millrace.spark.session`."""
+    """A session on two threads, with the two shuffle partitions of `headrace.spark.session`."""
     place = tmp_path_factory.mktemp("spark")
     config = {
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "local"),
         "spark.sql.streaming.pollingDelay": "5ms",
     }
-    with session("local[2]", "millrace tests", config=config) as spark:
+    with session("local[2]", "headrace tests", config=config) as spark:
         yield spark
 
 

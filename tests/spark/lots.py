@@ -2,8 +2,8 @@
 
 import uuid
 
-from millrace import SECOND, Computation, Context, Pipeline, Record, Timer
-from millrace_sim import Feed, FeedBuilder
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_sim import Feed, FeedBuilder
 
 KEYS = tuple("abcdefgh")
 

@@ -4,23 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from millrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
-from millrace._effects import SourceRecord, SourceWatermark
-from millrace._injection import productions_of
-from millrace._pipeline import OUTSIDE
-from millrace.history import Injected
-from millrace.spark._chunks import NEVER, Chunks
-from millrace.spark._clock import END_MS, from_spark
-from millrace.spark._export import exported_injections
-from millrace.spark._interval_task import run_interval
-from millrace.spark._microbatch import MicroBatch
-from millrace.spark._parcels import Packed, Parcel, Post, Tally
-from millrace.spark._plan import Plan, computation_of, plan_of
-from millrace.spark._processor import run_bounded
-from millrace.spark._sample import Sample
-from millrace_properties.reference import Emitted
-from millrace_sim import Feed
-from millrace_sim.feed import FeedEntry
+from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
+from headrace._effects import SourceRecord, SourceWatermark
+from headrace._injection import productions_of
+from headrace._pipeline import OUTSIDE
+from headrace.history import Injected
+from headrace.spark._chunks import NEVER, Chunks
+from headrace.spark._clock import END_MS, from_spark
+from headrace.spark._export import exported_injections
+from headrace.spark._interval_task import run_interval
+from headrace.spark._microbatch import MicroBatch
+from headrace.spark._parcels import Packed, Parcel, Post, Tally
+from headrace.spark._plan import Plan, computation_of, plan_of
+from headrace.spark._processor import run_bounded
+from headrace.spark._sample import Sample
+from headrace_properties.reference import Emitted
+from headrace_sim import Feed
+from headrace_sim.feed import FeedEntry
 
 
 class Store:

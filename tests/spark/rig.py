@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millrace import Pipeline
-from millrace.spark import Deployment, Layout, deploy
-from millrace.spark._attach import Outputs, attach
-from millrace.spark._landing import Landing, landed, landed_bounded
-from millrace_properties.reference import Emitted
-from millrace_sim import Feed
+from headrace import Pipeline
+from headrace.spark import Deployment, Layout, deploy
+from headrace.spark._attach import Outputs, attach
+from headrace.spark._landing import Landing, landed, landed_bounded
+from headrace_properties.reference import Emitted
+from headrace_sim import Feed
 
 
 @dataclass

@@ -10,13 +10,13 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from millrace import Computation, DeadLetter, Pipeline
-from millrace.spark._clock import from_spark
-from millrace.spark._data_source import InjectorBatchReader, InjectorStreamReader, Source
-from millrace.spark._injected import WATERMARK_COLUMN
-from millrace.spark._source_files import Directory
-from millrace.spark._source_rows import Entry, NewRecord
-from millrace.spark._sources import JsonLines
+from headrace import Computation, DeadLetter, Pipeline
+from headrace.spark._clock import from_spark
+from headrace.spark._data_source import InjectorBatchReader, InjectorStreamReader, Source
+from headrace.spark._injected import WATERMARK_COLUMN
+from headrace.spark._source_files import Directory
+from headrace.spark._source_rows import Entry, NewRecord
+from headrace.spark._sources import JsonLines
 
 Row = dict[str, Any]
 

@@ -6,22 +6,22 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millrace import MIN_TIME, Pipeline
-from millrace._effects import SourceRecord, SourceWatermark
-from millrace._injection import productions_of
-from millrace._pipeline import OUTSIDE
-from millrace.spark._attach import Sources
-from millrace.spark._board import Board
-from millrace.spark._interval_task import run_interval
-from millrace.spark._log import Entry, Log, PartWriter, entry_of
-from millrace.spark._log_source import LogReader, Offset, Reading
-from millrace.spark._microbatch import MicroBatch
-from millrace.spark._parcels import Parcel, Post
-from millrace.spark._plan import Plan
-from millrace.spark._sample import Sample
-from millrace.spark._stages import Keying, computation_plan
-from millrace_properties.reference import Emitted
-from millrace_sim.feed import FeedEntry
+from headrace import MIN_TIME, Pipeline
+from headrace._effects import SourceRecord, SourceWatermark
+from headrace._injection import productions_of
+from headrace._pipeline import OUTSIDE
+from headrace.spark._attach import Sources
+from headrace.spark._board import Board
+from headrace.spark._interval_task import run_interval
+from headrace.spark._log import Entry, Log, PartWriter, entry_of
+from headrace.spark._log_source import LogReader, Offset, Reading
+from headrace.spark._microbatch import MicroBatch
+from headrace.spark._parcels import Parcel, Post
+from headrace.spark._plan import Plan
+from headrace.spark._sample import Sample
+from headrace.spark._stages import Keying, computation_plan
+from headrace_properties.reference import Emitted
+from headrace_sim.feed import FeedEntry
 from tests.spark.microbatches import Store
 
 

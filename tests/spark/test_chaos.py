@@ -1,4 +1,4 @@
-"""`millrace chaos`: plans, what is compared, and runs on Spark in which processes are really killed, stopped and continued."""
+"""`headrace chaos`: plans, what is compared, and runs on Spark in which processes are really killed, stopped and continued."""
 
 import json
 import os
@@ -16,20 +16,20 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from millrace.spark import _export
-from millrace.spark._chaos_job import Moment, held, hold, pass_moment, read_told, release
-from millrace.spark._session import worker_path
-from millrace_cli.main import app
-from millrace_properties.reference import run_reference
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_scenarios import turnstiles
-from millrace_scenarios.chaos_findings import ChaosFindings, Row, find, read_rows
-from millrace_scenarios.chaos_plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
-from millrace_scenarios.chaos_processes import processes_of, send, signal_all, wait_until_gone
-from millrace_scenarios.chaos_run import ChaosOptions, ChaosReport, Seen, run_chaos
+from headrace.spark import _export
+from headrace.spark._chaos_job import Moment, held, hold, pass_moment, read_told, release
+from headrace.spark._session import worker_path
+from headrace_cli.main import app
+from headrace_properties.reference import run_reference
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_scenarios import turnstiles
+from headrace_scenarios.chaos_findings import ChaosFindings, Row, find, read_rows
+from headrace_scenarios.chaos_plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
+from headrace_scenarios.chaos_processes import processes_of, send, signal_all, wait_until_gone
+from headrace_scenarios.chaos_run import ChaosOptions, ChaosReport, Seen, run_chaos
 from tests.spark.microbatches import run_in_batches
 
-TARGET = "millrace_scenarios.turnstiles:pipeline"
+TARGET = "headrace_scenarios.turnstiles:pipeline"
 ONE_EXECUTOR = ChaosOptions(master="local-cluster[1,1,1024]")
 
 # Plans
@@ -223,7 +223,7 @@ def _run(place: Path, *strikes: Strike) -> ChaosReport:
 
 
 def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "millrace_cli", "chaos", "--keep", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "headrace_cli", "chaos", "--keep", str(tmp_path / "run")]
     chaos = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": worker_path()}, stderr=subprocess.DEVNULL
     )

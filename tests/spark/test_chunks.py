@@ -4,10 +4,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME, Clock
-from millrace._mediator import StoredRow
-from millrace._rows import StoredTimer, Version
-from millrace.spark._chunks import Chunks
+from headrace import MAX_TIME, MIN_TIME, Clock
+from headrace._mediator import StoredRow
+from headrace._rows import StoredTimer, Version
+from headrace.spark._chunks import Chunks
 from tests.spark.microbatches import Store
 
 TIMES = st.integers(MIN_TIME, MAX_TIME)

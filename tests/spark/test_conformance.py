@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace import Pipeline
-from millrace.spark._export import history_of
-from millrace_properties.checkers import judge
-from millrace_properties.reference import Emitted, outputs_of, run_reference
-from millrace_properties.verdict import Violated
-from millrace_scenarios import zeitgeist
-from millrace_sim import FaultSchedule, Feed, simulate
+from headrace import Pipeline
+from headrace.spark._export import history_of
+from headrace_properties.checkers import judge
+from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.verdict import Violated
+from headrace_scenarios import zeitgeist
+from headrace_sim import FaultSchedule, Feed, simulate
 from tests.sim.rig import CHECKED, HEAL_US, letters, mail, storm
 from tests.spark.rig import run_bounded, run_staged, run_streaming
 

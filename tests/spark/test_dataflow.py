@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace import MINUTE, SECOND, Pipeline
-from millrace.dataflow import MicroBatch, Pane
-from millrace.spark._attach import attach
-from millrace.spark._landing import Landing, landed
-from millrace_properties.dataflow_model import Emission, Step, run_model
-from millrace_properties.transcripts import (
+from headrace import MINUTE, SECOND, Pipeline
+from headrace.dataflow import MicroBatch, Pane
+from headrace.spark._attach import attach
+from headrace.spark._landing import Landing, landed
+from headrace_properties.dataflow_model import Emission, Step, run_model
+from headrace_properties.transcripts import (
     bare,
     emission_of,
     feed_of,
@@ -21,8 +21,8 @@ from millrace_properties.transcripts import (
     pipeline_of,
     until_the_end,
 )
-from millrace_scenarios.dataflow_figures import figures, points, steps
-from millrace_sim import Feed
+from headrace_scenarios.dataflow_figures import figures, points, steps
+from headrace_sim import Feed
 from tests.spark.rig import Collected, begin, run_bounded
 
 pytestmark = pytest.mark.spark

@@ -12,10 +12,10 @@ from typing import cast
 import pytest
 from pyspark.sql import DataFrame
 
-from millrace import Computation, Pipeline
-from millrace.spark import Input, SparkHostError, deploy
-from millrace.spark._io_errors import SinkError
-from millrace.spark._sinks import query_of
+from headrace import Computation, Pipeline
+from headrace.spark import Input, SparkHostError, deploy
+from headrace.spark._io_errors import SinkError
+from headrace.spark._sinks import query_of
 from tests.readme_blocks import README, files
 
 ON_CONNECT = """
@@ -23,8 +23,8 @@ import sys
 import pyarrow as pa, pyarrow.parquet as pq
 from pathlib import Path
 from pyspark.sql import SparkSession
-from millrace import Computation, Pipeline
-from millrace.spark import Input, SparkHostError, attach, deploy, prepare_session
+from headrace import Computation, Pipeline
+from headrace.spark import Input, SparkHostError, attach, deploy, prepare_session
 from counting import pipeline
 
 place = Path(sys.argv[1])
@@ -53,7 +53,7 @@ except SparkHostError as error:
     print(error)
 """
 COUNTING = """
-from millrace import Computation, Pipeline
+from headrace import Computation, Pipeline
 
 class Count(Computation):
     def process_record(self, context, record):
@@ -110,7 +110,7 @@ def test_the_readmes_script_runs_under_spark_submit_on_executors_of_its_own_with
         (tmp_path / name).write_text(source)
     events = tmp_path / "events"
     events.mkdir()
-    command = [sys.executable, "-m", "millrace_cli", "spark-submit", "--master", "local-cluster[2,1,1024]"]
+    command = [sys.executable, "-m", "headrace_cli", "spark-submit", "--master", "local-cluster[2,1,1024]"]
     for setting in ("enabled=true", f"dir={events.as_uri()}", "compress=false", "rolling.enabled=false"):
         command += ["--conf", f"spark.eventLog.{setting}"]
     done = run([*command, "views_on_spark.py"], tmp_path, PATH=path_without_java, JAVA_HOME="")

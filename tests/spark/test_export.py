@@ -2,12 +2,12 @@
 
 import pytest
 
-from millrace.history import Applied, Output, RunEnded
-from millrace.spark import _interval_task
-from millrace.spark._export import history_of
-from millrace_properties.checkers import judge
-from millrace_properties.reference import outputs_of, run_reference
-from millrace_properties.verdict import Holds, Unknown, Violated
+from headrace.history import Applied, Output, RunEnded
+from headrace.spark import _interval_task
+from headrace.spark._export import history_of
+from headrace_properties.checkers import judge
+from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.verdict import Holds, Unknown, Violated
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import run_in_batches
 from tests.spark.test_interval_task import held_pipeline, run_with_a_clock

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from millrace import KeyExtractorError, MillraceError, OptionsError, UndeclaredOutputError, UserCodeError
-from millrace.spark._errors import QueryFailedError, SparkHostError
-from millrace.spark._failures import error_from, noted
-from millrace.spark._io_errors import CheckpointDamagedError, DiskFullError
+from headrace import HeadraceError, KeyExtractorError, OptionsError, UndeclaredOutputError, UserCodeError
+from headrace.spark._errors import QueryFailedError, SparkHostError
+from headrace.spark._failures import error_from, noted
+from headrace.spark._io_errors import CheckpointDamagedError, DiskFullError
 
 NOWHERE = Path("/nowhere/checkpoint")
 
 
-def text_of(error: MillraceError) -> str:
-    with pytest.raises(MillraceError) as caught, noted():
+def text_of(error: HeadraceError) -> str:
+    with pytest.raises(HeadraceError) as caught, noted():
         raise error
     return "Job aborted.\n" + "".join(traceback.format_exception(caught.value)) + " SQLSTATE: 39000\n"
 
@@ -30,7 +30,7 @@ def text_of(error: MillraceError) -> str:
         SparkHostError("a problem", "A remedy"),
     ],
 )
-def test_an_error_comes_back_as_it_was(error: MillraceError) -> None:
+def test_an_error_comes_back_as_it_was(error: HeadraceError) -> None:
     found = error_from("count", Exception(text_of(error)), NOWHERE)
     assert type(found) is type(error)
     assert found.args == error.args

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from millrace import OptionsError, Pipeline
-from millrace.spark._errors import SparkHostError
-from millrace.spark._file_sink import FileSink
-from millrace.spark._io_errors import FencedWriterError
-from millrace.spark._sinking import Sinks, TypedSink
+from headrace import OptionsError, Pipeline
+from headrace.spark._errors import SparkHostError
+from headrace.spark._file_sink import FileSink
+from headrace.spark._io_errors import FencedWriterError
+from headrace.spark._sinking import Sinks, TypedSink
 
 
 class Frame:

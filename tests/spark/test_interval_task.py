@@ -7,31 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import (
+from headrace import (
     SECOND,
     Computation,
     Context,
-    MillraceError,
+    HeadraceError,
     Pipeline,
     Record,
     Timer,
     UserCodeError,
     _mediator,
 )
-from millrace._effects import SourceRecord
-from millrace._mediator import StoredRow
-from millrace._rows import RowDelta
-from millrace._stepping import MOST_IN_STEP
-from millrace.spark import _interval_task
-from millrace.spark._chunks import ROWS_IN_CHUNK, Chunks
-from millrace.spark._clock import END_MS
-from millrace.spark._errors import SparkHostError
-from millrace.spark._plan import plan_of
-from millrace.spark._sample import Sample
-from millrace_properties.reference import run_reference
-from millrace_scenarios import zeitgeist
-from millrace_sim import Feed, FeedBuilder
-from millrace_sim.feed import FeedEntry
+from headrace._effects import SourceRecord
+from headrace._mediator import StoredRow
+from headrace._rows import RowDelta
+from headrace._stepping import MOST_IN_STEP
+from headrace.spark import _interval_task
+from headrace.spark._chunks import ROWS_IN_CHUNK, Chunks
+from headrace.spark._clock import END_MS
+from headrace.spark._errors import SparkHostError
+from headrace.spark._plan import plan_of
+from headrace.spark._sample import Sample
+from headrace_properties.reference import run_reference
+from headrace_scenarios import zeitgeist
+from headrace_sim import Feed, FeedBuilder
+from headrace_sim.feed import FeedEntry
 from tests.sim.rig import WindowCounter, city, letters, mail
 from tests.spark.microbatches import Query, Store, bounded_outputs, query, run_in_batches
 
@@ -226,7 +226,7 @@ def test_user_code_that_keeps_failing_fails_the_task_with_its_name_and_key() -> 
         UserCodeError, match=r"computation 'count', key 'anna': user code failed 3 times"
     ) as caught:
         running.batch([_entry(running.plan.pipeline, 1, value="bad")])
-    assert isinstance(caught.value, MillraceError)
+    assert isinstance(caught.value, HeadraceError)
 
 
 def test_only_chunks_with_work_are_read() -> None:

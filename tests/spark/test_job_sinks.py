@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace import Computation, Context, Pipeline, Record
-from millrace.spark import Input, Layout, NoSinkWarning, SparkHostError, deploy
-from millrace.spark._sinking import Sink, Sinks
+from headrace import Computation, Context, Pipeline, Record
+from headrace.spark import Input, Layout, NoSinkWarning, SparkHostError, deploy
+from headrace.spark._sinking import Sink, Sinks
 
 pytestmark = pytest.mark.spark
 

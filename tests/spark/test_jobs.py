@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace import SECOND, Computation, Context, DeadLetter, KeyExtractorError, Pipeline, Record, Timer
-from millrace.spark import (
+from headrace import SECOND, Computation, Context, DeadLetter, KeyExtractorError, Pipeline, Record, Timer
+from headrace.spark import (
     DatabaseSink,
     Deployment,
     Generated,
@@ -20,10 +20,10 @@ from millrace.spark import (
     history_of,
     injected,
 )
-from millrace.spark._attach import Sources
-from millrace.spark._stages import computation_plan
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Holds, Violated
+from headrace.spark._attach import Sources
+from headrace.spark._stages import computation_plan
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Holds, Violated
 
 pytestmark = pytest.mark.spark
 

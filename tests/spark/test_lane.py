@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from millrace import MAX_TIME, MIN_TIME, Computation, DeadLetter, MalformedRecordError, Pipeline, Record
-from millrace._codecs import JsonCodec
-from millrace.spark import Input
-from millrace.spark._attach import prepared_input
-from millrace.spark._injecting import Injection, _values
-from millrace.spark._lane import Lane
-from millrace.spark._parcels import Packed
-from millrace.spark._plan import plan_of
+from headrace import MAX_TIME, MIN_TIME, Computation, DeadLetter, MalformedRecordError, Pipeline, Record
+from headrace._codecs import JsonCodec
+from headrace.spark import Input
+from headrace.spark._attach import prepared_input
+from headrace.spark._injecting import Injection, _values
+from headrace.spark._lane import Lane
+from headrace.spark._parcels import Packed
+from headrace.spark._plan import plan_of
 
 KEPT_US = 7
 

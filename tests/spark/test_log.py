@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from millrace import MAX_TIME, MIN_TIME
-from millrace.spark._errors import LogError
-from millrace.spark._log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
-from millrace.spark._log_source import LogReader, Reading
-from millrace.spark._parcels import Packed, Parcel
+from headrace import MAX_TIME, MIN_TIME
+from headrace.spark._errors import LogError
+from headrace.spark._log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
+from headrace.spark._log_source import LogReader, Reading
+from headrace.spark._parcels import Packed, Parcel
 
 
 def packed(number: int) -> Packed:

@@ -10,17 +10,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millrace.spark._attach import attach
-from millrace.spark._io_errors import (
+from headrace.spark._attach import attach
+from headrace.spark._io_errors import (
     CheckpointDamagedError,
     DiskFullError,
     DriverReplacedError,
     InputFileError,
     StorageError,
 )
-from millrace.spark._landing import Landing, landed
-from millrace.spark._mishaps import mishap_of
-from millrace_properties.reference import run_reference
+from headrace.spark._landing import Landing, landed
+from headrace.spark._mishaps import mishap_of
+from headrace_properties.reference import run_reference
 from tests.sim.rig import letters, mail
 from tests.spark.rig import Collected, begin
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
-from millrace.spark import _chunks
-from millrace.spark._board import Board
-from millrace.spark._clock import from_spark
-from millrace.spark._export import history_of
-from millrace.spark._parcels import Tally, encode_tally
-from millrace_properties.progress import ProgressCounter
-from millrace_properties.reference import run_reference
-from millrace_sim import FeedBuilder
+from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
+from headrace.spark import _chunks
+from headrace.spark._board import Board
+from headrace.spark._clock import from_spark
+from headrace.spark._export import history_of
+from headrace.spark._parcels import Tally, encode_tally
+from headrace_properties.progress import ProgressCounter
+from headrace_properties.reference import run_reference
+from headrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import Query, Store, query, run_in_batches
 from tests.spark.stages import Stages

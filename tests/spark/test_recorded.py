@@ -4,12 +4,12 @@ from collections import Counter
 
 from pyspark.sql import SparkSession
 
-from millrace.spark import RecordedRun, Sample, run_recorded
-from millrace.spark._scratch import scratch
-from millrace_properties.checkers import judge
-from millrace_properties.reference import Emitted, run_reference
-from millrace_properties.verdict import Holds, Unknown, Violated
-from millrace_sim import Feed
+from headrace.spark import RecordedRun, Sample, run_recorded
+from headrace.spark._scratch import scratch
+from headrace_properties.checkers import judge
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_sim import Feed
 from tests.sim.rig import letters, mail
 
 

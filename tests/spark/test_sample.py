@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import OptionsError, Pipeline
-from millrace._effects import SourceRecord
-from millrace._mediator import StoredRow
-from millrace._rows import Production
-from millrace.history import (
+from headrace import OptionsError, Pipeline
+from headrace._effects import SourceRecord
+from headrace._mediator import StoredRow
+from headrace._rows import Production
+from headrace.history import (
     Applied,
     Delivered,
     Event,
@@ -21,11 +21,11 @@ from millrace.history import (
     KeysSampled,
     Published,
 )
-from millrace.spark import Sample, _chunks, _interval_task
-from millrace.spark._export import history_of
-from millrace.spark._interval_task import _IntervalTask
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace.spark import Sample, _chunks, _interval_task
+from headrace.spark._export import history_of
+from headrace.spark._interval_task import _IntervalTask
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import Query, query, run_in_batches
 from tests.spark.stages import Stages

@@ -1,4 +1,4 @@
-"""A session comes up with what Millrace relies on, wherever it is started, and says so when it can not."""
+"""A session comes up with what Headrace relies on, wherever it is started, and says so when it can not."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
-from millrace.spark import (
+from headrace.spark import (
     SessionRunningError,
     SessionSettingsError,
     SparkVersionError,
@@ -21,8 +21,8 @@ from millrace.spark import (
     prepare_session,
     session,
 )
-from millrace.spark._session import worker_path
-from millrace.spark._settings import REQUIRED, ROCKSDB
+from headrace.spark._session import worker_path
+from headrace.spark._settings import REQUIRED, ROCKSDB
 
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
@@ -32,7 +32,7 @@ from pathlib import Path
 
 import pandas as pd
 from pyspark.sql.streaming import StatefulProcessor
-from millrace.spark import session
+from headrace.spark import session
 
 import greetings
 
@@ -109,7 +109,7 @@ def test_a_stateful_query_runs_keeps_its_state_and_stops(
 def test_a_second_session_is_refused_while_one_runs(spark: SparkSession) -> None:
     with pytest.raises(SessionRunningError) as caught:
         session("local[3]")
-    assert caught.value.args == ("local[2]", "millrace tests")
+    assert caught.value.args == ("local[2]", "headrace tests")
 
 
 def test_a_session_has_what_is_required_and_few_partitions(spark: SparkSession) -> None:
@@ -121,7 +121,7 @@ def test_a_session_has_what_is_required_and_few_partitions(spark: SparkSession) 
 
 def test_the_environment_is_as_it_was(spark: SparkSession) -> None:
     ours = {"SPARK_SUBMIT_OPTS", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"}
-    assert [name for name in ours if "millrace" in os.environ.get(name, "")] == []
+    assert [name for name in ours if "headrace" in os.environ.get(name, "")] == []
 
 
 def test_a_wrong_setting_is_named_with_what_it_must_be(fresh_session: SparkSession) -> None:
@@ -173,7 +173,7 @@ def test_what_a_session_refuses_is_named() -> None:
 @pytest.mark.parametrize("version", ["3.5.8", "4.0.1", "4.2.0", "unknown"])
 def test_an_older_spark_is_refused(version: str) -> None:
     old: Any = SimpleNamespace(version=version)
-    with pytest.raises(SparkVersionError, match=f"runs Spark {version}; Millrace needs 4.3 or newer"):
+    with pytest.raises(SparkVersionError, match=f"runs Spark {version}; Headrace needs 4.3 or newer"):
         check_session(old)
 
 
@@ -223,4 +223,4 @@ def test_on_a_machine_without_java_the_wheels_runs_a_local_cluster(
     assert set(spark_home.iterdir()) == before
     made = {"app.py", "greetings.py", "names", "out", "checkpoint", "temporary"}
     assert {one.name for one in folder.iterdir() if one.name != "__pycache__"} == made
-    assert list((folder / "temporary").glob("millrace-spark-*")) == []
+    assert list((folder / "temporary").glob("headrace-spark-*")) == []

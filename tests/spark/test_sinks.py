@@ -16,19 +16,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from millrace import BytesCodec, Computation, OptionsError
-from millrace.spark import _databases
-from millrace.spark._data_source import injected
-from millrace.spark._databases import without_password
-from millrace.spark._io_errors import FencedWriterError, SinkBusyError, SinkError, SinkTableError
-from millrace.spark._sinks import DatabaseSink, committed_files
-from millrace.spark._source_rows import NewRecord
-from millrace.spark._sources import Generated
+from headrace import BytesCodec, Computation, OptionsError
+from headrace.spark import _databases
+from headrace.spark._data_source import injected
+from headrace.spark._databases import without_password
+from headrace.spark._io_errors import FencedWriterError, SinkBusyError, SinkError, SinkTableError
+from headrace.spark._sinks import DatabaseSink, committed_files
+from headrace.spark._source_rows import NewRecord
+from headrace.spark._sources import Generated
 from tests.spark.source_rig import pipeline_of
 
 pytestmark = pytest.mark.spark
 
-POSTGRES_URL = os.environ.get("MILLRACE_TEST_POSTGRES", "")
+POSTGRES_URL = os.environ.get("HEADRACE_TEST_POSTGRES", "")
 """Of a database that the tests may write to, if there is one."""
 
 COLUMNS = {
@@ -100,7 +100,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path}/out.db"
         return
     if not POSTGRES_URL:
-        pytest.skip("MILLRACE_TEST_POSTGRES names no database")
+        pytest.skip("HEADRACE_TEST_POSTGRES names no database")
     psycopg = pytest.importorskip("psycopg")
     with psycopg.connect(POSTGRES_URL, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
@@ -257,7 +257,7 @@ def test_others_locks_are_waited_for_and_then_reported(url: str) -> None:
     sink = DatabaseSink(url, "counts", timeout_s=0.1)
     patient = _databases.database_of(url, 5)
     with patient.transaction() as transaction:
-        transaction.ask("UPDATE millrace_writers SET epoch = epoch")
+        transaction.ask("UPDATE headrace_writers SET epoch = epoch")
         with pytest.raises(SinkBusyError, match=r"somebody else has kept (it locked|a lock) for 0\.1 s"):
             put(sink, 0, "a")
     assert put(sink, 0, "a")
@@ -378,7 +378,7 @@ def test_a_query_that_dies_after_its_commit_goes_on_without_loss_or_repetition(
     assert rows_of(url, 'SELECT key, value FROM "counts" ORDER BY key') == [
         (f"k{n}", str(n)) for n in range(6)
     ]
-    assert rows_of(url, "SELECT epoch FROM millrace_writers") == [(2,)]
+    assert rows_of(url, "SELECT epoch FROM headrace_writers") == [(2,)]
 
 
 def test_a_sink_knows_whether_a_query_calls_it(spark: SparkSession, tmp_path: Path) -> None:

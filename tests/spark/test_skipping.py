@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from millrace import Computation, Context, Pipeline, Record
-from millrace.spark import (
+from headrace import Computation, Context, Pipeline, Record
+from headrace.spark import (
     DatabaseSink,
     Deployment,
     Input,
@@ -21,8 +21,8 @@ from millrace.spark import (
     deploy,
     skip_record,
 )
-from millrace.spark._job import Shape, write_shape
-from millrace_cli.main import app
+from headrace.spark._job import Shape, write_shape
+from headrace_cli.main import app
 
 pytestmark = pytest.mark.spark
 
@@ -104,7 +104,7 @@ def test_a_record_that_stops_a_job_is_skipped_and_is_in_the_dead_letters_once(
     error = job.stop_on_record()
     assert (error.computation, error.key, error.record_id) == ("adder", "anna", "numbers:2")
     command = shlex.split(next(line for line in str(error).splitlines()).rpartition("dead letters: ")[2])
-    assert command == ["millrace", "skip", str(job.directory), "adder", "numbers:2"]
+    assert command == ["headrace", "skip", str(job.directory), "adder", "numbers:2"]
     assert "ValueError: invalid literal" in str(error)
 
     done = CliRunner().invoke(app, command[1:], catch_exceptions=False)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from millrace import (
+from headrace import (
     SECOND,
     MalformedRecordError,
     OptionsError,
 )
-from millrace.spark._io_errors import (
+from headrace.spark._io_errors import (
     CheckpointMismatchError,
     SourceChangedError,
     SourceMissingError,
     SourceUnreadableError,
 )
-from millrace.spark._source_files import Directory
-from millrace.spark._sources import Generated, ParquetFiles
+from headrace.spark._source_files import Directory
+from headrace.spark._sources import Generated, ParquetFiles
 from tests.spark.source_rig import (
     Query,
     data,

@@ -5,19 +5,19 @@ from collections.abc import Iterable
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from millrace import (
+from headrace import (
     MAX_TIME,
     MIN_TIME,
     SECOND,
     MalformedRecordError,
     OptionsError,
 )
-from millrace.spark import _source_generated
-from millrace.spark._io_errors import (
+from headrace.spark import _source_generated
+from headrace.spark._io_errors import (
     SourceUnreadableError,
 )
-from millrace.spark._source_rows import NewRecord
-from millrace.spark._sources import Generated
+from headrace.spark._source_rows import NewRecord
+from headrace.spark._sources import Generated
 from tests.spark.source_rig import (
     Query,
     bounded,

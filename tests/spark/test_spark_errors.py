@@ -1,13 +1,13 @@
-"""What can keep a pipeline from starting on Spark: one clear error each, as all of Millrace's."""
+"""What can keep a pipeline from starting on Spark: one clear error each, as all of Headrace's."""
 
 import copy
 import pickle
 
 import pytest
 
-import millrace.spark
-from millrace import MillraceError, UserCodeError
-from millrace.spark import (
+import headrace.spark
+from headrace import HeadraceError, UserCodeError
+from headrace.spark import (
     CheckpointDamagedError,
     CheckpointMismatchError,
     DiskFullError,
@@ -33,7 +33,7 @@ from millrace.spark import (
     WrongSetting,
 )
 
-EVERY_ERROR: list[MillraceError] = [
+EVERY_ERROR: list[HeadraceError] = [
     MissingPackageError(("pyspark", "pandas")),
     JavaNotFoundError(17, ("JAVA_HOME: not set", "PATH: no java on it")),
     SessionRunningError("local[2]", "another"),
@@ -61,18 +61,18 @@ EVERY_ERROR: list[MillraceError] = [
 
 def test_the_list_of_errors_is_complete_and_all_can_be_imported() -> None:
     every = [
-        *MillraceError.__subclasses__(),
+        *HeadraceError.__subclasses__(),
         *UserCodeError.__subclasses__(),
         *SinkError.__subclasses__(),
         *StorageError.__subclasses__(),
     ]
-    there = {error for error in every if error.__module__.startswith("millrace.spark.")}
+    there = {error for error in every if error.__module__.startswith("headrace.spark.")}
     assert {type(error) for error in EVERY_ERROR} == there
-    assert all(getattr(millrace.spark, error.__name__) is error for error in there)
+    assert all(getattr(headrace.spark, error.__name__) is error for error in there)
 
 
 @pytest.mark.parametrize("error", EVERY_ERROR, ids=lambda error: type(error).__name__)
-def test_an_error_survives_being_rebuilt_pickled_and_copied(error: MillraceError) -> None:
+def test_an_error_survives_being_rebuilt_pickled_and_copied(error: HeadraceError) -> None:
     rebuilt = type(error)(*error.args)
     pickled = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
     for again in (rebuilt, pickled, copy.deepcopy(error)):

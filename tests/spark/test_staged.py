@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from millrace import SECOND, Computation, Context, Pipeline, Record, Timer, UserCodeError
-from millrace.spark import Deployment, FileSink, Input, Layout, SparkHostError, TypedSink, deploy
-from millrace.spark._log import Log
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer, UserCodeError
+from headrace.spark import Deployment, FileSink, Input, Layout, SparkHostError, TypedSink, deploy
+from headrace.spark._log import Log
 
 
 class Pairs(Computation):

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline, PipelineError
-from millrace.spark import _interval_task
-from millrace.spark._attach import Sources
-from millrace.spark._errors import SparkHostError
-from millrace.spark._export import history_of
-from millrace.spark._interval_task import _IntervalTask
-from millrace.spark._io_errors import CheckpointDamagedError
-from millrace.spark._job import Shape, check_shape, check_switches, read_shape, write_shape
-from millrace.spark._log import Log
-from millrace.spark._staged import _check_nobody_left, _is_same
-from millrace.spark._stages import computation_plan, cut_computation, cut_injector
-from millrace_properties.checkers import judge
-from millrace_properties.reference import run_reference
-from millrace_properties.verdict import Holds, Violated
-from millrace_sim import Feed, FeedBuilder
+from headrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline, PipelineError
+from headrace.spark import _interval_task
+from headrace.spark._attach import Sources
+from headrace.spark._errors import SparkHostError
+from headrace.spark._export import history_of
+from headrace.spark._interval_task import _IntervalTask
+from headrace.spark._io_errors import CheckpointDamagedError
+from headrace.spark._job import Shape, check_shape, check_switches, read_shape, write_shape
+from headrace.spark._log import Log
+from headrace.spark._staged import _check_nobody_left, _is_same
+from headrace.spark._stages import computation_plan, cut_computation, cut_injector
+from headrace_properties.checkers import judge
+from headrace_properties.reference import run_reference
+from headrace_properties.verdict import Holds, Violated
+from headrace_sim import Feed, FeedBuilder
 from tests.sim.rig import WindowCounter, city, letters, mail
 from tests.spark.stages import Stages
 from tests.spark.test_interval_task import Batcher, held_pipeline

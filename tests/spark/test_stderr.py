@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.spark._session import worker_path
+from headrace.spark._session import worker_path
 
 FAILING = '''
 """A job whose user code, or whose query by Spark's own doing, fails on its first record."""
@@ -16,8 +16,8 @@ FAILING = '''
 import sys
 from pathlib import Path
 
-from millrace import Computation, Pipeline
-from millrace.spark import Input, Layout, deploy, session
+from headrace import Computation, Pipeline
+from headrace.spark import Input, Layout, deploy, session
 
 
 class Broken(Computation):
@@ -69,7 +69,7 @@ def test_an_error_of_user_code_is_shown_with_its_own_traceback_and_no_frames_of_
     assert "terminated with error" in told
     assert told.rstrip().endswith("ValueError: a mistake of one's own")
     assert 'failing.py", line 13, in process_record' in told
-    for noise in ("\tat ", "py4j", "pyspark.zip", "millrace-error", "direct cause", "During handling"):
+    for noise in ("\tat ", "py4j", "pyspark.zip", "headrace-error", "direct cause", "During handling"):
         assert noise not in told
     assert len(told) < 4_000, told
 

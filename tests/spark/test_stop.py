@@ -1,4 +1,4 @@
-"""``millrace run --on spark`` ends in good order when it is interrupted or terminated: the command, in its own process."""
+"""``headrace run --on spark`` ends in good order when it is interrupted or terminated: the command, in its own process."""
 
 import json
 import signal
@@ -16,8 +16,8 @@ CROWD = '''
 
 from pathlib import Path
 
-from millrace import SECOND, Computation, Pipeline
-from millrace_sim import FeedBuilder
+from headrace import SECOND, Computation, Pipeline
+from headrace_sim import FeedBuilder
 
 MARK = Path(__file__).with_name("begun")
 
@@ -52,7 +52,7 @@ def test_a_signal_ends_a_run_after_its_micro_batch(
     (tmp_path / "crowd.py").write_text(CROWD)
     arguments = ["run", "crowd:pipeline", "--on", "spark", "--judge", "0.05", "--output", "out", "--json"]
     with subprocess.Popen(
-        [sys.executable, "-m", "millrace_cli", *arguments],
+        [sys.executable, "-m", "headrace_cli", *arguments],
         cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as command:  # fmt: skip
         deadline = time.monotonic() + _PATIENCE_S

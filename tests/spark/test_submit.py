@@ -1,4 +1,4 @@
-"""`millrace spark-submit` gives PySpark's own spark-submit what it needs, and gives back how that ended."""
+"""`headrace spark-submit` gives PySpark's own spark-submit what it needs, and gives back how that ended."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import millrace.spark._java
-from millrace.spark import spark_submit
-from millrace.spark._session import worker_path
-from millrace_cli.main import app
+import headrace.spark._java
+from headrace.spark import spark_submit
+from headrace.spark._session import worker_path
+from headrace_cli.main import app
 
 # Stands in for PySpark's: it tells what it was given.
 TELLING = f"""#!{sys.executable}
@@ -41,7 +41,7 @@ def stand_in(folder: Path, text: str) -> dict[str, str]:
 def told(folder: Path, path: str, *arguments: str) -> tuple[list[str], dict[str, str | None], int]:
     """Run the command on a machine without Java: what spark-submit was given, and the exit code."""
     done = subprocess.run(
-        [sys.executable, "-m", "millrace_cli", "spark-submit", *arguments],
+        [sys.executable, "-m", "headrace_cli", "spark-submit", *arguments],
         env=os.environ | stand_in(folder, TELLING) | {"PATH": path, "PYTHONPATH": worker_path()},
         stdout=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
@@ -70,7 +70,7 @@ def test_for_a_cluster_elsewhere_python_and_address_stay_the_users(
 
 def test_a_signal_is_passed_on_to_the_job(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "millrace_cli", "spark-submit", "job.py"],
+        [sys.executable, "-m", "headrace_cli", "spark-submit", "job.py"],
         env=os.environ | stand_in(tmp_path, WAITING) | {"PYTHONPATH": worker_path()},
         stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
@@ -93,15 +93,15 @@ def test_a_job_that_a_signal_has_ended_says_so_as_in_a_shell(
 def test_without_any_java_the_command_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(millrace.spark._java, "find_spec", lambda name: None)
+    monkeypatch.setattr(headrace.spark._java, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     result = CliRunner().invoke(app, ["spark-submit", "job.py"])
     assert result.exit_code == 2
     assert "Spark needs Java 17 or newer, and there is none" in result.stderr
-    assert "pip install 'millrace[spark]'" in result.stderr
+    assert "pip install 'headrace[spark]'" in result.stderr
 
 
 def test_the_help_has_an_example() -> None:
     result = CliRunner().invoke(app, ["spark-submit", "--help"])
-    assert "millrace spark-submit my_job.py" in result.stdout
+    assert "headrace spark-submit my_job.py" in result.stdout

@@ -8,10 +8,10 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from millrace import DeadLetter, Pipeline
-from millrace._computation import Computation
-from millrace.spark import Input, attach
-from millrace.spark._attach import Outputs
+from headrace import DeadLetter, Pipeline
+from headrace._computation import Computation
+from headrace.spark import Input, attach
+from headrace.spark._attach import Outputs
 
 pytestmark = pytest.mark.spark
 

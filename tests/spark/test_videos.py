@@ -3,10 +3,10 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from millrace.spark import run_recorded
-from millrace_properties.checkers import judge
-from millrace_properties.verdict import Violated
-from millrace_scenarios.videos import calm_pipeline, expected_totals, feed, totals_of, watch
+from headrace.spark import run_recorded
+from headrace_properties.checkers import judge
+from headrace_properties.verdict import Violated
+from headrace_scenarios.videos import calm_pipeline, expected_totals, feed, totals_of, watch
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from millrace import MIN_TIME, Clock
-from millrace.dataflow import Element, Grouping, KeyState, Pane
-from millrace.dataflow._codecs import StructCodec
+from headrace import MIN_TIME, Clock
+from headrace.dataflow import Element, Grouping, KeyState, Pane
+from headrace.dataflow._codecs import StructCodec
 
 CODEC = StructCodec(KeyState)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from millrace import MINUTE, SECOND, JsonCodec, MillraceError, OptionsError, Pipeline, same_key
-from millrace.dataflow import (
+from headrace import MINUTE, SECOND, HeadraceError, JsonCodec, OptionsError, Pipeline, same_key
+from headrace.dataflow import (
     COUNT,
     AfterDelay,
     AllOf,
@@ -34,8 +34,8 @@ from millrace.dataflow import (
     read,
     top,
 )
-from millrace_properties.reference import run_reference
-from millrace_sim import FeedBuilder
+from headrace_properties.reference import run_reference
+from headrace_sim import FeedBuilder
 
 
 class Instantly:
@@ -157,7 +157,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
 def test_an_argument_of_the_wrong_kind_is_refused_where_it_is_written(
     define: Callable[[], Any], message: str
 ) -> None:
-    with pytest.raises(MillraceError, match=message) as caught:
+    with pytest.raises(HeadraceError, match=message) as caught:
         define()
     assert isinstance(caught.value, OptionsError | DataflowError)
 
@@ -220,7 +220,7 @@ class Own:
     ids=["none", "one window", "a pair", "beyond time", "merged to a number", "merged to a pair", "lost"],
 )
 def test_a_strategy_that_gives_no_windows_is_named_with_the_element(
-    strategy: Own, error: type[MillraceError], message: str
+    strategy: Own, error: type[HeadraceError], message: str
 ) -> None:
     pipeline = read("scores").window_into(strategy).sum().to("out").pipeline("games")
     builder = FeedBuilder(pipeline)

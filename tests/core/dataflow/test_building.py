@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from millrace import SECOND, DuplicateNameError, JsonCodec, MillraceError, PickleCodec, Pipeline
-from millrace.dataflow import DataflowError, Element, FixedWindows, Flow, PCollection, read
-from millrace_properties.reference import run_reference
-from millrace_sim import Feed, FeedBuilder
-from millrace_sim.simulate import simulate
+from headrace import SECOND, DuplicateNameError, HeadraceError, JsonCodec, PickleCodec, Pipeline
+from headrace.dataflow import DataflowError, Element, FixedWindows, Flow, PCollection, read
+from headrace_properties.reference import run_reference
+from headrace_sim import Feed, FeedBuilder
+from headrace_sim.simulate import simulate
 
 
 def feed_of(pipeline: Pipeline) -> Feed:
@@ -159,7 +159,7 @@ def test_what_a_function_gives_wrongly_is_named_with_function_and_element(
 ) -> None:
     pipeline = collection.to("out").pipeline("games")
     for run in (run_reference, simulate):
-        with pytest.raises(MillraceError) as caught:
+        with pytest.raises(HeadraceError) as caught:
             run(pipeline, feed_of(pipeline))
         assert isinstance(caught.value, DataflowError)
         assert str(caught.value).startswith("element with key 'ann', value 5: ")

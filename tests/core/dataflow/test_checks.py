@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from millrace import MINUTE, OptionsError
-from millrace.dataflow import (
+from headrace import MINUTE, OptionsError
+from headrace.dataflow import (
     AllOf,
     AnyOf,
     AtCount,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from millrace import MAX_TIME, SECOND, Pipeline, Record
-from millrace.dataflow import (
+from headrace import MAX_TIME, SECOND, Pipeline, Record
+from headrace.dataflow import (
     AtCount,
     AtPeriod,
     AtWatermark,
@@ -25,9 +25,9 @@ from millrace.dataflow import (
     Streaming,
     read,
 )
-from millrace_properties.reference import Emitted, outputs_of, run_reference
-from millrace_sim import Feed, FeedBuilder
-from millrace_sim.simulate import simulate
+from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_sim import Feed, FeedBuilder
+from headrace_sim.simulate import simulate
 
 Score = tuple[int, int, str, int]
 """Arrival, event time (both in seconds), player, points."""

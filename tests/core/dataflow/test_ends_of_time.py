@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from millrace import HOUR, MAX_TIME, MIN_TIME, SECOND, MillraceError, Pipeline
-from millrace.dataflow import (
+from headrace import HOUR, MAX_TIME, MIN_TIME, SECOND, HeadraceError, Pipeline
+from headrace.dataflow import (
     END_OF_TIME,
     Batch,
     DataflowError,
@@ -19,9 +19,9 @@ from millrace.dataflow import (
     WindowFn,
     read,
 )
-from millrace_properties.reference import outputs_of, run_reference
-from millrace_sim import Feed, FeedBuilder
-from millrace_sim.simulate import simulate
+from headrace_properties.reference import outputs_of, run_reference
+from headrace_sim import Feed, FeedBuilder
+from headrace_sim.simulate import simulate
 
 LONG = 30 * HOUR
 """Longer than what lies between the end of the global window and the end of time."""
@@ -49,7 +49,7 @@ def feed_of(pipeline: Pipeline, timestamps: list[int]) -> Feed:
 def refusals(pipeline: Pipeline, feed: Feed) -> list[str]:
     found = []
     for run in (run_reference, simulate):
-        with pytest.raises(MillraceError) as caught:
+        with pytest.raises(HeadraceError) as caught:
             run(pipeline, feed)
         assert isinstance(caught.value, DataflowError)
         found.append(str(caught.value))

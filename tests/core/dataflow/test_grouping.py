@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from millrace import MAX_TIME, Clock
-from millrace.dataflow import (
+from headrace import MAX_TIME, Clock
+from headrace.dataflow import (
     COUNT,
     LIST,
     MAX,

@@ -3,15 +3,15 @@
 import re
 from pathlib import Path
 
-import millrace.dataflow
+import headrace.dataflow
 
-HERE = Path(millrace.dataflow.__file__).parent
-IMPORTS = re.compile(r"^\s*(?:from|import) (millrace[\w.]*)", re.MULTILINE)
+HERE = Path(headrace.dataflow.__file__).parent
+IMPORTS = re.compile(r"^\s*(?:from|import) (headrace[\w.]*)", re.MULTILINE)
 
 
 def test_the_layer_imports_the_public_api_and_itself() -> None:
     found = {name for path in sorted(HERE.glob("*.py")) for name in IMPORTS.findall(path.read_text())}
-    assert "millrace" in found
+    assert "headrace" in found
     assert [
-        name for name in sorted(found) if name != "millrace" and not name.startswith("millrace.dataflow")
+        name for name in sorted(found) if name != "headrace" and not name.startswith("headrace.dataflow")
     ] == []

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from millrace import SECOND, Clock, Context, Record, Timer
-from millrace.dataflow import (
+from headrace import SECOND, Clock, Context, Record, Timer
+from headrace.dataflow import (
     AtCount,
     AtPeriod,
     Engine,

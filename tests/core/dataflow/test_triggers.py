@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from millrace import MAX_TIME, Clock, OptionsError
-from millrace.dataflow import (
+from headrace import MAX_TIME, Clock, OptionsError
+from headrace.dataflow import (
     END_OF_TIME,
     SUM,
     AfterDelay,

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from millrace import MILLISECOND, SECOND, Pipeline
-from millrace.dataflow import (
+from headrace import MILLISECOND, SECOND, Pipeline
+from headrace.dataflow import (
     AfterDelay,
     AnyOf,
     AtCount,
@@ -22,9 +22,9 @@ from millrace.dataflow import (
     SlidingWindows,
     read,
 )
-from millrace_properties.verdict import Violated
-from millrace_properties.verification import verify
-from millrace_sim import Feed, FeedBuilder
+from headrace_properties.verdict import Violated
+from headrace_properties.verification import verify
+from headrace_sim import Feed, FeedBuilder
 
 
 def all_in_one(element: Element) -> list[tuple[str, object]]:

@@ -4,8 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from millrace import OptionsError
-from millrace.dataflow import GLOBAL, Element, FixedWindows, GlobalWindows, Sessions, SlidingWindows, Window
+from headrace import OptionsError
+from headrace.dataflow import GLOBAL, Element, FixedWindows, GlobalWindows, Sessions, SlidingWindows, Window
 
 
 def at(time: int, key: str = "key") -> Element:

@@ -1,0 +1,221 @@
+"""``headrace bench kernels``: how fast the parts are on which everything rests, each beside an anchor from the same run.
+
+Rules of this package:
+
+* CPU time, and the median of several rounds in which a kernel and its anchor take turns (`rounds`).
+* An anchor is small code, written for what is asked and for nothing else: what it would cost without the framework.
+* A speed is reported, and never fails.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from headrace_benchmarks.figures import (
+    Benchmark,
+    BenchOptions,
+    Figure,
+    OnProgress,
+    at_least,
+    at_most,
+    is_there,
+)
+from headrace_benchmarks.kernels import counting, deliveries, engine_alone, small, watermarks
+from headrace_benchmarks.kernels.rounds import Rounds, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured. ``rounds``: of each kernel; the others: amounts of work."""
+
+    rounds: int = 5
+    records: int = 50_000
+    size_records: int = 20_000
+    size_rounds: int = 3
+    alone: int = 50_000
+    counted: int = 100_000
+    few: int = watermarks.FEW
+    many: int = watermarks.MANY
+    updates: int = 500_000
+    ids: int = 500_000
+    codec: int = 200_000
+    keys: int = 50_000
+
+
+WHOLE = Size()
+QUICK = Size(
+    rounds=1, records=2_000, size_records=500, size_rounds=1, alone=2_000, counted=5_000, few=100, many=1_000, updates=5_000,
+    ids=5_000, codec=5_000, keys=1_000,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One of them.
+
+    Attributes:
+        name: of the kernel.
+        measure: takes the size, the seed, and what is told of each run.
+        needs: a module that it can not run without, and that not everybody has; empty: none.
+    """
+
+    name: str
+    measure: Callable[[Size, int, Callable[[str], None]], Iterator[Figure]]
+    needs: str = ""
+
+    @property
+    def can_run(self) -> bool:
+        """Whether all that it needs is installed."""
+        return is_there(self.needs)
+
+
+def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:
+    return Figure(name, round(rounds.rate(run)), f"{what} a CPU second")
+
+
+def _deliveries(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    runs = deliveries.runs(size.records, seed)
+    found = Rounds(runs, size.rounds, on_run)
+    ratios = "; ".join(
+        f"{found.ratio(deliveries.ENGINE, one):.2f} of {one}" for one in runs if one != deliveries.ENGINE
+    )
+    yield _rate("simulated deliveries", found, deliveries.ENGINE, "deliveries")
+    yield at_least(
+        "of the rich lean model", found.ratio(deliveries.ENGINE, deliveries.RICH), 0.6,
+        detail=f"{ratios}. The lean model: {found.rate(deliveries.RICH):,.0f} a CPU second",
+    )  # fmt: skip
+    share = 1 - found.ratio(deliveries.ENGINE, deliveries.WITHOUT_HISTORY)
+    yield at_most("the History's part of a run", share, 0.25)
+
+
+def _sizes(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    found = Rounds(deliveries.sizes(size.size_records, seed), size.size_rounds, on_run)
+    yield at_least(
+        "simulated deliveries at 2,000 workers, of those at 200", found.ratio(deliveries.LARGE, deliveries.SMALL), 0.45,
+        detail=f"{found.rate(deliveries.LARGE):,.0f} and {found.rate(deliveries.SMALL):,.0f} a CPU second, each worker as loaded",
+    )  # fmt: skip
+
+
+def _pair(
+    name: str,
+    goal: float,
+    what: str,
+    runs: dict[str, Run],
+    size: Size,
+    on_run: Callable[[str], None],
+    note: str = "",
+) -> Iterator[Figure]:
+    """The first of two beside the second."""
+    found = Rounds(runs, size.rounds, on_run)
+    ours, anchor = runs
+    rates = f"{found.rate(ours):,.0f} and {found.rate(anchor):,.0f} {what} a CPU second"
+    yield at_least(name, found.ratio(ours, anchor), goal, detail=f"{rates}{note}")
+
+
+def _alone(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    runs: dict[str, Run] = {
+        "the engine alone": partial(engine_alone.engine_rate, size.alone),
+        "a minimal engine loop": partial(engine_alone.minimal_rate, size.alone),
+    }
+    yield from _pair("the engine alone, of a minimal engine loop", 0.35, "deliveries", runs, size, on_run)
+
+
+def _counting(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    runs: dict[str, Run] = {
+        "a windowed count": partial(counting.engine_rate, size.counted),
+        "a loop by hand": partial(counting.plain_rate, size.counted),
+    }
+    note = "; Bytewax comes to a seventh"
+    yield from _pair("a windowed count, of a plain loop by key", 0.25, "records", runs, size, on_run, note)
+
+
+def _watermarks(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    for shards in (1, watermarks.SHARDS):
+        for case, run in watermarks.CASES.items():
+            runs: dict[str, Run] = {
+                f"authority, {size.many:,} intervals": partial(run, size.many, shards, size.updates),
+                f"authority, {size.few:,} intervals": partial(run, size.few, shards, size.updates),
+            }  # fmt: skip
+            found = Rounds(runs, size.size_rounds, on_run)
+            many, few = runs
+            where = f"{case}, {shards} shards" if shards > 1 else case
+            yield at_least(
+                f"authority at {size.many:,} intervals, {where}",
+                round(found.rate(many)),
+                500_000,
+                "updates a CPU second",
+            )
+            yield at_most(f"times slower than at {size.few:,}, {where}", found.ratio(few, many), 2.5)
+
+
+def _membership(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    runs: dict[str, Run] = {
+        "the engine's filter": partial(small.filter_rate, size.ids),
+        "a set": partial(small.set_rate, size.ids),
+    }
+    yield from _pair(
+        "the Bloom filter, of a Python set",
+        1.0,
+        "ids",
+        runs,
+        size,
+        on_run,
+        f"; {size.ids:,} ids, each met twice",
+    )
+
+
+def _codec(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    runs: dict[str, Run] = {
+        "records": partial(small.record_rate, size.codec),
+        "tuples": partial(small.tuple_rate, size.codec),
+    }
+    found = Rounds(runs, size.rounds, on_run)
+    yield at_most(
+        "time to write and read a record, in those of a MessagePack tuple", found.ratio("tuples", "records"), 1.5,
+        detail=f"{1e9 / found.rate('records'):,.0f} and {1e9 / found.rate('tuples'):,.0f} ns of CPU time",
+    )  # fmt: skip
+
+
+def _memory(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
+    found = small.idle_key_bytes(size.keys)
+    on_run("memory")
+    yield at_most(
+        "memory of a worker for an idle key", round(found), 300, "bytes", detail="its row is in the cache"
+    )
+
+
+KERNELS = {
+    one.name: one
+    for one in (
+        Kernel("membership", _membership),
+        Kernel("codec", _codec, needs="pyspark"),
+        Kernel("memory", _memory),
+        Kernel("engine alone", _alone),
+        Kernel("windowed count", _counting),
+        Kernel("watermarks", _watermarks),
+        Kernel("deliveries", _deliveries),
+        Kernel("sizes", _sizes),
+    )
+}
+"""By name; those of little first: much that was done leaves a process's memory in pieces, and what comes after is slower."""
+
+
+def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+    """Measure all of them."""
+    size = QUICK if options.quick else WHOLE
+    for done, kernel in enumerate(KERNELS.values()):
+        on_progress(kernel.name, done, len(KERNELS))
+        if kernel.can_run:
+            yield from kernel.measure(size, options.seed, partial(_say, on_progress, kernel.name, done))
+    left_out = [f"{one.name}: {one.needs} is not installed" for one in KERNELS.values() if not one.can_run]
+    if left_out:
+        yield Figure("kernels left out", len(left_out), detail="; ".join(left_out))
+
+
+def _say(on_progress: OnProgress, kernel: str, done: int, run: str) -> None:
+    on_progress(f"{kernel}: {run}", done, len(KERNELS))
+
+
+BENCHMARK = Benchmark(
+    "kernels", "wall-clock kernels: deliveries, engine, watermarks, filter, codec, memory", measure
+)

@@ -1,0 +1,38 @@
+"""Simulated deliveries: the engine on its cluster beside the lean models, small beside large, with a History and without."""
+
+from headrace_benchmarks.kernels.rounds import Run
+from headrace_benchmarks.lean_model import HeapKernel, LeanOptions, SimpyKernel, run_bare, run_rich
+from headrace_benchmarks.shuffle import ShuffleOptions, run_shuffle
+
+ENGINE, RICH = "engine on the cluster", "rich lean model, SimPy"
+SMALL, LARGE = "200 workers", "2,000 workers"
+WITHOUT_HISTORY = "without a History"
+
+
+def runs(records: int, seed: int) -> dict[str, Run]:
+    """By name, each on the same number of records."""
+    lean = LeanOptions(seed=seed, records=records)
+    return {
+        ENGINE: lambda: run_shuffle(ShuffleOptions(records=records), seed).deliveries_per_second,
+        RICH: lambda: run_rich(lean, SimpyKernel()).deliveries_per_second,
+        "rich lean model, bare heap": lambda: run_rich(lean, HeapKernel()).deliveries_per_second,
+        "bare model, SimPy": lambda: run_bare(lean, SimpyKernel()).deliveries_per_second,
+        WITHOUT_HISTORY: lambda: (
+            run_shuffle(ShuffleOptions(records=records, history=False), seed).deliveries_per_second
+        ),
+    }
+
+
+def sizes(records: int, seed: int) -> dict[str, Run]:
+    """Ten times the workers and ten times their input, and so the same load on each. ``records``: of the small one."""
+    small = ShuffleOptions(records=records)
+    large = ShuffleOptions(
+        records=10 * records,
+        workers=10 * small.workers,
+        injectors=10 * small.injectors,
+        gap_us=small.gap_us // 10,
+    )
+    return {
+        SMALL: lambda: run_shuffle(small, seed).deliveries_per_second,
+        LARGE: lambda: run_shuffle(large, seed).deliveries_per_second,
+    }

@@ -1,0 +1,103 @@
+"""The engine alone: its workers and its store, and a queue in the place of everything else. No SimPy, no time, no faults.
+
+It is one more driver of the same state machines, as small as a driver can be, so that what is measured is theirs. The master is
+played by minting an assignment; the source takes its ACKs and does nothing with them.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from headrace import EngineOptions, Pipeline
+from headrace import _messages as m
+from headrace._effects import Deliveries, Event, Send, Start
+from headrace._keys import KeyInterval
+from headrace._mediator import MASTER_ROLE, Mediator
+from headrace._messages import STORE
+from headrace._routing import OUTSIDE_ADDRESS
+from headrace._rows import Production
+from headrace._worker import Worker
+from headrace.history import History
+
+SOURCE = "source"
+"""The address that ACKs of injected records go to."""
+
+
+class EngineLoop:
+    """Workers of one pipeline over one store.
+
+    Args:
+        pipeline: each computation's intervals are dealt to the workers in turn.
+        workers: how many.
+        options: of the engine.
+
+    Attributes:
+        now_us: every clock; it stands still unless somebody moves it.
+        outputs: records that have left the pipeline.
+    """
+
+    def __init__(self, pipeline: Pipeline, workers: int, options: EngineOptions) -> None:
+        history = History.discarding()
+        self.now_us = self.outputs = 0
+        self._store = Mediator(history)
+        self._queue: deque[tuple[str, str, Any]] = deque()
+        self._workers = {
+            address: Worker(address, (pipeline,), options, history)
+            for address in (f"worker-{number}" for number in range(workers))
+        }
+        self.tell_all(Start(1))
+        self.tell_all(self._assignment(pipeline))
+        self.settle()
+
+    def deliver(self, productions: Iterable[tuple[str, Production]]) -> None:
+        """Send records of the source to (address, production), and let everything come of it that does."""
+        for address, production in productions:
+            self._queue.append((address, SOURCE, m.Deliver(production, SOURCE)))
+        self.settle()
+
+    def deliver_at_once(self, address: str, productions: Iterable[Production]) -> None:
+        """Send records of the source as a host does that has many of them for one worker, such as Spark's."""
+        self._queue.append((address, SOURCE, Deliveries(productions, SOURCE)))
+        self.settle()
+
+    def tell_all(self, event: Event) -> None:
+        """Give each worker an event."""
+        for address in self._workers:
+            self._queue.append((address, SOURCE, event))
+
+    def settle(self) -> None:
+        """Carry messages until there are none."""
+        queue, workers, store = self._queue, self._workers, self._store
+        while queue:
+            to, sender, message = queue.popleft()
+            if to == STORE:
+                queue.append((sender, STORE, store.handle(message)))
+            elif to == OUTSIDE_ADDRESS:
+                self.outputs += 1
+                production = message.production
+                queue.append((sender, to, m.Ack(production.consumer, (production.record_id,))))
+            elif (worker := workers.get(to)) is not None:
+                for effect in worker.handle(self.now_us, message):
+                    if type(effect) is Send:
+                        queue.append((effect.to, to, effect.message))
+
+    def dismiss(self) -> list[Worker]:
+        """End it: the store and what was under way are gone, and the workers are the caller's."""
+        workers = list(self._workers.values())
+        self._workers.clear()
+        self._store = Mediator(History.discarding())
+        return workers
+
+    def _assignment(self, pipeline: Pipeline) -> m.Table:
+        """Mint what a master would."""
+        self._store.handle(m.Claim(1, MASTER_ROLE, 0, SOURCE))
+        addresses = list(self._workers)
+        changes: list[m.MintChange] = []
+        for name, spec in pipeline.computations.items():
+            lows, highs = ["", *spec.split_at], [*spec.split_at, None]
+            for low, high in zip(lows, highs, strict=True):
+                owner = addresses[len(changes) % len(addresses)]
+                changes.append(m.MintChange(name, KeyInterval(low, high), owner, 1))
+        minted = self._store.handle(m.Mint(2, 1, 1, tuple(changes), topology=0))
+        assert isinstance(minted, m.Minted)
+        return minted.table

@@ -1,0 +1,108 @@
+"""The watermark authority's kernel: reports taken, and the minimum over all intervals.
+
+A report is a worker's, and has what it says of many intervals. Usual: the intervals are any, each rises, and the minimum is read
+once in a while, as broadcasts do. Worst: each is the one that holds the minimum, and the minimum is read after each. Sharded: the
+intervals are those of several computations, divided among the shards of an authority.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, islice
+
+from headrace import Computation, EngineOptions, Pipeline
+from headrace import _messages as m
+from headrace._authority import WatermarkAuthority
+from headrace._keys import KeyInterval
+from headrace.history import History
+from headrace_benchmarks.kernels.rounds import rate
+
+FEW, MANY = 1_000, 500_000
+SHARDS = 4
+_COMPUTATIONS = 8
+"""Of a sharded authority: two for each shard, more or less."""
+_IN_REPORT = 25
+_REPORTS_BETWEEN_READS = 40
+
+
+class _Authority:
+    """An authority whose every interval has reported once, each something else.
+
+    Attributes:
+        intervals: (computation, keys) of each, in the order of what they reported.
+    """
+
+    def __init__(self, intervals: int, shards: int) -> None:
+        names = [f"stage {number}" for number in range(_COMPUTATIONS if shards > 1 else 1)]
+        pipeline, options = Pipeline("reports"), EngineOptions(authority_shards=shards)
+        pipeline.injector("source")
+        for name in names:
+            pipeline.add(Computation(), name=name, inputs=["source"])
+        replicas = [
+            WatermarkAuthority(f"authority-{shard}.0", shard, (pipeline,), options, History.discarding())
+            for shard in range(shards)
+        ]
+        self._shard_of = {name: replicas[options.shard_of(name)] for name in names}
+        keys = _divided(intervals // len(names))
+        self.intervals = [(name, one) for one in keys for name in names]
+        for report in self.reports(self.intervals, 0):
+            self.take(report)
+        for name in names:
+            self.read(name)
+
+    def reports(self, intervals: Sequence[tuple[str, KeyInterval]], at_us: int) -> Iterator[m.Report]:
+        """What owners report, each interval a microsecond more than the one before. A report is of one computation."""
+        by_name: dict[str, list[m.IntervalReport]] = {}
+        for low_us, (name, keys) in enumerate(intervals, at_us):
+            found = by_name.setdefault(name, [])
+            found.append(m.IntervalReport(name, keys, 1, low_us, low_us))
+            if len(found) == _IN_REPORT:
+                yield m.Report("worker", tuple(by_name.pop(name)))
+        yield from (m.Report("worker", tuple(found)) for found in by_name.values())
+
+    def take(self, report: m.Report) -> None:
+        """Let the shard that it concerns take a report."""
+        self._shard_of[report.intervals[0].computation].handle(0, report)
+
+    def read(self, name: str) -> None:
+        """Combine, as before a broadcast."""
+        self._shard_of[name].progress(name)
+
+
+def _divided(intervals: int) -> list[KeyInterval]:
+    keys = [f"{number:07d}" for number in range(1, intervals)]
+    return [KeyInterval(low, high) for low, high in zip(["", *keys], [*keys, None], strict=True)]
+
+
+def usual_rate(intervals: int, shards: int, updates: int) -> float:
+    """Updates by CPU second."""
+    authority, draw = _Authority(intervals, shards), random.Random(0)
+    order = list(authority.reports(draw.choices(authority.intervals, k=updates), intervals))
+
+    def run() -> None:
+        for number, report in enumerate(order):
+            authority.take(report)
+            if number % _REPORTS_BETWEEN_READS == 0:
+                authority.read(report.intervals[0].computation)
+
+    return rate(updates, run)
+
+
+def worst_rate(intervals: int, shards: int, updates: int) -> float:
+    """The same where each interval holds the minimum, which is read after each."""
+    authority = _Authority(intervals, shards)
+    in_turn = list(islice(cycle(authority.intervals), updates))
+    order = [
+        (name, m.Report("worker", (m.IntervalReport(name, keys, 1, low_us, low_us),)))
+        for low_us, (name, keys) in enumerate(in_turn, intervals)
+    ]
+
+    def run() -> None:
+        for name, report in order:
+            authority.take(report)
+            authority.read(name)
+
+    return rate(updates, run)
+
+
+CASES: dict[str, Callable[[int, int, int], float]] = {"usual": usual_rate, "worst case": worst_rate}
+"""By name."""

@@ -1,0 +1,252 @@
+"""Which way of searching finds broken protocols soonest, and which makes the smallest plans of them.
+
+``python -m headrace_benchmarks.search_engines`` prints the tables of docs/search.md; with names of engines behind it, their rows
+of the second one only. Runs are counted as well as CPU time: only runs are the same on every machine. The mutants and the seeds
+are others than those by which the way to steer was chosen.
+"""
+
+import contextlib
+import statistics
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings, target
+from hypothesis import strategies as st
+
+from headrace_properties.coverage import Spot
+from headrace_properties.mutants import CATALOGUE, Mutant
+from headrace_properties.oracles import ERROR, REFERENCE
+from headrace_properties.outcome import Failure, Outcome, try_plan
+from headrace_properties.plans import (
+    FAULT_SLOTS,
+    HEADER_BYTES,
+    MAKERS,
+    PLAN_BYTES,
+    SLOT_BYTES,
+    Plan,
+    decode_plan,
+    ground_of,
+)
+from headrace_properties.shrinking import shrink
+from headrace_properties.steering import AIMED, Steering
+from headrace_properties.workloads import WORKLOADS
+from headrace_sim import Feed
+
+MOST_RUNS = 96
+SEEDS = (3, 4, 5)
+REACH_RUNS = 250
+CHOSEN_BY = (
+    "ack on receipt", "a remnant is taken", "send before checkpoint", "weak upstream ACKed too early",
+    "a timer in the past never fires", "the same token for the next owner", "one input only",
+    "injector position at send", "state in memory only",
+)  # fmt: skip
+"""The mutants by which the way to steer was chosen, with seeds 0 to 2."""
+
+
+def _others() -> list[str]:
+    """The mutants by which nothing was chosen, and which a History's invariant tells, by chance."""
+    return [
+        name
+        for name, one in CATALOGUE.items()
+        if name not in CHOSEN_BY and one.directed is None and set(one.breaks) - {REFERENCE, ERROR}
+    ]
+
+
+MUTANTS = tuple(_others()[3::4])
+"""Every fourth of them."""
+
+BYTES = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
+_byte = st.integers(0, 255)
+_slot = st.tuples(st.integers(1, len(MAKERS)), _byte, _byte, _byte, _byte).map(bytes)
+LISTS = st.tuples(
+    st.tuples(*[_byte] * HEADER_BYTES).map(bytes), st.lists(_slot, max_size=FAULT_SLOTS).map(b"".join)
+).map(lambda parts: (parts[0] + parts[1]).ljust(HEADER_BYTES + FAULT_SLOTS * SLOT_BYTES, b"\0"))
+"""The same plans as a list of structured faults."""
+
+
+class _Found(Exception):  # noqa: N818  it stops a search, it is not an error
+    """A broken protocol was found out."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """One search for one mutant, on its workload.
+
+    Attributes:
+        runs: until it was found, or until the search gave up.
+        cpu_s: the same in seconds of CPU time.
+        shrink_runs: runs that made the plan smaller.
+        shrink_cpu_s: the same in seconds.
+        failure: the smallest plan that fails; ``None``: not found.
+    """
+
+    mutant: Mutant
+    seed: int
+    runs: int = 0
+    cpu_s: float = 0.0
+    shrink_runs: int = 0
+    shrink_cpu_s: float = 0.0
+    failure: Failure | None = None
+    _began: float = field(default_factory=time.process_time)
+
+    def run(self, data: bytes) -> Outcome:
+        """Run a plan, and take note of it."""
+        workload = WORKLOADS[self.mutant.workload]
+        feed = workload.feed(0)
+        plan = decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
+        return self.test(plan, feed)
+
+    def test(self, plan: Plan, feed: Feed) -> Outcome:
+        """Run a plan over an input."""
+        outcome = try_plan(WORKLOADS[self.mutant.workload].deployed, feed, plan, self.mutant.protocol())
+        if self.failure is not None:
+            self.shrink_runs += 1
+        else:
+            self.runs += 1
+            self.cpu_s = time.process_time() - self._began
+        if outcome.failed:  # the last failing run of a shrinker is its smallest
+            self.failure = outcome.failure(plan, 0)
+        return outcome
+
+    def end(self) -> "Trial":
+        """It is over."""
+        self.shrink_cpu_s = time.process_time() - self._began - self.cpu_s
+        return self
+
+
+def by_hypothesis(
+    strategy: st.SearchStrategy[bytes], *, steer: bool = False
+) -> Callable[[Mutant, int], Trial]:
+    """Hypothesis draws, and Hypothesis shrinks; ``steer``: it is told how many steps a plan's faults struck at."""
+
+    def search(mutant: Mutant, seed: int) -> Trial:
+        trial = Trial(mutant, seed)
+
+        @hypothesis.seed(seed)
+        @settings(
+            max_examples=MOST_RUNS, deadline=None, database=None, print_blob=False, report_multiple_bugs=False,
+            phases=(Phase.generate, Phase.target, Phase.shrink), suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(strategy)
+        def runs(data: bytes) -> None:
+            outcome = trial.run(data)
+            if steer:
+                target(len(outcome.covered))
+            if outcome.failed:
+                raise _Found
+
+        with contextlib.suppress(_Found):
+            runs()
+        return trial.end()
+
+    return search
+
+
+def by_us(aimed: int) -> Callable[[Mutant, int], Trial]:
+    """As `verify` does it: rounds of bytes, and our own shrinker. ``aimed``: faults per plan where none has struck yet."""
+
+    def search(mutant: Mutant, seed: int) -> Trial:
+        trial, workload = Trial(mutant, seed), WORKLOADS[mutant.workload]
+        feed, covered = workload.feed(0), Counter[Spot]()
+        steering = Steering(workload.deployed, feed, workload.options, seed, aimed)
+        while trial.failure is None and trial.runs < MOST_RUNS:
+            for plan in steering.round(covered.copy()):
+                outcome = trial.test(plan, feed)
+                covered.update(outcome.covered)
+                if outcome.failed or trial.runs == MOST_RUNS:
+                    break
+        if trial.failure is not None:
+            trial.failure = shrink(trial.failure, feed, workload.options, trial.test)
+        return trial.end()
+
+    return search
+
+
+ENGINES: dict[str, Callable[[Mutant, int], Trial]] = {
+    "lists, Hypothesis": by_hypothesis(LISTS),
+    "bytes, Hypothesis": by_hypothesis(BYTES),
+    "bytes, Hypothesis with target()": by_hypothesis(BYTES, steer=True),
+    "bytes, own shrinker": by_us(aimed=0),
+    "steered bytes, own shrinker": by_us(AIMED),
+}
+
+
+def compare(engines: Sequence[str], seeds: Sequence[int] = SEEDS) -> dict[str, list[Trial]]:
+    """Let these engines search for every mutant, in turn."""
+    chosen = [CATALOGUE[name] for name in MUTANTS]
+    found: dict[str, list[Trial]] = {name: [] for name in engines}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
+        for mutant in chosen:
+            for seed in seeds:
+                for name in engines:
+                    found[name].append(ENGINES[name](mutant, seed))
+    return found
+
+
+def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
+    """At how many (role, step, fault) each way of drawing plans strikes in so many runs of the sound protocol."""
+    workload = WORKLOADS["tallies"]
+    feed = workload.feed(0)
+    ground = ground_of(workload.deployed, feed, workload.options)
+
+    def run(plan: Plan) -> Outcome:
+        return try_plan(workload.pipeline, feed, plan)
+
+    found = {}
+    for name, aimed in (("bytes", 0), ("steered bytes", AIMED)):
+        steering, seen = Steering(workload.pipeline, feed, workload.options, seed, aimed), Counter[Spot]()
+        plans = (plan for _ in range(runs) for plan in steering.round(seen.copy()))
+        for plan in islice(plans, runs):
+            seen.update(run(plan).covered)
+        found[name] = len(seen)
+    spots: set[Spot] = set()
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=runs, deadline=None, database=None, phases=(Phase.generate, Phase.target),
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(BYTES)
+    def targeted(data: bytes) -> None:
+        outcome = run(decode_plan(data, ground, workload.options))
+        spots.update(outcome.covered)
+        target(len(outcome.covered))
+
+    targeted()
+    return {**found, "bytes, Hypothesis with target()": len(spots)}
+
+
+def main(engines: Sequence[str]) -> None:
+    """Print the tables; ``engines``: only of these, if there are any."""
+    for seed in () if engines else SEEDS:
+        print(
+            f"(role, step, fault) reached in {REACH_RUNS} runs of the sound protocol, seed {seed}: {reach(seed=seed)}"
+        )
+    found = compare(engines or list(ENGINES))
+    searches = len(next(iter(found.values())))
+    print(f"{searches} searches of at most {MOST_RUNS} runs each, seeds {SEEDS}, for {', '.join(MUTANTS)}")
+    print(f"{'engine':<34}{'found':>6}{'runs':>7}{'CPU s':>7}{'shrink runs':>13}{'CPU s':>7}{'faults':>8}")
+    for name, trials in found.items():
+        hits = [one for one in trials if one.failure is not None]
+        faults = [one.failure.plan.faults.count for one in hits if one.failure is not None]
+        figures = (
+            statistics.mean(one.runs for one in trials), statistics.mean(one.cpu_s for one in trials),
+            statistics.mean(one.shrink_runs for one in hits), statistics.mean(one.shrink_cpu_s for one in hits),
+        )  # fmt: skip
+        runs, cpu_s, shrink_runs, shrink_cpu_s = figures
+        print(
+            f"{name:<34}{len(hits):>6}{runs:>7.1f}{cpu_s:>7.2f}{shrink_runs:>13.0f}{shrink_cpu_s:>7.2f}"
+            f"{statistics.mean(faults):>8.2f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

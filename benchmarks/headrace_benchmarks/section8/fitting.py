@@ -1,0 +1,129 @@
+"""Fits the model's free parameters, each to one number of the paper, one after the other until none moves (MillWheel 8).
+
+``python -m headrace_benchmarks.section8.fitting`` prints what `CALIBRATION` should hold; a test compares them. The runs have
+seeds of their own, so that the report's runs are not those that were fitted.
+
+Each parameter moves its own figure far more than the others: the CPU time the weak median, the contended share the weak 95th
+percentile, the commit the strong median, the source's promise the lag of the first stage.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from headrace import MILLISECOND, Productions
+from headrace_benchmarks.section8.calibration import CALIBRATION, Calibration
+from headrace_benchmarks.section8.lagging import STAGES, lags_us
+from headrace_benchmarks.section8.paper import STRONG, WEAK, number_ms
+from headrace_benchmarks.section8.sorting import Sorting, latencies_us
+from headrace_benchmarks.section8.statistics import quantile
+
+SEEDS = range(-6, 0)
+ROUNDS = 2
+_LAG_SEEDS = range(-8, 0)
+_LAG_POLLS = 10
+LAG_STEP_US = 10 * MILLISECOND
+LAG = ("figure-15", STAGES[0], "mean")
+_WEAK = Sorting()
+_STRONG = Sorting(productions=Productions.STRONG, exactly_once=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A parameter and the number that it is fitted to.
+
+    Attributes:
+        parameter: its name in `Calibration`.
+        claim: of `CLAIMS`.
+        low: where it is looked for.
+        high: likewise.
+        step: it is fitted to a multiple of this; finer than the number's own scatter over seeds means nothing.
+        measure: what the model says in the place of the paper's number, milliseconds; increases with the parameter.
+    """
+
+    parameter: str
+    claim: tuple[str, str, str]
+    low: float
+    high: float
+    step: float
+    measure: Callable[[Calibration], float]
+
+
+def _latency_ms(sorting: Sorting, part: float) -> Callable[[Calibration], float]:
+    return lambda calibration: fmean(
+        quantile(latencies_us(sorting, calibration, seed), part) / MILLISECOND for seed in SEEDS
+    )
+
+
+def first_lag_ms(calibration: Calibration) -> float:
+    """Mean lag of the first stage."""
+    return (
+        fmean(lag for seed in _LAG_SEEDS for lag in lags_us(calibration, seed, polls=_LAG_POLLS)[STAGES[0]])
+        / MILLISECOND
+    )
+
+
+LATENCIES = (
+    Target("record_cpu_us", ("figure-13", WEAK, "median"), 2_500, 3_500, 50, _latency_ms(_WEAK, 0.5)),
+    Target("contended_share", ("figure-13", WEAK, "95 %"), 0.03, 0.11, 0.005, _latency_ms(_WEAK, 0.95)),
+    Target("commit_us", ("figure-13", STRONG, "median"), 15_000, 40_000, 500, _latency_ms(_STRONG, 0.5)),
+)
+"""What Figure 13 decides, in the order in which they are fitted."""
+
+
+def fit_latencies(start: Calibration = CALIBRATION) -> Calibration:
+    """Fit what Figure 13 decides. The start decides the other parameters only: the first round looks everywhere."""
+    found = start
+    for _ in range(ROUNDS):
+        before = found
+        for target in LATENCIES:
+            found = fit_one(target, found)
+        if found == before:
+            break
+    return found
+
+
+def fit_one(target: Target, calibration: Calibration) -> Calibration:
+    """Find the multiple of the step whose figure is the nearest to the paper's, by halving."""
+    low, high = round(target.low / target.step), round(target.high / target.step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _error(target, calibration, middle) > 0 else (middle, high)
+    nearest = min((low, high), key=lambda number: abs(_error(target, calibration, number)))
+    return _at(target, calibration, nearest)
+
+
+def is_fitted(target: Target, calibration: Calibration) -> bool:
+    """Whether no multiple beside the one that the calibration has is nearer to the paper's number."""
+    number = round(getattr(calibration, target.parameter) / target.step)
+    here = abs(_error(target, calibration, number))
+    return all(abs(_error(target, calibration, number + side)) >= here for side in (-1, 1))
+
+
+def _error(target: Target, calibration: Calibration, number: int) -> float:
+    return target.measure(_at(target, calibration, number)) - number_ms(target.claim)
+
+
+def _at(target: Target, calibration: Calibration, number: int) -> Calibration:
+    """The calibration with so many steps as the parameter."""
+    value = number * target.step
+    changed: dict[str, Any] = {target.parameter: round(value) if target.step >= 1 else round(value, 6)}
+    return dataclasses.replace(calibration, **changed)
+
+
+def fit_lag(start: Calibration = CALIBRATION) -> Calibration:
+    """Fit what Figure 15 decides: the lag is as much more as the source's promise is older, so that no search is needed."""
+    more_us = (number_ms(LAG) - first_lag_ms(start)) * MILLISECOND
+    steps = round((start.source_lag_us + more_us) / LAG_STEP_US)
+    return dataclasses.replace(start, source_lag_us=steps * LAG_STEP_US)
+
+
+def main() -> None:
+    """Fit everything, and print it."""
+    print(fit_lag(fit_latencies()))
+
+
+if __name__ == "__main__":
+    main()

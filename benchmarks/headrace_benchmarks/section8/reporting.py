@@ -1,0 +1,155 @@
+"""The report as a value: which runs, what they found, and with what; written as JSON, from which all of REPORT.md follows.
+
+Rules of this file: a report holds the figures of every run, so that its tables can be worked out again, and any run repeated.
+What is not so, `problems` names.
+"""
+
+import dataclasses
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import chain
+
+import msgspec
+
+from headrace_benchmarks.section8.calibration import CALIBRATION
+from headrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_properties.spreading import spread
+
+_PACKAGES = ("headrace", "simpy", "hypothesis", "msgspec", "pyspark")
+
+
+class Provenance(msgspec.Struct, frozen=True):
+    """What a report was made with.
+
+    Attributes:
+        command: that writes it again.
+        versions: of Python and packages.
+        machine: its architecture.
+        cores: its CPUs. Simulated time does not depend on them.
+    """
+
+    command: str
+    versions: dict[str, str]
+    machine: str
+    cores: int
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One experiment.
+
+    Attributes:
+        name: of `EXPERIMENTS`.
+        seeds: runs at each point, with seeds from 0.
+        samples: of each run.
+        rows: what they come to.
+        plot_sha256: of the picture's file, hex.
+    """
+
+    name: str
+    seeds: int
+    samples: tuple[Sample, ...]
+    rows: tuple[Row, ...]
+    plot_sha256: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All of it.
+
+    Attributes:
+        provenance: of all figures.
+        quick: fewer seeds and points than the full report.
+        calibration: the model's parameters.
+        measured: experiments, in the paper's order.
+    """
+
+    provenance: Provenance
+    quick: bool
+    calibration: dict[str, float]
+    measured: tuple[Measured, ...]
+
+    def to_bytes(self) -> bytes:
+        """Write it as JSON, one run a line."""
+        text = msgspec.json.format(msgspec.json.encode(self), indent=1)
+        return text + b"\n"
+
+
+def measure(
+    names: Sequence[str], size: Size, jobs: int, on_run: Callable[[int, int, str], None]
+) -> tuple[Measured, ...]:
+    """Run experiments.
+
+    Args:
+        names: of `EXPERIMENTS`.
+        size: how much of each.
+        jobs: processes to spread the runs over.
+        on_run: told after each run how many are done, of how many, and of which experiment it was.
+    """
+    tasks = [(name, *task) for name in names for task in EXPERIMENTS[name].tasks(size)]
+    alone = [task for task in tasks if EXPERIMENTS[task[0]].wall]
+    together = [task for task in tasks if task not in alone]
+    found: dict[tuple[str, str, int], Sample] = {}
+    for done, (task, sample) in enumerate(chain(_run_all(together, jobs), _run_all(alone, 1)), 1):
+        found[task] = sample
+        on_run(done, len(tasks), task[0])
+    measured = []
+    for name in names:
+        samples = tuple(found[task] for task in tasks if task[0] == name)
+        seeds = EXPERIMENTS[name].seeds(size)
+        measured.append(Measured(name, seeds, samples, tuple(rows_of(samples))))
+    return tuple(measured)
+
+
+def provenance(command: str) -> Provenance:
+    """What this process makes a report with."""
+    versions = {"python": platform.python_version()}
+    versions |= {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
+    return Provenance(command, versions, platform.machine(), os.cpu_count() or 1)
+
+
+def calibration_document() -> dict[str, float]:
+    """The model's parameters, as they are now."""
+    return {name: float(value) for name, value in dataclasses.asdict(CALIBRATION).items()}
+
+
+def problems(report: Report, again: int) -> Iterator[str]:
+    """What in a report is not what this code finds.
+
+    Args:
+        report: that was read.
+        again: so many runs of each experiment are run again, spread over all of them.
+    """
+    if report.calibration != calibration_document():
+        yield "the calibration is not the one of this code: write the report again"
+    for measured in report.measured:
+        if rows_of(measured.samples) != list(measured.rows):
+            yield f"{measured.name}: its table does not follow from its runs"
+        if EXPERIMENTS[measured.name].wall:
+            continue  # no run repeats it
+        stride = max(len(measured.samples) // max(again, 1), 1)
+        for sample in measured.samples[::stride][:again]:
+            if EXPERIMENTS[measured.name].sample(sample.point, sample.seed) != sample:
+                yield f"{measured.name}: {sample.point}, seed {sample.seed}, comes out differently when it is run again"
+
+
+def sha256(data: bytes) -> str:
+    """Hash a file's contents, hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+_Task = tuple[str, str, int]
+
+
+def _run_all(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[_Task, Sample]]:
+    """In any order; the results do not depend on it."""
+    if tasks:
+        yield from spread(_run, tasks, jobs)
+
+
+def _run(task: _Task) -> tuple[_Task, Sample]:
+    name, point, seed = task
+    return task, EXPERIMENTS[name].sample(point, seed)

@@ -1,0 +1,70 @@
+"""6.1.3: how deep pipelines fare on machines that fail, by the way in which they make productions."""
+
+from collections.abc import Iterator
+from statistics import fmean
+
+from headrace import MILLISECOND, Productions
+from headrace_benchmarks.section8.deep import (
+    FAILS_A_MINUTE,
+    MINUTE_US,
+    Depth,
+    Found,
+    chance_to_meet_a_failure,
+    closed_form,
+    run_deep,
+)
+from headrace_benchmarks.section8.experiment import Experiment, Sample
+from headrace_benchmarks.section8.paper import CHANCE
+from headrace_benchmarks.section8.statistics import quantile
+from headrace_properties.trade_offs import Way
+
+CLOSED_FORM = "closed form, %"
+TAIL = "95 % of latencies, simulated ms"
+RETAINED = "retained by senders, mean kB"
+WAYS = (
+    Way("weak, no straggler checkpoints", Productions.WEAK, checkpoints=False),
+    Way("weak, checkpoints after 1 s", Productions.WEAK),
+    Way("strong", Productions.STRONG),
+)
+_POINTS = ("1 stage", *(f"{stages} stages" for stages in range(2, 9)))
+
+
+def sample(point: str, seed: int) -> Sample:
+    """Run a depth each way, on the same failures."""
+    stages = int(point.split(maxsplit=1)[0])
+    found = {way.name: run_deep(Depth(stages, way), seed) for way in WAYS}
+    values = [(f"{point}, {way}", *value) for way, one in found.items() for value in _figures(one)]
+    values += [
+        (point, CHANCE, 100 * chance_to_meet_a_failure(stages, seed)),
+        (point, CLOSED_FORM, 100 * closed_form(stages)),
+    ]
+    return Sample(point, seed, tuple(values))
+
+
+def _figures(found: Found) -> Iterator[tuple[str, float]]:
+    latencies, held = sorted(found.costs.latencies_us), sorted(found.costs.held_us)
+    yield "median latency, simulated ms", quantile(latencies, 0.5) / MILLISECOND
+    yield TAIL, quantile(latencies, 0.95) / MILLISECOND
+    yield "99 % of latencies, simulated ms", quantile(latencies, 0.99) / MILLISECOND
+    yield RETAINED, found.retained_bytes / 1_000
+    yield "a production is retained, mean simulated ms", fmean(held) / MILLISECOND
+    yield "99 % of productions, simulated ms", quantile(held, 0.99) / MILLISECOND
+
+
+EXPERIMENT = Experiment(
+    "depth",
+    "6.1.3",
+    "Pipelines of depth 1 to 8 on machines that fail",
+    _POINTS,
+    (_POINTS[0], _POINTS[4], _POINTS[7]),
+    sample,
+    f"As the paper assumes, {FAILS_A_MINUTE:.0%} of the machines fail in a minute; a minute is compressed to"
+    f" {MINUTE_US // 1_000_000} s here, and as long it takes until a failure is noticed. The chance: of the records, those with a"
+    " machine on their way that failed in their minute, as the History of a run of 20 minutes tells; closed form: 1 - 0.99^depth."
+    " Retained: bytes of productions from when they are made until their"
+    " sender hears that they are done, injectors included. A weak sender retains what it sent until all stages after it are"
+    " done, so that what is retained grows with the square of the depth; a strong one until the next stage is. Checkpoints of"
+    " stragglers free the senders before them. They hardly change latencies here: what waits for the machine that failed waits"
+    " all the same, and it is only the other records of the keys before it that go on.",
+    wide=True,
+)

@@ -1,0 +1,168 @@
+"""The engine on its simulated cluster, on the message pattern of the lean model (`headrace_benchmarks.lean_model`).
+
+Injectors feed a keyed stage, which sends each record on, re-keyed, to a second one: 100 intervals a stage on 200 workers, strong
+productions, exactly-once, History on, retries on, and faults drawn for each message. Deliveries of both stages count.
+
+Two options are not the engine's defaults, since the load is high and its latency does not matter: one write of an interval is
+under way at a time (``commits_in_flight``), and the next one waits some milliseconds for more to share it (``commit_linger_us``).
+"""
+
+import gc
+import time
+from dataclasses import dataclass
+
+from headrace import MILLISECOND, SECOND, Computation, Context, EngineOptions, Pipeline, Record
+from headrace.history import Delivered, FaultStruck, History, Resent
+from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder
+from headrace_sim.faults import Noise
+from headrace_sim.simulate import start
+
+KEYS = 10_000
+# Prime to the number of keys, so that each stage meets all of them equally often, as in the lean model.
+FIRST_STRIDE = 6_173
+SECOND_STRIDE = 7_919
+_WARM_UP_US = 2_900 * MILLISECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleOptions:
+    """The load. Defaults are the lean model's.
+
+    Attributes:
+        records: injected; each makes two deliveries.
+        workers: processes; half as many intervals in each stage.
+        injectors: processes of the injector.
+        gap_us: simulated time between two records, microseconds.
+        fault_rate: for each message the probability to be dropped, doubled and delayed, each.
+        commits_in_flight: see `EngineOptions`; 1 is classic group commit.
+        commit_linger_us: see `EngineOptions`.
+        history: whether it is kept.
+    """
+
+    records: int = 50_000
+    workers: int = 200
+    injectors: int = 20
+    gap_us: int = 10
+    fault_rate: float = 0.002
+    commits_in_flight: int = 1
+    commit_linger_us: int = 10 * MILLISECOND
+    history: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleResult:
+    """What a run did.
+
+    Attributes:
+        deliveries: records that reached an owner, new to it; without a History, those that had to.
+        heap_events: put on the heap from the first record on.
+        cpu_seconds: of the event loop from then on.
+        resent: deliveries that were sent again.
+        struck: faults that struck.
+        history: all of it.
+    """
+
+    deliveries: int
+    heap_events: int
+    cpu_seconds: float
+    resent: int
+    struck: int
+    history: History
+
+    @property
+    def deliveries_per_second(self) -> float:
+        """Simulated deliveries in a second of CPU time."""
+        return self.deliveries / self.cpu_seconds
+
+    @property
+    def heap_events_per_delivery(self) -> float:
+        """How lean it is; at most 6."""
+        return self.heap_events / self.deliveries
+
+
+class _Sum(Computation):
+    """Sums what it gets."""
+
+    def initial_state(self) -> int:
+        """Nothing yet."""
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add it."""
+        context.state = context.state + record.value
+
+
+class _SumAndSend(_Sum):
+    """Sums what it gets, and sends it on under another key."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add it, and send it on."""
+        super().process_record(context, record)
+        context.produce("second", record.value, key=f"{record.value * SECOND_STRIDE % KEYS:05d}")
+
+
+def shuffle_pipeline(options: ShuffleOptions) -> Pipeline:
+    """Two keyed stages, each divided among half of the workers."""
+    intervals = max(1, options.workers // 2)
+    boundaries = [f"{number * KEYS // intervals:05d}" for number in range(1, intervals)]
+    pipeline = Pipeline("shuffle")
+    pipeline.injector("first", processes=options.injectors)
+    pipeline.add(_SumAndSend(), name="a", inputs=["first"], outputs=["second"], split_at=boundaries)
+    pipeline.add(_Sum(), name="b", inputs=["second"], split_at=boundaries)
+    return pipeline
+
+
+def shuffle_feed(pipeline: Pipeline, options: ShuffleOptions) -> Feed:
+    """Evenly spaced records with spread keys, from three seconds on, when all is assigned."""
+    builder = FeedBuilder(pipeline)
+    for number in range(options.records):
+        at_us = number * options.gap_us
+        key = f"{number * FIRST_STRIDE % KEYS:05d}"
+        builder.record(
+            at_us=3 * SECOND + at_us,
+            value=number,
+            timestamp=at_us,
+            key=key,
+            process=number % options.injectors,
+        )
+    return builder.build()
+
+
+def run_shuffle(options: ShuffleOptions | None = None, seed: int = 0) -> ShuffleResult:
+    """Run it once, and measure from just before the first record to the end."""
+    options = options or ShuffleOptions()
+    pipeline = shuffle_pipeline(options)
+    engine = EngineOptions(
+        commits_in_flight=options.commits_in_flight, commit_linger_us=options.commit_linger_us
+    )
+    rate = options.fault_rate
+    noise = Noise(
+        at_us=_WARM_UP_US,
+        for_us=60 * SECOND,
+        drop=rate,
+        duplicate=rate,
+        delay=rate,
+        delay_us=150 * MILLISECOND,
+    )
+    cluster = start(
+        pipeline,
+        shuffle_feed(pipeline, options),
+        options=ClusterOptions(workers=options.workers, engine=engine),
+        faults=FaultSchedule((noise,) if rate else (), heal_at_us=60 * SECOND),
+        seed=seed,
+        history=None if options.history else History.discarding(),
+    )
+    cluster.run_until(_WARM_UP_US)
+    gc.collect()
+    events, began = cluster.kernel.events, time.process_time()
+    cluster.run_to_the_end()
+    cpu_seconds = time.process_time() - began
+    history = cluster.history
+    return ShuffleResult(
+        deliveries=sum(isinstance(event, Delivered) for event in history) or 2 * options.records,
+        heap_events=cluster.kernel.events - events,
+        cpu_seconds=cpu_seconds,
+        resent=sum(isinstance(event, Resent) for event in history),
+        struck=sum(isinstance(event, FaultStruck) for event in history),
+        history=history,
+    )

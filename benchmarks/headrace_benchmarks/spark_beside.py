@@ -1,0 +1,208 @@
+"""A count by key on Spark, as a job that keeps running: throughput, latency and recovery, beside the same by hand.
+
+Each job reads Parquet files from a directory, counts by key, and gives each batch's counts to a sink: Headrace in both
+layouts and a ``transformWithState`` by hand, a count for each record; Spark's own aggregation, which can not do that, a count for
+each key of a micro-batch. All times are wall time.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from headrace import Pipeline
+from headrace.spark import Input, Layout, deploy
+from headrace_benchmarks.spark_count import COLUMNS, ToldCount, put
+
+INTERVALS = 4
+_PATIENCE_S = 120.0
+_WARM_UP = 5
+_COUNTED = "key string, count long"
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimes:
+    """What a job takes, in wall time.
+
+    Attributes:
+        job: of `JOBS`.
+        keys: that it has counts of.
+        records: in the large micro-batch.
+        records_per_s: of it, from its file to the end of its micro-batch.
+        latencies_us: of single records, from a record's file to its count at the sink.
+        recoveries_us: from the start of a stopped job, with a record waiting, to that record's count at the sink.
+    """
+
+    job: str
+    keys: int
+    records: int
+    records_per_s: float
+    latencies_us: tuple[int, ...]
+    recoveries_us: tuple[int, ...]
+
+    @property
+    def latency_us(self) -> float:
+        """The median."""
+        return median(self.latencies_us)
+
+    @property
+    def recovery_us(self) -> float:
+        """The median."""
+        return median(self.recoveries_us)
+
+
+class Running(Protocol):
+    """A job that runs."""
+
+    def await_idle(self) -> None:
+        """Return when all that has come has been worked on."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+
+class Sink:
+    """Takes counts, and says when it has got some."""
+
+    def __init__(self) -> None:
+        self._got = threading.Event()
+
+    def __call__(self, frame: DataFrame, _batch: int) -> None:
+        """Take a micro-batch."""
+        if frame.collect():
+            self._got.set()
+
+    def await_counts(self, cause: Callable[[], object]) -> int:
+        """Tell how long it takes from a cause to counts, microseconds."""
+        self._got.clear()
+        began_us = time.perf_counter_ns() // 1_000
+        cause()
+        assert self._got.wait(_PATIENCE_S), "no count comes out"
+        return time.perf_counter_ns() // 1_000 - began_us
+
+
+def _headrace(layout: Layout) -> Callable[[DataFrame, Path, Sink], Running]:
+    def start(frame: DataFrame, place: Path, sink: Sink) -> Running:
+        pipeline = Pipeline("count")
+        pipeline.injector("records")
+        pipeline.add(ToldCount(), name="count", inputs=["records"], outputs=["counts"])
+        given = {"records": Input(frame, key="key", timestamp="timestamp", value="timestamp")}
+        return deploy(
+            pipeline, given, directory=place, sinks={"counts": sink}, layout=layout, intervals=INTERVALS
+        )
+
+    return start
+
+
+class _CountRows(StatefulProcessor):
+    """By hand."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._count = handle.getValueState("count", "count long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:  # noqa: ARG002, N802, N803  Spark's names
+        """Count one key's rows, and tell each time."""
+        found = self._count.get()
+        count = found[0] if found is not None else 0
+        for _ in rows:
+            count += 1
+            yield Row(key=key[0], count=count)
+        self._count.update((count,))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    query: StreamingQuery
+
+    def await_idle(self) -> None:
+        """See `Running`."""
+        self.query.processAllAvailable()
+
+    def stop(self) -> None:
+        """See `Running`."""
+        self.query.stop()
+
+
+def _by_hand(frame: DataFrame, place: Path, sink: Sink) -> Running:
+    counts = frame.groupBy("key").transformWithState(_CountRows(), _COUNTED, "update", "none")
+    return _started(counts, place, sink)
+
+
+def _native(frame: DataFrame, place: Path, sink: Sink) -> Running:
+    return _started(frame.groupBy("key").count(), place, sink)
+
+
+def _started(counts: DataFrame, place: Path, sink: Sink) -> Running:
+    writer = counts.writeStream.outputMode("update").foreachBatch(sink)
+    return _Query(writer.option("checkpointLocation", str(place)).start())
+
+
+JOBS: dict[str, Callable[[DataFrame, Path, Sink], Running]] = {
+    "headrace, pipelined": _headrace(Layout.PIPELINED),
+    "headrace, staged": _headrace(Layout.STAGED),
+    "transformWithState by hand": _by_hand,
+    "groupBy().count()": _native,
+}
+
+
+def job_times(
+    spark: SparkSession, job: str, keys: int, records: int, place: Path, *, tries: int = 20, stops: int = 5
+) -> JobTimes:
+    """Run a job: a file that meets each key, single records, a large file; then stop it and start it again, over and over.
+
+    Args:
+        spark: a session.
+        job: one of `JOBS`.
+        keys: to count by.
+        records: in the large file.
+        place: an empty directory.
+        tries: single records.
+        stops: how often it is stopped. Between a stop and the next start one record's file falls.
+    """
+    landing, sink = place / "landing", Sink()
+    landing.mkdir(parents=True)
+    frame = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(landing))
+    files = iter(range(1 << 30))
+
+    def fall(count: int) -> None:
+        put(landing, next(files), min(keys, count), count)
+
+    def start() -> Running:
+        return JOBS[job](frame, place / "job", sink)
+
+    running = start()
+    try:
+        fall(keys)
+        running.await_idle()
+        latencies = []
+        for _ in range(_WARM_UP + tries):
+            latencies.append(sink.await_counts(lambda: fall(1)))
+            running.await_idle()
+        fall(records)
+        began = time.perf_counter()
+        running.await_idle()
+        large_s = time.perf_counter() - began
+        recoveries = []
+        for _ in range(stops):
+            running.stop()
+            fall(1)
+            restarted: list[Running] = []
+            recoveries.append(sink.await_counts(lambda: restarted.append(start())))  # noqa: B023  called at once
+            running = restarted[0]
+            running.await_idle()
+    finally:
+        running.stop()
+    return JobTimes(job, keys, records, records / large_s, tuple(latencies[_WARM_UP:]), tuple(recoveries))

@@ -1,0 +1,166 @@
+"""What ``headrace chaos`` has to say of a run, for people and as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from headrace_cli._documents import invariants_document
+from headrace_cli._exit import RESULT_WORDS, ExitCode
+from headrace_cli._render import (
+    counted,
+    plain_table,
+    print_heading,
+    print_lines,
+    print_table,
+    print_text,
+    print_violations,
+)
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_scenarios.chaos_run import ChaosReport, Seen
+
+_STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red", ExitCode.UNKNOWN: "bold yellow"}
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Chaos:
+    """A run, and what was asked for.
+
+    Attributes:
+        target: ``MODULE:PIPELINE``.
+        seed: of faults and input.
+        without: the protections that were left out.
+        report: what came of it.
+        directory: where its files are, as long as they are kept.
+    """
+
+    target: str
+    seed: int
+    without: tuple[str, ...]
+    report: ChaosReport
+    directory: Path
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        match self.report.verdict:
+            case Violated():
+                return ExitCode.VIOLATED
+            case Unknown():
+                return ExitCode.UNKNOWN
+            case Holds():
+                return ExitCode.HOLDS
+
+    def print(self, console: Console) -> None:
+        """Print it for people."""
+        report, findings = self.report, self.report.findings
+        left_out = f", without {' and '.join(self.without)}" if self.without else ""
+        print_text(console, f"{self.target} on Spark, seed {self.seed}{left_out}", style="bold")
+        counts = f"{counted(len(report.seen), 'fault')}, {counted(report.drivers, 'driver')}, {report.batches} micro-batches"
+        print_text(console, f"{counts}, {report.elapsed_s:.0f} s")
+        if report.seen:
+            console.print()
+            _print_strikes(console, report.seen)
+        _print_differences(console, report)
+        print_violations(console, findings.verdicts)
+        console.print()
+        print_text(console, self._result(), style=_STYLES[self.code])
+        if self.directory.exists():
+            print_lines(console, f"logs, checkpoint and outputs: {self.directory}")
+
+    def _result(self) -> str:
+        word, findings = RESULT_WORDS[self.code].upper(), self.report.findings
+        match self.report.verdict:
+            case Violated(message=message):
+                return f"{word}: {message}"
+            case Unknown(why=why):
+                return f"{word}: {why}"
+            case Holds():
+                held = sum(isinstance(one, Holds) for one in findings.verdicts.values())
+                return (
+                    f"{word}: {counted(findings.outputs.common, 'output')} and "
+                    f"{counted(findings.states_compared, 'state')} are the reference's, and {held} of "
+                    f"{len(findings.verdicts)} invariants came up, none violated"
+                )
+
+    def document(self) -> dict[str, Any]:
+        """Tell it as JSON."""
+        report, findings = self.report, self.report.findings
+        return {
+            "pipeline": self.target,
+            "seed": self.seed,
+            "without": list(self.without),
+            "result": RESULT_WORDS[self.code],
+            "verdict": _said(report.verdict),
+            "plan": msgspec.to_builtins(report.plan),
+            "faults": [_seen_document(one) for one in report.seen],
+            "drivers": report.drivers,
+            "batches": report.batches,
+            "directory": str(self.directory) if self.directory.exists() else None,
+            "elapsed_s": round(report.elapsed_s, 3),
+            "outputs": {
+                "common": findings.outputs.common,
+                "missing": findings.outputs.only_first.total(),
+                "extra": findings.outputs.only_second.total(),
+            },
+            "states": {
+                "compared": findings.states_compared,
+                "differing": [f"{one.computation}/{one.key}" for one in findings.states],
+            },
+            "events": findings.events,
+            "invariants": invariants_document(findings.verdicts),
+        }
+
+
+def _said(verdict: Verdict) -> str:
+    match verdict:
+        case Violated(message=message):
+            return message
+        case Unknown(why=why):
+            return why
+        case Holds(reached=reached):
+            return f"{counted(reached, 'fault')} struck"
+
+
+def _seen_document(seen: Seen) -> Mapping[str, Any]:
+    return {
+        "strike": msgspec.to_builtins(seen.strike),
+        "struck": seen.struck,
+        "recovered_s": round(seen.recovered_s, 3),
+        "seen": seen.notes,
+    }
+
+
+def _print_strikes(console: Console, strikes: tuple[Seen, ...]) -> None:
+    table = plain_table("part", "fault", "when", "recovered", "what was seen")
+    table.columns[0].justify = table.columns[3].justify = "right"
+    for seen in strikes:
+        strike = seen.strike
+        struck = f"{seen.recovered_s:.1f} s" if seen.struck else "never struck"
+        table.add_row(
+            str(strike.part), Text(strike.verb), Text(strike.moment or "between batches"), struck, Text("; ".join(seen.notes))
+        )  # fmt: skip
+    print_table(console, table, indent=2)
+
+
+def _print_differences(console: Console, report: ChaosReport) -> None:
+    findings = report.findings
+    if findings.outputs.same and not findings.states:
+        return
+    print_heading(console, "Not as in the reference")
+    for side, one in findings.outputs.examples(_EXAMPLES):
+        word = "missing" if side == "first" else "too many"
+        value = one.value.decode(errors="backslashreplace")
+        print_text(console, f"{word}: {one.stream} {one.key!r} at {one.timestamp} us: {value}", indent=2)
+    for state in findings.states[:_EXAMPLES]:
+        found, expected = (
+            None if data is None else data.decode(errors="backslashreplace") for data in (state.found, state.expected)
+        )  # fmt: skip
+        print_text(
+            console, f"state of {state.computation} {state.key!r}: {found}, should be {expected}", indent=2
+        )

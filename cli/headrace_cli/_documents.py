@@ -1,0 +1,73 @@
+"""What ``--json`` prints: one document on stdout, and nothing else there."""
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+import msgspec
+
+from headrace import MAX_TIME, MIN_TIME, ComputationProgress
+from headrace_properties.describing import titles
+from headrace_properties.outcome import Failure
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+
+
+@contextmanager
+def stdout_reserved(wanted: bool) -> Iterator[None]:  # noqa: FBT001  it is the option --json
+    """Send to stderr what the user's code prints, so that stdout has the document and nothing else."""
+    if not wanted:
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def print_document(document: Mapping[str, Any] | list[dict[str, Any]]) -> None:
+    """Write a document to stdout, indented, as UTF-8 whatever the terminal's own encoding."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    sys.stdout.buffer.write(text + b"\n")
+    sys.stdout.flush()
+
+
+def invariants_document(verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, Any]]:
+    """Invariant to its title, verdict, and what the verdict says."""
+    return {
+        name: {"title": titles().get(name, ""), **verdict_document(one)} for name, one in verdicts.items()
+    }
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """A verdict, and what it says."""
+    match verdict:
+        case Holds(reached=reached):
+            return {"verdict": "holds", "reached": reached}
+        case Violated(message=message, witness=witness):
+            return {"verdict": "violated", "message": message, "witness": list(witness)}
+        case Unknown(why=why):
+            return {"verdict": "unknown", "why": why}
+
+
+def progress_document(progress: Iterable[ComputationProgress]) -> list[dict[str, Any]]:
+    """Each computation's; a low watermark that is not known, or at its end, is null, and ``ended`` tells which."""
+    return [
+        {
+            **dataclasses.asdict(one),
+            "low_watermark": one.low_watermark if MIN_TIME < one.low_watermark < MAX_TIME else None,
+            "ended": one.low_watermark == MAX_TIME,
+        }
+        for one in progress
+    ]
+
+
+def failure_document(failure: Failure) -> dict[str, Any]:
+    """A failing run: what it broke, and all that it was made of."""
+    return {
+        "violations": invariants_document(failure.violations),
+        "error": failure.error,
+        "fault_schedule": failure.plan.faults.describe().splitlines(),
+        "plan": failure.plan,
+        "feed_seed": failure.feed_seed,
+        "digest": failure.digest,
+    }

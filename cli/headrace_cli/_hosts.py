@@ -1,0 +1,215 @@
+"""Where a pipeline can run: each host is a function from (pipeline, input, options, progress) to what the run came to.
+
+To add a host: write such a function, and enter it in `HOSTS`. What it gives is compared with the other hosts' by
+`headrace_properties.comparison.same_output`, so it must be the whole output, each record as often as it went outside.
+"""
+
+import enum
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from headrace import SECOND, ComputationProgress, HeadraceError, Pipeline
+from headrace.history import FaultStruck, History
+from headrace_cli._progress import RunProgress
+from headrace_cli._signals import stop_requested
+from headrace_properties.checkers import Judge, judge
+from headrace_properties.plans import draw_faults, ground_of
+from headrace_properties.progress import ProgressCounter
+from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.verdict import Verdict
+from headrace_sim import ClusterOptions, Feed, start
+from headrace_sim.faults import LateRecords
+
+_STEPS = 200
+"""Choice: progress is shown so often in a simulated run."""
+
+_ENTRIES = 500
+"""Choice: and after so many entries of the input in a sequential one."""
+
+
+class HostName(enum.StrEnum):
+    """What ``--on`` and ``--compare`` can name."""
+
+    SIM = "sim"
+    SPARK = "spark"
+    REFERENCE = "reference"
+
+
+class HostError(HeadraceError):
+    """A host that can not run this. Fields: host, problem, remedy."""
+
+    def __init__(self, host: str, problem: str, remedy: str) -> None:
+        super().__init__(host, problem, remedy)
+        self.host, self.problem, self.remedy = host, problem, remedy
+
+    def __str__(self) -> str:
+        """Say why, and what to do."""
+        return f"--on {self.host}: {self.problem}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """What the user asks of a host.
+
+    Attributes:
+        seed: of all that the host draws.
+        faults: how many faults are to strike, at most; only the simulated cluster can make them.
+        judge: on Spark, judge the History of this part of the keys, up to 1; ``None``: do not. The cluster is always judged.
+    """
+
+    seed: int = 0
+    faults: int = 0
+    judge: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """What a run came to.
+
+    Attributes:
+        outputs: how often each record went outside.
+        notes: what there is to say of the run, in sentences.
+        verdicts: invariant to verdict, where the host can be judged.
+        struck: fault to how often it struck.
+        progress: of each computation, as far as this host tells.
+        stopped_by: the signal that has ended it before its input was done, if one has.
+    """
+
+    outputs: Counter[Emitted]
+    notes: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    struck: Mapping[str, int] = field(default_factory=dict)
+    progress: tuple[ComputationProgress, ...] = ()
+    stopped_by: signal.Signals | None = None
+
+
+Host = Callable[[Pipeline, Feed, HostOptions, RunProgress], HostRun]
+
+
+def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
+    """Run in the simulated cluster, under faults if wanted, and judge the run.
+
+    Choice: records that a faulty source brings too late are left out of the faults: they change the input, and so the output.
+
+    Raises:
+        HeadraceError: user code or input failed for good.
+    """
+    cluster_options = ClusterOptions()
+    ground = ground_of(pipeline, feed, cluster_options)
+    schedule = draw_faults(ground, options.faults, options.seed, without=(LateRecords,))
+    cluster = start(pipeline, feed, options=cluster_options, faults=schedule, seed=options.seed)
+    until_us, reading = max(schedule.heals_at_us, feed.end_us), _Reading(pipeline, cluster_options)
+    for step in range(1, _STEPS + 1):
+        cluster.run_until(until_us * step // _STEPS)
+        reading.take(cluster.history)
+        progress.advance(0.95 * step / _STEPS, computations=reading.counter.progress())
+    progress.advance(0.95, "waiting until all is at rest")
+    cluster.heal(schedule.lasting)
+    cluster.run_to_the_end()
+    reading.take(cluster.history)
+    seconds = cluster.kernel.now / SECOND
+    return HostRun(
+        outputs=reading.outputs,
+        notes=(f"{seconds:.1f} simulated seconds, {reading.events:,} events judged",),
+        verdicts=reading.judge.verdicts(),
+        struck=dict(sorted(reading.struck.items())),
+        progress=reading.counter.progress(),
+    )
+
+
+class _Reading:
+    """Takes a run's History piece by piece and forgets it, so that a long run needs little more memory than a short one.
+
+    Attributes:
+        judge: all checkers.
+        counter: of each computation's progress.
+        outputs: how often each record went outside.
+        struck: fault to how often it struck.
+        events: how many there were.
+    """
+
+    def __init__(self, pipeline: Pipeline, options: ClusterOptions) -> None:
+        self.judge = Judge([pipeline], options.engine)
+        self.counter = ProgressCounter(pipeline)
+        self.outputs: Counter[Emitted] = Counter()
+        self.struck: Counter[str] = Counter()
+        self.events = 0
+
+    def take(self, history: History) -> None:
+        """Take what has happened since."""
+        events = history.events
+        self.judge.take(events)
+        self.counter.take(events)
+        self.outputs += outputs_of(events)
+        self.struck.update(one.kind for one in events if isinstance(one, FaultStruck))
+        self.events += len(events)
+        events.clear()
+
+
+def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
+    """Run one record at a time, without distribution: what every other host should come to.
+
+    Raises:
+        HostError: faults are wanted.
+        HeadraceError: user code or input failed.
+    """
+    _refuse_faults("reference", options)
+    entries = max(len(feed.entries), 1)
+
+    def on_entry(done: int) -> None:
+        if done % _ENTRIES == 0:
+            progress.advance(done / entries)
+
+    return HostRun(run_reference(pipeline, feed, on_entry).outputs)
+
+
+def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
+    """Run on Apache Spark in this process, on all cores, as a stream in micro-batches.
+
+    SIGINT or SIGTERM ends it after the micro-batch that is under way.
+
+    Raises:
+        HostError: faults are wanted, or Spark is not installed.
+        HeadraceError: there is no Java, or the pipeline asks for what Spark can not do.
+    """
+    _refuse_faults("spark", options)
+    try:
+        from headrace import spark as host  # noqa: PLC0415  an extra, and slow to import
+    except ImportError as error:
+        raise HostError("spark", str(error), "Or run it on sim or reference") from error
+    progress.advance(0.0, "starting Spark")
+    events = [(entry.address, entry.event) for entry in feed.entries]
+
+    def on_batch(run: host.RecordedRun) -> None:
+        progress.advance(run.events / max(len(events), 1), computations=run.progress)
+
+    with host.session() as session, stop_requested() as stop:  # within: PySpark has a handler of its own
+        sample = host.Sample(options.judge) if options.judge is not None else False
+        run = host.run_recorded(
+            session, pipeline, events, history=sample, on_batch=on_batch, should_stop=stop
+        )
+        notes = [f"Spark {session.version}: {run.batches} micro-batches in {run.seconds:.1f} s"]
+    stopped_by = stop.signal if run.events < len(events) else None
+    if stopped_by is not None:
+        done = f"{run.events:,} of {len(events):,} records and watermarks"
+        notes.append(f"Stopped by {stopped_by.name} after {done}: what those have led to is in the output")
+    verdicts = judge(run.history, [pipeline]) if run.history is not None else {}
+    outputs = Counter(Emitted(*output) for output in run.outputs)
+    return HostRun(outputs, tuple(notes), verdicts, progress=run.progress, stopped_by=stopped_by)
+
+
+def _refuse_faults(host: str, options: HostOptions) -> None:
+    if options.faults:
+        raise HostError(
+            host, "faults can be made in the simulated cluster only", "Leave out --faults, or use --on sim"
+        )
+
+
+HOSTS: dict[HostName, Host] = {
+    HostName.SIM: run_on_sim,
+    HostName.SPARK: run_on_spark,
+    HostName.REFERENCE: run_on_reference,
+}
+"""Every host."""

@@ -1,0 +1,207 @@
+"""A file of records as a run's input: JSON lines, one record each.
+
+A line is ``{"value": ..., "timestamp": ...}``, with ``"key"``, ``"stream"`` and ``"arrived"`` if wanted; or, with
+``--timestamp``, whatever object the file has, of which one field is the timestamp. Times are microseconds since 1970 or ISO 8601.
+
+Rules of this file: what is wrong with a line is said with the file and the line. Records arrive in the file's order, or in that
+of ``arrived``. The low watermark follows the newest timestamp so far, by the slack that was asked for; without a slack it waits
+for the end of the file, and nothing is late.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace import MILLISECOND, CodecError, HeadraceError, Pipeline
+from headrace._time import is_timestamp
+from headrace_sim import Feed, FeedBuilder
+
+_GAP_US = MILLISECOND
+"""Choice: what arrives is spread over wall time like this, whatever it was in reality: a year would not fit into a run."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InputError(HeadraceError):
+    """A line of an input file that is no record. Fields: path, line (0: the file as a whole), problem."""
+
+    def __init__(self, path: str, line: int, problem: str) -> None:
+        super().__init__(path, line, problem)
+        self.path, self.line, self.problem = path, line, problem
+
+    def __str__(self) -> str:
+        """Say where, and what is wrong."""
+        return f"{self.path}{f', line {self.line}' if self.line else ''}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """How to read the lines.
+
+    Attributes:
+        stream: where records go that do not say; ``None``: the first injector's first output.
+        key_field: field of the value that is the record's own key; ``None``: the line says, or the key is empty.
+        timestamp_field: field of the value that is the timestamp; ``None``: the line is an envelope that says.
+        slack_us: the low watermark is so far behind the newest timestamp; ``None``: it waits for the end.
+    """
+
+    stream: str | None = None
+    key_field: str | None = None
+    timestamp_field: str | None = None
+    slack_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    stream: str
+    key: str
+    data: bytes | None
+    value: Any
+    timestamp: int
+    arrived: int | None
+
+
+def read_input(path: Path, pipeline: Pipeline, options: InputOptions) -> Feed:
+    """Read a file of JSON lines.
+
+    Args:
+        path: the file.
+        pipeline: whose injectors take the records; of several processes each gets its share in turn.
+        options: how to read the lines.
+
+    Raises:
+        InputError: a line is not what it should be.
+    """
+    injectors = {stream: name for name, spec in pipeline.injectors.items() for stream in spec.outputs}
+    lines = _in_order_of_arrival(path, list(_lines(path, options, injectors)))
+    builder, newest = FeedBuilder(pipeline), None
+    for index, line in enumerate(lines):
+        _add(builder, pipeline, injectors[line.stream], path, index, line)
+        if options.slack_us is not None and (newest is None or line.timestamp > newest):
+            newest = line.timestamp
+            for name, spec in pipeline.injectors.items():
+                for process in range(spec.processes):
+                    low_us, at_us = newest - options.slack_us, index * _GAP_US
+                    builder.watermark(at_us=at_us, low_watermark=low_us, injector=name, process=process)
+    return builder.build()
+
+
+def _add(
+    builder: FeedBuilder, pipeline: Pipeline, injector: str, path: Path, index: int, line: _Line
+) -> None:
+    common: dict[str, Any] = {
+        "at_us": index * _GAP_US, "timestamp": line.timestamp, "key": line.key, "stream": line.stream,
+        "injector": injector, "process": index % pipeline.injectors[injector].processes,
+    }  # fmt: skip
+    if line.data is not None:
+        builder.raw(data=line.data, **common)
+        return
+    try:
+        builder.record(value=line.value, **common)
+    except CodecError as error:
+        problem = f"{error.codec} of stream {line.stream!r} does not take this value: {error.reason}"
+        raise InputError(str(path), line.number, problem) from error
+
+
+def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iterator[_Line]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(str(path), 0, f"can not be read: {error.strerror or error}") from error
+    with file:
+        for number, text in enumerate(file, 1):
+            if text.strip():
+                try:
+                    yield _line(number, text, options, injectors)
+                except ValueError as error:
+                    raise InputError(str(path), number, str(error)) from error
+
+
+def _line(number: int, text: bytes, options: InputOptions, injectors: dict[str, str]) -> _Line:
+    """Read a line; a `ValueError` says what is wrong with it."""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"this is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"a JSON object is expected, not {_kind(found)}")  # noqa: TRY004  the caller turns it into an InputError
+    enveloped = options.timestamp_field is None
+    data = _bytes(found["value_base64"]) if enveloped and "value_base64" in found else None
+    value = found.get("value") if enveloped else found
+    if enveloped and data is None and "value" not in found:
+        raise ValueError(
+            'it has no "value"; write {"value": ..., "timestamp": ...}, or name the field: --timestamp FIELD'
+        )
+    key = _field(value, options.key_field) if options.key_field is not None else found.get("key", "")
+    if not enveloped and options.key_field is None:
+        key = ""
+    stream = found.get("stream", options.stream) if enveloped else options.stream
+    arrived = _time(found["arrived"], "arrived") if enveloped and "arrived" in found else None
+    timestamp_us = _time(
+        _field(found, options.timestamp_field or "timestamp"), options.timestamp_field or "timestamp"
+    )
+    return _Line(number, _stream(stream, injectors), _key(key), data, value, timestamp_us, arrived)
+
+
+def _in_order_of_arrival(path: Path, lines: list[_Line]) -> list[_Line]:
+    if all(line.arrived is None for line in lines):
+        return lines
+    missing = next((line for line in lines if line.arrived is None), None)
+    if missing is not None:
+        raise InputError(str(path), missing.number, 'it has no "arrived", and other lines have')
+    return sorted(lines, key=lambda line: line.arrived or 0)
+
+
+def _field(value: Any, field: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"the value is {_kind(value)} and has no field {field!r}")  # noqa: TRY004  as above
+    if field not in value:
+        raise ValueError(f"it has no field {field!r}; there are: {', '.join(value) or 'none'}")
+    return value[field]
+
+
+def _stream(stream: Any, injectors: dict[str, str]) -> str:
+    if stream is None:
+        return next(iter(injectors))
+    if stream not in injectors:
+        raise ValueError(f"no injector has a stream {stream!r}; there are: {', '.join(injectors)}")
+    return str(stream)
+
+
+def _key(key: Any) -> str:
+    """Numbers are written out: many files have numbered keys."""
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise ValueError(f"the key is {_kind(key)}, not a string")  # noqa: TRY004  as above
+    return str(key)
+
+
+def _time(time: Any, field: str) -> int:
+    if isinstance(time, str):
+        try:
+            moment = datetime.fromisoformat(time)
+        except ValueError as error:
+            raise ValueError(f"{field} {time!r} is not ISO 8601, such as 2013-02-08T16:00:00Z") from error
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    if not is_timestamp(time):
+        raise ValueError(f"{field} {time!r} is neither microseconds since 1970 (an integer) nor ISO 8601")
+    return int(time)
+
+
+def _bytes(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise ValueError(f"value_base64 is not base64: {error}") from error
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")

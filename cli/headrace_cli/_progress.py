@@ -1,0 +1,200 @@
+"""How far a search or a run has come, on stderr: a bar on a terminal, now and then a line elsewhere."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from headrace import ComputationProgress
+from headrace_cli._consoles import error_console
+from headrace_cli._progress_table import progress_line, progress_table
+from headrace_properties.verification import Verification
+
+_LINE_PERIOD_S = 10.0
+"""Choice: where there is no terminal, a line so often, so that a CI log shows life and is not flooded."""
+
+
+class SearchProgress:
+    """Shows a search while it runs; a context manager.
+
+    Args:
+        examples: how many runs are wanted.
+
+    Attributes:
+        latest: what has been found so far; ``None`` before the first run.
+        runs: all runs, also those in which no fault struck, and those that shrink a failure.
+        elapsed_s: how long the search took, wall time in seconds.
+    """
+
+    def __init__(self, examples: int) -> None:
+        self.latest: Verification | None = None
+        self.runs = 0
+        self.elapsed_s = 0.0
+        self._examples = examples
+        self._console = error_console()
+        self._began = self._last_line = time.monotonic()
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to show it."""
+        self._began = self._last_line = time.monotonic()
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._bar.add_task("searching", total=self._examples, rate="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Take it away."""
+        self.elapsed_s = time.monotonic() - self._began
+        if self._bar is not None:
+            self._bar.stop()
+
+    @property
+    def runs_per_second(self) -> float:
+        """Wall-clock rate over the whole search."""
+        return self.runs / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def shrinking(self) -> bool:
+        """A failure was found, and is being made smaller."""
+        return self.latest is not None and self.runs > self.latest.runs + self.latest.idle
+
+    def on_run(self, verification: Verification) -> None:
+        """Take note of a run; `verify` calls it after each."""
+        self.latest = verification
+        self.runs += 1
+        now = time.monotonic()
+        self.elapsed_s = now - self._began
+        if self._bar is not None:
+            word = "shrinking a failure" if self.shrinking else "searching"
+            self._bar.update(
+                self._bar.task_ids[0],
+                description=word,
+                completed=verification.runs,
+                rate=f"{self.runs_per_second:.0f} runs/s",
+            )
+        elif now - self._last_line >= _LINE_PERIOD_S:
+            self._last_line = now
+            self._console.print(self._line(verification))
+
+    def _line(self, verification: Verification) -> str:
+        if self.shrinking:
+            return f"shrinking a failure: {self.runs - verification.runs - verification.idle} runs"
+        return f"{verification.runs} of {self._examples} runs, {self.runs_per_second:.0f} a second"
+
+
+class PartsProgress:
+    """Shows which part of a long measurement is being done, and how far it is; a context manager."""
+
+    def __init__(self) -> None:
+        self._console = error_console()
+        self._last_line = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        terminal = self._console.is_terminal
+        self._bar = Progress(*columns, console=self._console, transient=True, disable=not terminal)
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> Self:
+        """Begin to show it."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Take it away."""
+        self._bar.stop()
+
+    def on_part(self, what: str, done: int, total: int) -> None:
+        """Tell what is being measured, how much of it is done, and of how much."""
+        self._bar.update(self._task, description=what, completed=done, total=total)
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._last_line >= _LINE_PERIOD_S:
+            self._last_line = now
+            self._console.print(f"{what}: {done:,} of {total:,}", soft_wrap=True)
+
+
+class RunProgress:
+    """Shows a run while it lasts; a context manager.
+
+    Args:
+        title: what is running.
+
+    Attributes:
+        elapsed_s: how long it took, wall time in seconds.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.elapsed_s = 0.0
+        self._title = title
+        self._console = error_console()
+        self._began = self._last_line = time.monotonic()
+        self._bar: Progress | None = None
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to show it."""
+        self._began = self._last_line = time.monotonic()
+        if self._console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=self._console)
+            self._bar.add_task(self._title, total=1.0)
+            self._live = Live(self._bar, console=self._console, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Take it away."""
+        self.elapsed_s = time.monotonic() - self._began
+        if self._live is not None:
+            self._live.stop()
+
+    def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
+        """Tell how far it is.
+
+        Args:
+            done: part of the run that is done, 0 to 1.
+            what: what it is doing, if that is not the run itself.
+            computations: how far each of them is.
+        """
+        title = f"{self._title}: {what}" if what else self._title
+        now = time.monotonic()
+        if self._bar is not None and self._live is not None:
+            self._bar.update(self._bar.task_ids[0], description=title, completed=done)
+            if computations:
+                self._live.update(Group(self._bar, progress_table(computations)))
+        elif now - self._last_line >= _LINE_PERIOD_S:
+            self._last_line = now
+            self._console.print(f"{title}: {done:.0%}")
+            for one in computations:
+                self._console.print(f"  {progress_line(one)}", soft_wrap=True)

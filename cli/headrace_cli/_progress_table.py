@@ -1,0 +1,50 @@
+"""How far computations are, for people: a row of a table, or a line of a log."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from rich import filesize
+from rich.table import Table
+
+from headrace import HOUR, MAX_TIME, MIN_TIME, SECOND, ComputationProgress, format_time
+from headrace_cli._render import plain_table
+
+_YEAR_US = 365 * 24 * HOUR
+_COLUMNS = ("records", "late", "out", "low watermark", "lag", "timers", "keys", "state")
+
+
+def progress_table(computations: Iterable[ComputationProgress]) -> Table:
+    """How far computations are, one a line."""
+    table = plain_table("computation", *_COLUMNS)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in computations:
+        table.add_row(one.name, *_progress_cells(one))
+    return table
+
+
+def progress_line(one: ComputationProgress) -> str:
+    """How far a computation is, as a line of a log.
+
+    >>> progress_line(ComputationProgress("counter", 1_234, 3, 55, 1_500_000, 2_000_000, timers=17))
+    'counter: records 1,234, late 3, out 55, low watermark 1.500000s, lag 2.0s, timers 17'
+    """
+    cells = zip(_COLUMNS, _progress_cells(one), strict=True)
+    return f"{one.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell)
+
+
+def _progress_cells(one: ComputationProgress) -> list[str]:
+    lag = "" if one.lag_us is None else f"{one.lag_us / SECOND:,.1f}s"
+    counts = [f"{number:,}" for number in (one.records, one.late_records, one.outputs)]
+    size = "" if one.state_bytes is None else filesize.decimal(one.state_bytes)
+    rest = ["" if number is None else f"{number:,}" for number in (one.timers, one.keys)]
+    return [*counts, _time(one.low_watermark), lag, *rest, size]
+
+
+def _time(time_us: int) -> str:
+    """An event time: a date if it can be one of our days."""
+    if not MIN_TIME < time_us < MAX_TIME:
+        return "unknown" if time_us == MIN_TIME else "the end"
+    if time_us < _YEAR_US:
+        return format_time(time_us)
+    return f"{datetime.fromtimestamp(time_us / SECOND, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,31 @@
+"""What ``--without`` can leave out of the protocol: the mutants that lack something, by what they lack."""
+
+from typing import Annotated
+
+import typer
+
+from headrace_cli._exit import UnknownWithoutError
+from headrace_properties.mutants import MUTANTS
+from headrace_sim import SOUND, Protocol
+
+_PREFIX = "without "
+_LACKING = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
+
+_HELP = f"Leave this out of the protocol, and see what it was for: {', '.join(_LACKING)}."
+WithoutOption = Annotated[str | None, typer.Option(metavar="WHAT", help=_HELP)]
+
+
+def protocol_without(name: str | None) -> Protocol:
+    """The sound protocol, or the one that lacks something.
+
+    Args:
+        name: what it lacks, such as ``sequencers``; ``None``: nothing.
+
+    Raises:
+        UnknownWithoutError: there is no protocol that lacks just this.
+    """
+    if name is None:
+        return SOUND
+    if name not in _LACKING:
+        raise UnknownWithoutError(name, _LACKING)
+    return MUTANTS[_PREFIX + name]

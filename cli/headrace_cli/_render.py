@@ -1,0 +1,144 @@
+"""What the commands print for people.
+
+Rule of this file: what comes from a run or from a user is printed as it is, never read as markup.
+"""
+
+import textwrap
+from collections.abc import Mapping
+
+import msgspec
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from headrace import format_time
+from headrace_properties.describing import plan_lines, short, titles
+from headrace_properties.plans import Plan
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_properties.verification import is_finding
+
+_INDENT = 2
+
+
+def print_text(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
+    """Print a paragraph, wrapped at the console's width."""
+    for line in textwrap.wrap(text, console.width - indent, break_on_hyphens=False) or [""]:
+        console.print(Text(" " * indent + line, style=style))
+
+
+def print_lines(console: Console, text: str, *, indent: int = 0) -> None:
+    """Print lines that must not be wrapped, such as a drawing or a command to copy."""
+    for line in text.splitlines():
+        console.print(" " * indent + line, soft_wrap=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "run"), counted(2_000, "run")
+    ('1 run', '2,000 runs')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def print_heading(console: Console, text: str) -> None:
+    """Print a heading, set apart."""
+    console.print()
+    console.print(Text(text, style="bold"))
+
+
+def plain_table(*columns: str) -> Table:
+    """Make a table without a frame, which survives being copied."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+def print_table(console: Console, table: Table, *, indent: int = 0) -> None:
+    """Print a table; into a file or a pipe without the blanks that fill its last column."""
+    padded = Padding(table, (0, 0, 0, indent))
+    if console.is_terminal:
+        console.print(padded)
+        return
+    with console.capture() as capture:
+        console.print(padded)
+    print_lines(console, "\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_verdicts(console: Console, verdicts: Mapping[str, Verdict]) -> None:
+    """Print each invariant: what it says, the verdict, and how often its case came up or why not."""
+    table = plain_table("invariant", "", "verdict", "")
+    for name, verdict in verdicts.items():
+        word, style, detail = _verdict_words(name, verdict)
+        table.add_row(Text(name), Text(titles().get(name, "")), Text(word, style=style), Text(detail))
+    print_table(console, table, indent=_INDENT)
+
+
+def _verdict_words(name: str, verdict: Verdict) -> tuple[str, str, str]:
+    match verdict:
+        case Holds(reached=reached):
+            return "holds", "green", "once" if reached == 1 else f"{reached:,} times"
+        case Violated() if is_finding(name):
+            return "finding", "yellow", "see below"
+        case Violated():
+            return "VIOLATED", "bold red", "see below"
+        case Unknown(why=why):
+            return "unknown", "yellow", why
+
+
+def print_violations(console: Console, verdicts: Mapping[str, Verdict], *, witnesses: bool = False) -> None:
+    """Print what each violation was, and the events that show it."""
+    for name, verdict in verdicts.items():
+        if not isinstance(verdict, Violated):
+            continue
+        word = "a finding about your code" if is_finding(name) else "VIOLATED"
+        print_heading(console, f"{name}, {titles().get(name, 'an invariant')}: {word}")
+        print_text(console, verdict.message, indent=2)
+        if witnesses and verdict.witness:
+            console.print("  Witness:")
+            for event in verdict.witness:
+                print_text(console, describe_event(event), indent=4)
+
+
+def print_error(console: Console, error: str, *, sound: bool) -> None:
+    """Print what a run stopped with. ``sound``: on the protocol as it is, where a failed assertion is a bug of ours."""
+    print_heading(console, "The run stopped")
+    print_lines(console, error, indent=2)
+    if sound and error.startswith(AssertionError.__name__):
+        print_text(console, "This is a bug in Headrace itself, not in your code.", indent=2)
+
+
+def print_counts(console: Console, counts: Mapping[str, int]) -> None:
+    """Print names with numbers, in their order: the same each time, so that two reports can be compared."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right")
+    table.add_column()
+    for name, count in counts.items():
+        table.add_row(f"{count:,}", Text(name))
+    print_table(console, table, indent=_INDENT)
+
+
+def print_plan(console: Console, plan: Plan) -> None:
+    """Print a plan: its faults, when they end, and what is unusual about the cluster."""
+    *lines, options = plan_lines(plan)
+    print_lines(console, "\n".join(lines), indent=2)
+    print_text(console, options, indent=2)
+
+
+def describe_event(event: msgspec.Struct) -> str:
+    """Write an event of a History in a line.
+
+    >>> from headrace.history import AckSent
+    >>> describe_event(AckSent(1_500_000, "worker-1", "B", ("A@1.1#0",), "worker-0"))
+    "1.500000s worker-1: AckSent computation='B' record_ids=['A@1.1#0'] to='worker-0'"
+    """
+    fields = [name for name in event.__struct_fields__ if name not in ("at_us", "process")]
+    words = [
+        f"{name}={short(getattr(event, name))}"
+        for name in fields
+        if getattr(event, name) not in (None, (), "")
+    ]
+    place = getattr(event, "process", "") or "the run"
+    return " ".join([format_time(getattr(event, "at_us", 0)), f"{place}:", type(event).__name__, *words])

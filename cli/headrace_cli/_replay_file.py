@@ -1,0 +1,89 @@
+"""Failures as files: written by ``headrace verify``, read by ``headrace replay``."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from headrace import HistoryFormatError
+from headrace_cli._exit import UnwritableFileError
+from headrace_cli._targets import Target
+from headrace_properties.mutants import protocol_named
+from headrace_properties.outcome import Failure
+from headrace_properties.verification import REPLAY_FORMAT, ReplayFile, to_replay
+from headrace_sim import Protocol
+
+_OLDEST = 1
+_DIGITS = 8
+
+
+class _Format(msgspec.Struct):
+    """The one field that every format has."""
+
+    format: int
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What a file holds.
+
+    Attributes:
+        file: the failing run.
+        protocol: the state machines that it ran on.
+    """
+
+    file: ReplayFile
+    protocol: Protocol
+
+
+def check_writable(path: Path | None, option: str = "--save") -> None:
+    """Find out before a long search, not after it, that its result could not be saved. ``option``: which named it.
+
+    Raises:
+        UnwritableFileError: there is no such directory, or the path is one.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise UnwritableFileError(str(path), "it is a directory", option)
+    if not path.parent.is_dir():
+        raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
+
+
+def save_failure(failure: Failure, target: Target, protocol: Protocol, path: Path | None) -> Path:
+    """Write a failure to a file; by default into the current directory, named by the digest of its History.
+
+    Raises:
+        UnwritableFileError: the file can not be written.
+    """
+    data = to_replay(failure, target.name, protocol.name, target.feed_name, tuple(target.versions))
+    digest = failure.digest or hashlib.sha256(data).hexdigest()
+    path = path or Path(f"headrace-failure-{digest[:_DIGITS]}.json")
+    try:
+        path.write_bytes(data + b"\n")
+    except OSError as error:
+        raise UnwritableFileError(str(path), error.strerror or str(error)) from error
+    return path
+
+
+def load_failure(path: Path) -> Recorded:
+    """Read what `save_failure` wrote.
+
+    Raises:
+        HistoryFormatError: it can not be read, or is something else, or of another version.
+    """
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Format).format
+        if not _OLDEST <= version <= REPLAY_FORMAT:
+            reason = (
+                f"it has format {version}, and this version of Headrace reads formats up to {REPLAY_FORMAT}"
+            )
+            raise HistoryFormatError("replay file", str(path), reason)
+        file = msgspec.json.decode(data, type=ReplayFile)
+        return Recorded(file, protocol_named(file.protocol))
+    except KeyError as error:
+        raise HistoryFormatError("replay file", str(path), f"there is no protocol {error}") from error
+    except OSError as error:
+        raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HistoryFormatError("replay file", str(path), str(error)) from error

@@ -1,0 +1,211 @@
+"""Finding the user's pipeline and its input: ``MODULE:PIPELINE``, and the function ``feed`` beside it.
+
+Whatever is wrong with them is met here, before anything runs, and named in one line that says what to do.
+"""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from headrace import HeadraceError, Pipeline
+from headrace._versions import check_versions
+from headrace_sim import Feed, FeedEntry
+
+DEFAULT_FEED = "feed"
+
+_OUR_PACKAGES = ("headrace", "headrace_sim", "headrace_properties", "headrace_cli")
+
+_NEED_FEED = "def {name}(seed: int) -> Feed (see headrace_sim.FeedBuilder)"
+
+
+class TargetError(HeadraceError):
+    """A pipeline or an input that can not be had. Fields: target, problem, remedy."""
+
+    def __init__(self, target: str, problem: str, remedy: str) -> None:
+        super().__init__(target, problem, remedy)
+        self.target, self.problem, self.remedy = target, problem, remedy
+
+    def __str__(self) -> str:
+        """Say what is wrong and how to mend it."""
+        return f"{self.target}: {self.problem}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the user wants to verify.
+
+    Attributes:
+        name: ``MODULE:PIPELINE``, as it was written.
+        pipeline: the pipeline, validated.
+        feed_name: the function that makes its input.
+        feed_of: that function.
+        versions: further versions of the pipeline, as they were written and as pipelines.
+    """
+
+    name: str
+    pipeline: Pipeline
+    feed_name: str
+    feed_of: Callable[[int], object]
+    versions: Mapping[str, Pipeline] = field(default_factory=dict)
+
+    @property
+    def deployed(self) -> tuple[Pipeline, ...]:
+        """All versions; the first is in force from the start."""
+        return (self.pipeline, *self.versions.values())
+
+    def feed(self, seed: int) -> Feed:
+        """Make the input.
+
+        Raises:
+            TargetError: the function fails, or what it returns is no input for this pipeline.
+        """
+        function = f"{self.feed_name}({seed})"
+        try:
+            feed = self.feed_of(seed)
+        except Exception as error:
+            remedy = "It has to return the input, a Feed"
+            raise TargetError(self.name, f"{function} {_failure(error)}", remedy) from error
+        if not isinstance(feed, Feed):
+            problem = f"{function} returned {feed!r:.60} ({type(feed).__name__}), not a Feed"
+            raise TargetError(self.name, problem, "Return FeedBuilder(pipeline).build()")
+        stray = _stray(self.pipeline, feed.entries)
+        if stray is not None:
+            problem = f"{function} has an entry for {stray.address!r}, which is no process of the pipeline's injectors"
+            raise TargetError(self.name, problem, f"Build it with FeedBuilder({self.name.partition(':')[2]})")
+        return feed
+
+
+def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = ()) -> Target:
+    """Import a pipeline and find its input.
+
+    Args:
+        name: ``MODULE:PIPELINE``. The current directory is searched first.
+        feed_name: the function of the same module that makes the input from a seed.
+        versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
+
+    Raises:
+        TargetError: one of them is not there, or not what it should be.
+        HeadraceError: the pipeline's graph does not fit together, or its versions do not.
+    """
+    module, pipeline = _load(name)
+    feed_of = _feed_function(name, module, feed_name)
+    target = Target(name, pipeline, feed_name, feed_of, {one: load_pipeline(one) for one in versions})
+    check_versions(target.deployed)
+    return target
+
+
+def load_pipeline(name: str) -> Pipeline:
+    """Import a pipeline whose input comes from elsewhere.
+
+    Args:
+        name: ``MODULE:PIPELINE``. The current directory is searched first.
+
+    Raises:
+        TargetError: it is not there, or no pipeline.
+        HeadraceError: its graph does not fit together.
+    """
+    return _load(name)[1]
+
+
+def _load(name: str) -> tuple[ModuleType, Pipeline]:
+    module_name, _, attribute = name.partition(":")
+    if not (_is_dotted(module_name) and attribute.isidentifier()) or module_name.endswith(".py"):
+        raise TargetError(name, "this is not MODULE:PIPELINE", _suggestion(module_name, attribute))
+    module = _import(name, module_name)
+    pipeline = _pipeline(name, module, attribute)
+    pipeline.validate()
+    return module, pipeline
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _suggestion(module_name: str, attribute: str) -> str:
+    guess = module_name.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
+    if guess and _is_dotted(guess):
+        return f"Write a module's name and a pipeline's: {guess}:{attribute or 'pipeline'}"
+    return "Write a module's name and a pipeline's, such as headrace_scenarios.zeitgeist:pipeline"
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise _import_failed(name, module_name, error) from error
+        problem = f"there is no module {error.name!r}, neither in the current directory nor installed"
+        raise TargetError(name, problem, "Go to the directory that has it, or install it") from error
+    except (Exception, SystemExit) as error:
+        raise _import_failed(name, module_name, error) from error
+
+
+def _import_failed(name: str, module_name: str, error: BaseException) -> TargetError:
+    remedy = "Mend it, so that Python can import it"
+    return TargetError(name, f"importing {module_name!r} {_failure(error)}", remedy)
+
+
+def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
+    if not hasattr(module, attribute):
+        raise TargetError(name, f"module {module.__name__!r} has no {attribute!r}", _pipelines_of(module))
+    found = getattr(module, attribute)
+    if not isinstance(found, Pipeline):
+        kind = "function" if callable(found) and not isinstance(found, type) else type(found).__name__
+        raise TargetError(name, f"{attribute!r} is no Pipeline but a {kind}", _pipelines_of(module))
+    return found
+
+
+def _pipelines_of(module: ModuleType) -> str:
+    names = sorted(name for name, value in vars(module).items() if isinstance(value, Pipeline))
+    if names:
+        return f"Its pipelines are: {', '.join(names)}"
+    return "It has no pipeline: assign one at its top level, pipeline = Pipeline(...)"
+
+
+def _feed_function(name: str, module: ModuleType, feed_name: str) -> Callable[[int], object]:
+    found = getattr(module, feed_name, None)
+    wanted = _NEED_FEED.format(name=feed_name)
+    if found is None:
+        problem = f"module {module.__name__!r} has no function {feed_name!r} that makes the input"
+        raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
+    if not callable(found):
+        problem = f"{feed_name!r} is a {type(found).__name__}, not a function that makes the input"
+        raise TargetError(name, problem, f"Write one, {wanted}, or name another with --feed")
+    function: Callable[[int], object] = found
+    return function
+
+
+def _stray(pipeline: Pipeline, entries: tuple[FeedEntry, ...]) -> FeedEntry | None:
+    addresses = {address for spec in pipeline.injectors.values() for address in spec.addresses()}
+    return next((entry for entry in entries if entry.address not in addresses), None)
+
+
+def _failure(error: BaseException) -> str:
+    """Say that something failed, where in the user's code, and how, without the traceback."""
+    text = " ".join(str(error).split())
+    if not isinstance(error, HeadraceError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"failed{_place(error)}: {text}"
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the user's own code that was running; a `SyntaxError` names its place itself."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
+    if not frames or isinstance(error, SyntaxError):
+        return ""
+    return f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+
+
+def _is_users(path: Path) -> bool:
+    here = Path.cwd()
+    if not path.is_relative_to(here):
+        return False
+    return not {"site-packages", *_OUR_PACKAGES} & set(path.relative_to(here).parts)

@@ -1,0 +1,90 @@
+"""``headrace replay --until``: what a run had come to at one of its events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from headrace import format_time
+from headrace.history import Event
+from headrace_cli._render import describe_event, plain_table, print_heading, print_table, print_text
+from headrace_properties.verdict import Verdict
+from headrace_properties.world import World, find_event, world_at
+
+_TAIL = 12
+"""Events that are printed; ``--json`` has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """A run up to an event.
+
+    Attributes:
+        number: of the event.
+        events: all up to it, with it.
+        world: what was so then.
+    """
+
+    number: int
+    events: Sequence[Event]
+    world: World
+
+
+def cut(history: Sequence[Event], wanted: str, verdicts: dict[str, Verdict]) -> Until:
+    """Stop at an event; see `find_event` for what can be asked for.
+
+    Raises:
+        UnknownEventError: there is no such event.
+    """
+    number = find_event(history, wanted, verdicts)
+    return Until(number, history[: number + 1], world_at(history, number))
+
+
+def until_document(until: Until) -> dict[str, Any]:
+    """It, for ``--json``."""
+    return {"event": until.number, "world": until.world, "events": list(until.events)}
+
+
+def print_until(console: Console, until: Until) -> None:
+    """Print the last events, and the state of the world."""
+    print_heading(console, f"Up to event {until.number}, {format_time(until.world.at_us)}")
+    skipped = max(0, len(until.events) - _TAIL)
+    if skipped:
+        print_text(console, f"({skipped:,} earlier events)", indent=2)
+    for number, event in enumerate(until.events[skipped:], skipped):
+        print_text(console, f"{number} {describe_event(event)}", indent=2)
+    world = until.world
+    print_heading(console, "Who owns what")
+    table = plain_table("computation", "keys", "owner", "sequencer", "")
+    for one in world.owners:
+        notes = [] if one.scanned else ["has not scanned yet"]
+        notes += [f"{address} believes that it owns them: sequencer {dead}" for address, dead in one.zombies]
+        cells = (one.computation, one.interval, one.owner, str(one.sequencer), "; ".join(notes))
+        table.add_row(*[Text(cell) for cell in cells])
+    print_table(console, table, indent=2)
+    _print_list(
+        console,
+        "Faults that last",
+        [f"{one.process or 'the run'}: {one.kind} since {format_time(one.since_us)}" for one in world.faults],
+    )
+    _print_list(
+        console,
+        "Writes in flight",
+        [
+            f"{one.version} of key {one.key!r} at {one.computation!r}, by {one.process} at {format_time(one.at_us)}"
+            for one in world.writes
+        ],
+    )
+    _print_list(
+        console,
+        "Low watermarks as published",
+        [f"{name} {format_time(progress.low_watermark)}" for name, progress in world.watermarks.items()],
+    )
+
+
+def _print_list(console: Console, title: str, lines: list[str]) -> None:
+    print_heading(console, title)
+    for line in lines or ["none"]:
+        print_text(console, line, indent=2)

@@ -1,0 +1,154 @@
+"""``headrace bench``: measure something, and print each figure beside its anchor."""
+
+import dataclasses
+import os
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from headrace import HeadraceError
+from headrace_benchmarks.catalogue import BENCHMARKS
+from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
+from headrace_cli._consoles import output_console
+from headrace_cli._documents import print_document, stdout_reserved
+from headrace_cli._exit import ExitCode, tidy_errors
+from headrace_cli._options import JsonOption
+from headrace_cli._progress import PartsProgress
+from headrace_cli._render import plain_table, print_heading, print_table, print_text
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace bench
+
+  headrace bench harness
+
+  headrace bench kernels
+
+  headrace bench harness --runs 100000 --jobs 2
+
+  headrace bench harness --quick --json > figures.json
+
+  headrace bench skew --quick
+
+[bold]Exit codes[/]
+
+  0 measured, 1 a figure about correctness is missed, 2 wrong use. A speed is reported, and never fails."""
+
+
+class UnknownBenchmarkError(HeadraceError):
+    """A benchmark that there is not. Fields: name, known."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(name, known)
+        self.name, self.known = name, known
+
+    def __str__(self) -> str:
+        """Say which there are."""
+        return f"there is no benchmark {self.name!r}. There are: {', '.join(self.known)}"
+
+
+@app.command("bench", epilog=_EXAMPLES)
+def bench(
+    name: Annotated[str | None, typer.Argument(help="What to measure. Default: show what there is.")] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs of its longest part. harness: of the sound protocol; an experiment of the report: at each point.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes to spread the work over. Default: one for each CPU.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is random.")] = 0,
+    quick: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--quick", help="A fraction of everything, to see that it works.")
+    ] = False,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Measure something, and print each figure beside its goal or the paper's number."""
+    with tidy_errors():
+        if name is None:
+            _print_list(as_json=as_json)
+            return
+        if name not in BENCHMARKS:
+            raise UnknownBenchmarkError(name, tuple(BENCHMARKS))
+        options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
+        with stdout_reserved(as_json):
+            began = time.monotonic()
+            figures = _measure(BENCHMARKS[name], options)
+            elapsed_s = time.monotonic() - began
+        failed = any(one.failed for one in figures)
+        if as_json:
+            print_document(_document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed))
+        else:
+            _print(BENCHMARKS[name], options, figures, elapsed_s)
+        raise typer.Exit(ExitCode.VIOLATED if failed else ExitCode.HOLDS)
+
+
+def _measure(benchmark: Benchmark, options: BenchOptions) -> list[Figure]:
+    with PartsProgress() as progress:
+        return list(benchmark.measure(options, progress.on_part))
+
+
+# What is said of it
+
+
+def _print_list(*, as_json: bool) -> None:
+    if as_json:
+        print_document([{"name": one.name, "title": one.title} for one in BENCHMARKS.values()])
+        return
+    table = plain_table("name", "what it measures")
+    for one in BENCHMARKS.values():
+        table.add_row(one.name, one.title)
+    print_table(output_console(), table)
+
+
+def _print(benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float) -> None:
+    console = output_console()
+    print_text(console, f"{benchmark.name}: {benchmark.title}", style="bold")
+    quick = ", quick: a fraction of everything" if options.quick else ""
+    print_text(console, f"seed {options.seed}, {options.jobs} processes, {elapsed_s:.0f} s{quick}")
+    print_text(console, ", ".join(f"{name} {one}" for name, one in versions().items()))
+    print_text(console, ", ".join(f"{name} {one}" for name, one in machine().items()))
+    console.print()
+    table = plain_table("figure", "measured", "goal", "")
+    for one in figures:
+        table.add_row(one.name, _value(one), one.anchor, _judged(one))
+    print_table(console, table)
+    print_heading(console, "More")
+    for one in figures:
+        if one.detail:
+            print_text(console, f"{one.name}: {one.detail}", indent=2)
+
+
+def _value(one: Figure) -> str:
+    number = f"{one.value:,}" if isinstance(one.value, int) else f"{one.value:,.2f}"
+    return f"{number} {one.unit}".strip()
+
+
+def _judged(one: Figure) -> Text:
+    if one.met is None:
+        return Text()
+    if one.met:
+        return Text("reached", style="green")
+    return Text("MISSED", style="bold red") if one.binding else Text("not reached", style="yellow")
+
+
+def _document(
+    benchmark: Benchmark, options: BenchOptions, figures: list[Figure], elapsed_s: float, *, failed: bool
+) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark.name,
+        "title": benchmark.title,
+        "result": "missed" if failed else "reached",
+        "options": dataclasses.asdict(options),
+        "versions": versions(),
+        "machine": machine(),
+        "elapsed_s": round(elapsed_s, 3),
+        "figures": [dataclasses.asdict(one) for one in figures],
+    }

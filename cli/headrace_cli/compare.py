@@ -1,0 +1,206 @@
+"""``headrace compare``: strong against weak productions, exactly-once on and off, under the same faults (6.1.2, 6.1.3)."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headrace_cli._consoles import output_console
+from headrace_cli._documents import print_document, stdout_reserved
+from headrace_cli._exit import ExitCode, tidy_errors
+from headrace_cli._options import JsonOption
+from headrace_cli._progress import RunProgress
+from headrace_cli._render import counted, plain_table, print_heading, print_table, print_text
+from headrace_cli._targets import DEFAULT_FEED, Target, load_target
+from headrace_properties.trade_offs import WAYS, Account, Costs
+from headrace_properties.trade_offs import compare as run_each_way
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace compare headrace_scenarios.wall_clock:pipeline --faults 10
+
+  headrace compare my_job:pipeline --faults 5 --runs 200 --json
+
+[bold]Exit codes[/]
+
+  0 no invariant is violated, 1 one is, or a run stopped with an error, 2 wrong use"""
+
+
+@app.command("compare", epilog=_EXAMPLES)
+def compare(
+    pipeline: Annotated[
+        str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
+    ],
+    faults: Annotated[int, typer.Option(min=0, help="Faults in each run.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each way, each with its own faults.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the input and of the faults.")] = 0,
+    feed: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
+    ] = DEFAULT_FEED,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a pipeline strong and weak, with and without exactly-once, under the same faults: what each loses, and what it costs.
+
+    The pipeline's own choice of productions is overridden. Times are simulated.
+    """
+    with tidy_errors():
+        with stdout_reserved(as_json):
+            target = load_target(pipeline, feed)
+            accounts = _compare(target, runs, faults, seed)
+        if as_json:
+            print_document(_document(target, accounts, runs, faults, seed))
+        else:
+            _print(output_console(), target, accounts, runs, faults, seed)
+        raise typer.Exit(_code(accounts))
+
+
+def _compare(target: Target, runs: int, faults: int, seed: int) -> list[Account]:
+    total = runs * len(WAYS)
+    with RunProgress(f"{target.name}, {counted(total, 'run')}") as progress:
+        return run_each_way(
+            target.pipeline,
+            target.feed(seed),
+            runs=runs,
+            faults=faults,
+            seed=seed,
+            on_run=lambda done: progress.advance(done / total),
+        )
+
+
+def _code(accounts: Sequence[Account]) -> ExitCode:
+    bad = any(account.broken or account.errors for account in accounts)
+    return ExitCode.VIOLATED if bad else ExitCode.HOLDS
+
+
+def _print(
+    console: Console, target: Target, accounts: Sequence[Account], runs: int, faults: int, seed: int
+) -> None:
+    print_text(
+        console,
+        f"{target.name}, seed {seed}: the same {counted(runs, 'run')} each way, {counted(faults, 'fault')} in each",
+    )
+    print_heading(console, "What went outside, against the plain sequential reference")
+    table = _table("lost", "repeated", "changed", "invariants")
+    for account in accounts:
+        table.add_row(
+            account.way.name, *_numbers(account.lost, account.repeated, account.changed), _verdict(account)
+        )
+    print_table(console, table, indent=2)
+    print_heading(console, "What the faults cost")
+    table = _table("executions", "in vain", "twice", "diverged", "resent", "stragglers")
+    for account in accounts:
+        storm = account.stormy
+        numbers = (storm.executions, storm.redone, storm.counted_twice, storm.diverged, storm.resent)
+        table.add_row(account.way.name, *_numbers(*numbers, storm.checkpointed))
+    print_table(console, table, indent=2)
+    print_heading(console, "What it costs without faults, in simulated time")
+    table = _table("latency: median", "95 %", "writes", "bytes", "kept until ACKed")
+    for account in accounts:
+        calm = account.calm
+        table.add_row(
+            account.way.name,
+            _ms(_median(calm.latencies_us)),
+            _ms(_percentile_95(calm.latencies_us)),
+            *_numbers(calm.applied, calm.applied_bytes),
+            _ms(_mean(calm.held_us)),
+        )
+    print_table(console, table, indent=2)
+    print_heading(console, "In words")
+    for line in _LEGEND:
+        print_text(console, line, indent=2)
+    for account in accounts:
+        for error in sorted(set(account.errors)):
+            print_text(console, f"{account.way.name}: a run stopped: {error}", style="red", indent=2)
+
+
+_LEGEND = (
+    "executions: of user code; in vain: those that were never applied",
+    "twice: a record or timer was applied again after it had been",
+    "diverged: a production was made again with the same id, and came out different (6.1.2)",
+    "stragglers: weak productions that were checkpointed (6.1.3)",
+    "kept until ACKed: how long a sender holds what it sent, on average",
+)
+
+
+def _table(*columns: str) -> Table:
+    """A row for each way."""
+    table = plain_table("", *columns)
+    table.columns[0].no_wrap = True
+    return table
+
+
+def _verdict(account: Account) -> str:
+    if account.errors:
+        return f"stopped in {counted(len(account.errors), 'run')}"
+    if account.broken:
+        return ", ".join(f"{name} in {count}" for name, count in sorted(account.broken.items()))
+    return "hold"
+
+
+def _numbers(*numbers: int) -> list[str]:
+    return [f"{number:,}" for number in numbers]
+
+
+def _ms(us: float | None) -> str:
+    return "-" if us is None else f"{us / 1000:.1f} ms"
+
+
+def _median(values: Sequence[int]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _mean(values: Sequence[int]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _percentile_95(values: Sequence[int]) -> float | None:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else _median(values)
+
+
+def _document(
+    target: Target, accounts: Sequence[Account], runs: int, faults: int, seed: int
+) -> dict[str, Any]:
+    return {
+        "pipeline": target.name,
+        "feed": target.feed_name,
+        "seed": seed,
+        "runs": runs,
+        "faults": faults,
+        "ways": [_way_document(account) for account in accounts],
+    }
+
+
+def _way_document(account: Account) -> dict[str, Any]:
+    return {
+        "name": account.way.name,
+        "runs": account.runs,
+        "lost": account.lost,
+        "repeated": account.repeated,
+        "changed": account.changed,
+        "violated": dict(sorted(account.broken.items())),
+        "errors": account.errors,
+        "with_faults": _costs_document(account.stormy),
+        "without_faults": _costs_document(account.calm),
+    }
+
+
+def _costs_document(costs: Costs) -> dict[str, Any]:
+    return {
+        "executions": costs.executions,
+        "in_vain": costs.redone,
+        "counted_twice": costs.counted_twice,
+        "diverged": costs.diverged,
+        "writes": costs.applied,
+        "written_bytes": costs.applied_bytes,
+        "checkpointed": costs.checkpointed,
+        "resent": costs.resent,
+        "simulated_latency_median_us": _median(costs.latencies_us),
+        "simulated_latency_p95_us": _percentile_95(costs.latencies_us),
+        "simulated_held_mean_us": _mean(costs.held_us),
+    }

@@ -1,0 +1,106 @@
+"""The `headrace` command: its subcommands, and where it starts."""
+
+from collections import UserDict
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+_NAMES = (
+    "scenario",
+    "verify",
+    "mutants",
+    "bench",
+    "compare",
+    "run",
+    "spark-submit",
+    "chaos",
+    "skip",
+    "report",
+    "replay",
+)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace scenario list
+
+  headrace scenario run zombie-timer --without sequencers
+
+  headrace verify headrace_scenarios.zeitgeist:pipeline --examples 2000
+
+  headrace compare headrace_scenarios.wall_clock:pipeline
+
+  headrace replay headrace-failure-1f3a90c2.json
+
+  headrace run zeitgeist --on sim
+
+  headrace spark-submit my_job.py
+
+  headrace chaos --faults 20
+
+  headrace skip jobs/counts counter mail/0:17
+
+  headrace mutants --seeds 100
+
+  headrace bench harness
+
+  headrace report --quick
+
+[bold]Exit codes[/]
+
+  0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted"""
+
+
+class _Commands(UserDict[str, Any]):
+    """The subcommands. Each is imported when it is asked for: all of them, with their libraries, take a second."""
+
+    def __init__(self) -> None:
+        super().__init__({name: f"headrace_cli.{name.replace('-', '_')}" for name in _NAMES})
+
+    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
+        command = get_command(import_module(self.data[name]).app)
+        assert isinstance(command, TyperCommand | TyperGroup)
+        return command
+
+
+class _Headrace(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+
+
+app = typer.Typer(
+    cls=_Headrace,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # what escapes is our own bug, and a plain traceback can be reported
+    rich_markup_mode="rich",
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer's way
+    if not wanted:
+        return
+    try:
+        typer.echo(f"headrace {version('headrace')}")
+    except PackageNotFoundError:
+        typer.echo("headrace, not installed")
+    raise typer.Exit
+
+
+@app.callback(epilog=_EXAMPLES)
+def headrace(
+    show_version: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Prove a streaming computation under faults: write it in MillWheel's model, and let Headrace look for what breaks it."""
+    del show_version
+
+
+def main() -> None:
+    """Run the command; what the script `headrace` calls."""
+    app(prog_name="headrace")

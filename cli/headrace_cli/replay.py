@@ -1,0 +1,190 @@
+"""``headrace replay``: run a saved failure again, byte for byte."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from headrace import HeadraceError
+from headrace.history import Event
+from headrace_cli._consoles import output_console
+from headrace_cli._documents import invariants_document, print_document, stdout_reserved
+from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
+from headrace_cli._options import JsonOption, with_options
+from headrace_cli._pictures import Showing, print_saved
+from headrace_cli._render import print_error, print_heading, print_plan, print_text, print_violations
+from headrace_cli._replay_file import Recorded, load_failure
+from headrace_cli._targets import load_target
+from headrace_cli._until import cut, print_until, until_document
+from headrace_properties.verdict import Verdict
+from headrace_properties.verification import run_plan, violations
+from headrace_sim import SOUND
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace replay headrace-failure-1f3a90c2.json
+
+  headrace replay headrace-failure-1f3a90c2.json --explain --html failure.html
+
+  headrace replay headrace-failure-1f3a90c2.json --until violation
+
+[bold]Exit codes[/]
+
+  0 nothing is violated any more, 1 it is violated again, 2 wrong use"""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A failure that has been run again.
+
+    Attributes:
+        recorded: the file.
+        verdicts: of this run; none if it stopped with an error.
+        digest: of its History; ``""`` if it stopped.
+        error: what it stopped with, if it did.
+        history: what happened; nothing if it stopped.
+    """
+
+    recorded: Recorded
+    verdicts: Mapping[str, Verdict]
+    digest: str
+    error: str
+    history: Sequence[Event] = ()
+
+    @property
+    def identical(self) -> bool:
+        """It is the run that was recorded, byte for byte. A run that stopped has no digest: then the errors are compared."""
+        file = self.recorded.file
+        return self.digest == file.digest and _essence(self.error) == _essence(
+            file.violations.get("error", "")
+        )
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        return ExitCode.VIOLATED if self.error or violations(dict(self.verdicts)) else ExitCode.HOLDS
+
+
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EVENT",
+        help="Show the run up to an event, and the state of the world then: its number, its kind (the first Applied),"
+        " or [bold]violation[/].",
+    ),
+]
+
+
+@app.command("replay", epilog=_EXAMPLES)
+@with_options
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]headrace verify[/] saved.")],
+    showing: Showing,
+    until: UntilOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a saved failure again, byte for byte, and show what it breaks and which events prove it.
+
+    Run it where you ran verify: the pipeline is imported by its name.
+    """
+    with tidy_errors():
+        showing.check()
+        with stdout_reserved(as_json):
+            replayed = _run(load_failure(file))
+        verdicts = dict(replayed.verdicts)
+        stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
+        saved = _save(showing, replayed)
+        if as_json:
+            document = _document(replayed) | showing.document(replayed.history, verdicts)
+            if stop:
+                document["until"] = until_document(stop)
+            print_document(document)
+        else:
+            console = output_console()
+            _print(console, replayed)
+            if replayed.history:
+                showing.print_story(console, replayed.history, verdicts)
+            elif until or showing != Showing():
+                print_heading(
+                    console, "The run stopped with an error, so it can be neither explained nor drawn"
+                )
+            if stop:
+                print_until(console, stop)
+            print_saved(console, saved)
+        raise typer.Exit(replayed.code)
+
+
+def _save(showing: Showing, replayed: Replayed) -> list[Path]:
+    if not replayed.history:  # A run that stopped with an error has told nothing.
+        return []
+    file = replayed.recorded.file
+    subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
+    return showing.save(replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+
+
+def _run(recorded: Recorded) -> Replayed:
+    file = recorded.file
+    target = load_target(file.pipeline, file.feed, file.versions)
+    feed = file.input_of(target.feed(file.feed_seed))
+    try:
+        history, verdicts, _ = run_plan(target.deployed, feed, file.plan, recorded.protocol)
+    except (HeadraceError, AssertionError) as error:
+        return Replayed(recorded, {}, "", f"{type(error).__name__}: {error}")
+    return Replayed(recorded, verdicts, history.digest(), "", history.events)
+
+
+def _print(console: Console, replayed: Replayed) -> None:
+    file = replayed.recorded.file
+    if replayed.code is ExitCode.HOLDS:
+        print_text(console, "HOLDS: this run violates nothing any more", style="bold green")
+    else:
+        broken = ", ".join(violations(dict(replayed.verdicts))) or "the run stopped with an error"
+        print_text(console, f"VIOLATED again: {broken}", style="bold red")
+    print_text(console, _sameness(replayed))
+    print_heading(
+        console,
+        f"{file.pipeline}, input {replayed.recorded.file.feed}({file.feed_seed}), protocol: {file.protocol}",
+    )
+    print_plan(console, file.plan)
+    print_violations(console, replayed.verdicts, witnesses=True)
+    if replayed.error:
+        print_error(console, replayed.error, sound=file.protocol == SOUND.name)
+
+
+def _sameness(replayed: Replayed) -> str:
+    if replayed.identical and replayed.error:
+        return "The run stopped with the recorded error."
+    if replayed.identical:
+        return f"The run is the recorded one, byte for byte (History digest {replayed.digest[:16]})."
+    return (
+        "The run is not the recorded one: the pipeline, its input or Headrace has changed since. "
+        f"Recorded was a violation of {', '.join(replayed.recorded.file.violations)}."
+    )
+
+
+def _essence(error: str) -> list[str]:
+    """An error's first and last line: between them is a traceback, whose paths are another machine's."""
+    lines = error.splitlines()
+    return [*lines[:1], *lines[-1:]]
+
+
+def _document(replayed: Replayed) -> dict[str, Any]:
+    file = replayed.recorded.file
+    return {
+        "pipeline": file.pipeline,
+        "feed": replayed.recorded.file.feed,
+        "feed_seed": file.feed_seed,
+        "protocol": file.protocol,
+        "result": RESULT_WORDS[replayed.code],
+        "identical": replayed.identical,
+        "digest": replayed.digest,
+        "recorded_digest": file.digest,
+        "error": replayed.error,
+        "fault_schedule": file.plan.faults.describe().splitlines(),
+        "invariants": invariants_document(replayed.verdicts),
+    }

@@ -1,0 +1,203 @@
+"""``headrace report``: the paper's evaluation, written to REPORT.md from scratch."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from headrace import HeadraceError
+from headrace_benchmarks.section8.experiment import FULL, QUICK, Size
+from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_benchmarks.section8.markdown import PLOTS, render
+from headrace_benchmarks.section8.plots import draw
+from headrace_benchmarks.section8.reporting import (
+    Report,
+    calibration_document,
+    measure,
+    problems,
+    provenance,
+    sha256,
+)
+from headrace_cli._consoles import output_console
+from headrace_cli._documents import print_document
+from headrace_cli._exit import ExitCode, UnwritableFileError, tidy_errors
+from headrace_cli._options import JsonOption
+from headrace_cli._progress import RunProgress
+from headrace_cli._render import counted
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace report --quick --output /tmp/REPORT.md
+
+  headrace report --only figure-13
+
+  headrace report --check
+
+[bold]Exit codes[/]
+
+  0 written, or nothing wrong with it, 1 a number is not what the code finds, 2 wrong use, 130 interrupted"""
+
+
+class UnknownExperimentError(HeadraceError):
+    """An experiment that there is not. Fields: name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        """Say which there are."""
+        return f"there is no experiment {self.name!r}. There are: {', '.join(EXPERIMENTS)}"
+
+
+class UnreadableReportError(HeadraceError):
+    """A report that can not be checked. Fields: path, reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        """Say which and why."""
+        return f"{self.path} is no report: {self.reason}. Write it with headrace report"
+
+
+@app.command("report", epilog=_EXAMPLES)
+def report(
+    quick: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--quick", help="Fewer seeds and sizes: minutes instead of half an hour.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help=f"Only this one: {', '.join(EXPERIMENTS)}.")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help=f"Runs at each point. Default: {FULL.seeds}, or {QUICK.seeds} with --quick."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes to spread the runs over. Default: one for each CPU.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option(metavar="FILE.md", help="Where to; its JSON and pictures go beside it.")
+    ] = Path("REPORT.md"),
+    check: Annotated[  # noqa: FBT002  typer's way
+        bool,
+        typer.Option("--check", help="Write nothing: say what in the report is not what the code finds."),
+    ] = False,
+    again: Annotated[
+        int, typer.Option(min=0, help="With --check: so many runs of each experiment are run again.")
+    ] = 1,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
+
+    Times are simulated, but for a chapter of real time. The report's JSON has the figures of every run; any of those that are
+    simulated can be run again.
+    """
+    with tidy_errors():
+        if check:
+            _check(output, again, as_json=as_json)
+            return
+        size = QUICK if quick else FULL
+        size = Size(seeds or size.seeds, size.quick)
+        names = _chosen(only or [], size)
+        found = _measure(names, size, jobs or os.cpu_count() or 1, _command(names, size))
+        _write(found, output)
+        if as_json:
+            print_document(msgspec.to_builtins(found, str_keys=True))
+        else:
+            output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
+
+
+def _chosen(only: list[str], size: Size) -> list[str]:
+    for name in only:
+        if name not in EXPERIMENTS:
+            raise UnknownExperimentError(name)
+    return [name for name, one in EXPERIMENTS.items() if name in only or (not only and one.is_usual(size))]
+
+
+def _command(names: list[str], size: Size) -> str:
+    """What writes the same again; on how many processes does not matter."""
+    words = ["headrace report"]
+    words += ["--quick"] if size.quick else []
+    words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
+    default = QUICK if size.quick else FULL
+    words += [f"--seeds {size.seeds}"] if size.seeds != default.seeds else []
+    return " ".join(words)
+
+
+def _measure(names: list[str], size: Size, jobs: int, command: str) -> Report:
+    with RunProgress("report") as progress:
+        measured = measure(names, size, jobs, lambda done, total, name: progress.advance(done / total, name))
+    return Report(provenance(command), size.quick, calibration_document(), measured)
+
+
+def _write(found: Report, output: Path) -> None:
+    pictures = {_plot(output, one.name): draw(one) for one in found.measured}
+    measured = tuple(
+        msgspec.structs.replace(one, plot_sha256=sha256(data))
+        for one, data in zip(found.measured, pictures.values(), strict=True)
+    )
+    found = msgspec.structs.replace(found, measured=measured)
+    files = pictures | {_json(output): found.to_bytes(), output: render(found).encode()}
+    try:
+        for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    except OSError as error:
+        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+
+
+def _check(output: Path, again: int, *, as_json: bool) -> None:
+    found = list(_differences(output, again))
+    if as_json:
+        print_document({"report": str(output), "problems": found})
+    else:
+        for problem in found or ["nothing in it is other than the code finds it"]:
+            output_console().print(f"{output}: {problem}", soft_wrap=True)
+    raise typer.Exit(ExitCode.VIOLATED if found else ExitCode.HOLDS)
+
+
+def _differences(output: Path, again: int) -> list[str]:
+    """First what can be seen in the files, then what running again shows."""
+    try:
+        found = msgspec.json.decode(_json(output).read_bytes(), type=Report)
+        text = output.read_text(encoding="utf-8")
+        pictures = {one.name: sha256(_plot(output, one.name).read_bytes()) for one in found.measured}
+    except OSError as error:
+        raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadableReportError(str(_json(output)), str(error)) from error
+    differences = [
+        f"line {number} is not what the report's JSON says: {line}"
+        for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)
+        if line != wanted
+    ]
+    differences += [
+        f"the picture of {one.name} was changed"
+        for one in found.measured
+        if pictures[one.name] != one.plot_sha256
+    ]
+    return differences + list(problems(found, again))
+
+
+def _side_by_side(text: str, wanted: str) -> list[tuple[str, str]]:
+    lines, others = text.splitlines(), wanted.splitlines()
+    longest = max(len(lines), len(others))
+    lines += ["(missing)"] * (longest - len(lines))
+    others += ["(missing)"] * (longest - len(others))
+    return list(zip(lines, others, strict=True))
+
+
+def _json(output: Path) -> Path:
+    return output.with_suffix(".json")
+
+
+def _plot(output: Path, name: str) -> Path:
+    return output.parent / PLOTS / f"{name}.svg"

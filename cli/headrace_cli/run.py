@@ -1,0 +1,253 @@
+"""``headrace run``: run a pipeline on a host, from an input to an output, and compare what two hosts make of it."""
+
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace import SECOND, UserCodeError
+from headrace_cli._consoles import error_console, output_console
+from headrace_cli._documents import print_document, stdout_reserved
+from headrace_cli._exit import ExitCode, UnwritableFileError, print_stop, tidy_errors
+from headrace_cli._flights_report import draw_chart
+from headrace_cli._hosts import HOSTS, HostName, HostOptions
+from headrace_cli._input import InputOptions
+from headrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
+from headrace_cli._options import JsonOption, with_options
+from headrace_cli._output import SUFFIX, output_lines, read_outputs, write_outputs
+from headrace_cli._progress import RunProgress
+from headrace_cli._run_report import Ran
+from headrace_properties.comparison import same_output
+from headrace_scenarios.flight_findings import find
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace run zeitgeist --on sim --faults 30 --compare reference
+
+  headrace run my_job:pipeline --on spark --judge 0.01 --compare reference
+
+  headrace run my_job:pipeline --on sim --input clicks.jsonl --output counts/
+
+  headrace run my_job:pipeline --on reference --input clicks.jsonl --timestamp time --key user --slack 60 --output -
+
+[bold]Exit codes[/]
+
+  0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use,
+  130 interrupted, 143 terminated: on spark, after the micro-batch that was under way, and with its output"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """The input, and how its lines are read."""
+
+    input_file: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE.jsonl", help="JSON lines with value and timestamp each."),
+    ] = None
+    feed: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Without --input: the module's function that makes the input."),
+    ] = None
+    stream: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Stream of the records. Default: the injector's first."),
+    ] = None
+    key: Annotated[str | None, typer.Option(metavar="FIELD", help="Field of the lines that is the key.")] = (
+        None
+    )
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="Field of the lines that is the timestamp; the line is the value then."
+        ),
+    ] = None
+    slack: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="The low watermark is so far behind the newest timestamp. Default: it waits for the end.",
+        ),
+    ] = None
+
+    @property
+    def of_lines(self) -> InputOptions:
+        """How lines are read."""
+        slack_us = None if self.slack is None else round(self.slack * SECOND)
+        return InputOptions(self.stream, self.key, self.timestamp, slack_us)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingOptions:
+    """Where the output goes, and what it is compared with."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR|FILE.jsonl|-", help="Where the output goes; -: to stdout."),
+    ] = None
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="HOST|PATH", help="Run it there too, or read an output, and compare."),
+    ] = None
+
+
+PipelineArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="zeitgeist|MODULE:PIPELINE", help="Zeitgeist over real flights, or your own pipeline."
+    ),
+]
+FaultsOption = Annotated[
+    int, typer.Option(min=0, help="So many faults, drawn from the seed; in the simulated cluster only.")
+]
+SeedOption = Annotated[int, typer.Option(help="Of the faults, the cluster, and the input that is made.")]
+JudgeOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="FRACTION",
+        min=0,
+        max=1,
+        help="On spark: judge the History of this part of the keys. 1: of all.",
+    ),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d"], help="Zeitgeist: the day after the last. Default on sim: 2013-02-15."),
+]
+ChartOption = Annotated[
+    Path | None, typer.Option(metavar="FILE.svg|FILE.png", help="Zeitgeist: draw expected and actual.")
+]
+
+
+@app.command("run", epilog=_EXAMPLES)
+@with_options
+def run(
+    pipeline: PipelineArgument,
+    reading: ReadingOptions,
+    writing: WritingOptions,
+    on: Annotated[HostName, typer.Option("--on", help="Where to run it.")] = HostName.SIM,
+    faults: FaultsOption = 0,
+    seed: SeedOption = 0,
+    judge: JudgeOption = None,
+    until: UntilOption = None,
+    chart: ChartOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a pipeline on a host, write what it puts out, and compare hosts record by record.
+
+    On sim, the simulated cluster, the run is judged as well. The reference runs one record at a time.
+    """
+    output, compare = writing.output, writing.compare
+    with tidy_errors():
+        _check_stdout(output, as_json=as_json)
+        _check_judge(judge, on, compare)
+        with stdout_reserved(as_json or output == Path("-")):
+            last = until.date() if until else None
+            job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
+            charts = _charts(job, output, chart)
+            _prepare(output)
+            ran = _run(
+                job,
+                on,
+                HostOptions(seed, 0 if on is not HostName.SIM and compare == HostName.SIM else faults, judge),
+            )
+            _compare(ran, compare, faults)
+        ran.files = _write(ran, output, charts)
+        if as_json:
+            print_document(ran.document())
+        else:
+            ran.print(error_console() if output == Path("-") else output_console())
+        raise typer.Exit(ran.code)
+
+
+def _check_stdout(output: Path | None, *, as_json: bool) -> None:
+    if as_json and output == Path("-"):
+        raise JobError("--json", "--output - wants stdout, too", "Give --output a file or a directory")
+
+
+def _check_judge(judge: float | None, on: HostName, compare: str | None) -> None:
+    if judge is not None and HostName.SPARK not in (on, compare):
+        remedy = f"Add --on {HostName.SPARK}, or leave it out: the cluster is judged anyway"
+        raise JobError("--judge", f"it is for --on {HostName.SPARK}", remedy)
+
+
+def _charts(job: Job, output: Path | None, chart: Path | None) -> tuple[Path, ...]:
+    """Which pictures to draw: the one that was asked for, and those beside Zeitgeist's output."""
+    asked = () if chart is None else (chart,)
+    if job.name != ZEITGEIST:
+        if asked:
+            raise JobError(job.name, f"--chart is for {ZEITGEIST} only", "Leave it out")
+        return ()
+    beside = output is not None and output != Path("-") and output.suffix != SUFFIX
+    return (*asked, output / "dips.svg", output / "dips.png") if beside and output is not None else asked
+
+
+def _prepare(output: Path | None) -> None:
+    """Make the directory now: that it can not be made should not turn out after the run."""
+    if output is None or output == Path("-"):
+        return
+    folder = output.parent if output.suffix == SUFFIX else output
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+
+
+def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName, ...] = ()) -> Ran:
+    """Run it on a host. ``beside``: it need not go further than a run on these."""
+    began = time.monotonic()
+    with RunProgress(f"{job.name} on {host}") as progress:
+        progress.advance(0.0, "reading the input")
+        given = job.input_for(host, *beside)
+        try:
+            found = HOSTS[host](job.pipeline, given.feed, options, progress)
+        except UserCodeError as error:
+            print_stop(error)
+            raise typer.Exit(ExitCode.VIOLATED) from error
+    findings = find(found.outputs, given.flights.options) if given.flights is not None else None
+    return Ran(job, host, options, given, found, time.monotonic() - began, findings)
+
+
+def _compare(ran: Ran, compare: str | None, faults: int) -> None:
+    """Compare with another host's run, as far as both have seen the input; or with an output that was written before.
+
+    Faults are for the simulated cluster, whichever of the two it is.
+    """
+    if compare is None or ran.stopped_by is not None:  # half a run is no run to compare
+        return
+    if compare in HOSTS:
+        host = HostName(compare)
+        options = HostOptions(ran.options.seed, faults if host is HostName.SIM else 0, ran.options.judge)
+        ran.other = _run(ran.job, host, options, beside=(ran.host,))
+        if ran.other.run.stopped_by is not None:
+            return
+        outputs = ran.other.run.outputs
+        if ran.other.input.feed.records != ran.input.feed.records:
+            ran.compared_until_us = min(ran.input.until_us, ran.other.input.until_us)
+    elif Path(compare).exists():
+        outputs = read_outputs(Path(compare))
+    else:
+        remedy = f"Name a host ({', '.join(HOSTS)}), or a file or directory that --output wrote"
+        raise JobError("--compare", f"there is no {compare!r}", remedy)
+    ran.compared_with, ran.comparison = compare, same_output(ran.run.outputs, outputs, ran.compared_until_us)
+
+
+def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...]) -> tuple[Path, ...]:
+    files: list[Path] = []
+    if output == Path("-"):
+        for line in output_lines(ran.run.outputs, ran.job.pipeline):
+            sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.flush()
+    elif output is not None:
+        files += write_outputs(output, ran.run.outputs, ran.job.pipeline)
+    for chart in charts:
+        assert ran.findings is not None, "only what has findings is drawn"
+        draw_chart(ran.findings, chart)
+        files.append(chart)
+    return tuple(files)

@@ -1,0 +1,180 @@
+"""``headrace scenario``: the papers' figures as stories, told by running them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace import UserCodeError
+from headrace_cli._consoles import output_console
+from headrace_cli._documents import invariants_document, print_document
+from headrace_cli._exit import (
+    RESULT_WORDS,
+    ExitCode,
+    UnknownScenarioError,
+    UnwritableFileError,
+    exit_code_of_run,
+    print_stop,
+    tidy_errors,
+)
+from headrace_cli._options import JsonOption, with_options
+from headrace_cli._pictures import Showing, print_saved
+from headrace_cli._protocols import WithoutOption, protocol_without
+from headrace_cli._render import (
+    plain_table,
+    print_heading,
+    print_lines,
+    print_table,
+    print_text,
+    print_verdicts,
+    print_violations,
+)
+from headrace_cli._replay_file import check_writable
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.dataflow_chart import ChartError, Drawing, check_chart
+from headrace_scenarios.scenario import Outcome, Scenario
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
+)
+
+_LIST_EXAMPLES = "[bold]Example[/]\n\n  headrace scenario list"
+
+_RUN_EXAMPLES = """[bold]Examples[/]
+
+  headrace scenario run zombie-timer
+
+  headrace scenario run zombie-timer --without sequencers --explain
+
+  headrace scenario run zombie-timer --without sequencers --html zombie.html
+
+  headrace scenario run dataflow-fig14 --chart sessions.svg
+
+[bold]Exit codes[/]
+
+  0 nothing is violated, 1 an invariant is, 2 wrong use, 3 nothing could be judged"""
+
+
+@app.command("list", epilog=_LIST_EXAMPLES)
+def list_scenarios(
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Show the scenarios that there are."""
+    if as_json:
+        print_document([_summary(one) for one in SCENARIOS.values()])
+        return
+    table = plain_table("name", "what happens", "in the papers")
+    for one in SCENARIOS.values():
+        table.add_row(one.name, one.title, one.source)
+    print_table(output_console(), table)
+
+
+@app.command("run", epilog=_RUN_EXAMPLES)
+@with_options
+def run_scenario(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A scenario: see [bold]headrace scenario list[/].")
+    ],
+    showing: Showing,
+    without: WithoutOption = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the Dataflow paper's figure: FILE.svg, FILE.png or FILE.html."
+        ),
+    ] = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Tell a scenario: its story, the timeline of the run, and what the invariants say of it."""
+    with tidy_errors():
+        scenario = _find(name)
+        protocol_without(without)
+        showing.check()
+        if chart is not None:
+            _check_chart(scenario, chart)
+        outcome = _tell(scenario, without or "")
+        code = exit_code_of_run(outcome.verdicts)
+        events = outcome.history.events
+        subtitle = f"{scenario.source}; protocol: {outcome.protocol}"
+        saved = showing.save(events, outcome.verdicts, title=scenario.title, subtitle=subtitle)
+        if chart is not None and outcome.drawing is not None:
+            saved.append(_draw(outcome.drawing, chart))
+        if as_json:
+            print_document(_document(outcome, code) | showing.document(events, outcome.verdicts))
+        else:
+            _print(outcome)
+            showing.print_story(output_console(), events, outcome.verdicts)
+            print_saved(output_console(), saved)
+        raise typer.Exit(code)
+
+
+def _find(name: str) -> Scenario:
+    if name not in SCENARIOS:
+        raise UnknownScenarioError(name, tuple(SCENARIOS))
+    return SCENARIOS[name]
+
+
+def _check_chart(scenario: Scenario, path: Path) -> None:
+    """Find out before a run that there will be nothing to draw, or nowhere."""
+    if not scenario.drawn:
+        raise ChartError(
+            str(path), f"{scenario.name} has no figure of the Dataflow paper; --html draws any run"
+        )
+    check_chart(path)
+    check_writable(path, "--chart")
+
+
+def _draw(drawing: Drawing, path: Path) -> Path:
+    try:
+        drawing.save(path)
+    except OSError as error:
+        raise UnwritableFileError(str(path), error.strerror or str(error), "--chart") from error
+    return path
+
+
+def _tell(scenario: Scenario, without: str) -> Outcome:
+    """Run it. A protocol that lacks something may break the scenario's own code: that is what the run found."""
+    try:
+        return scenario.run(without)
+    except UserCodeError as error:
+        print_stop(error)
+        raise typer.Exit(ExitCode.VIOLATED) from error
+
+
+def _print(outcome: Outcome) -> None:
+    console = output_console()
+    scenario = outcome.scenario
+    print_text(console, scenario.title, style="bold")
+    print_text(console, f"{scenario.source}; protocol: {outcome.protocol}", style="dim")
+    console.print()
+    for paragraph in scenario.story.split("\n\n"):
+        print_text(console, " ".join(paragraph.split()))
+    console.print()
+    print_lines(console, outcome.timeline)
+    print_heading(console, "What happened")
+    for sentence in outcome.conclusion:
+        print_text(console, sentence, indent=2)
+    print_heading(console, "Invariants")
+    print_verdicts(console, outcome.verdicts)
+    print_violations(console, outcome.verdicts)
+
+
+def _summary(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "source": scenario.source,
+        "story": scenario.story,
+    }
+
+
+def _document(outcome: Outcome, code: ExitCode) -> dict[str, Any]:
+    return {
+        **_summary(outcome.scenario),
+        "protocol": outcome.protocol,
+        "result": RESULT_WORDS[code],
+        "digest": outcome.history.digest(),
+        "conclusion": list(outcome.conclusion),
+        "invariants": invariants_document(outcome.verdicts),
+        "timeline": outcome.timeline.splitlines(),
+    }

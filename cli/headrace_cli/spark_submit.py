@@ -1,0 +1,43 @@
+"""``headrace spark-submit``: PySpark's own spark-submit, also on a machine whose only Java is a Python package."""
+
+from typing import Annotated
+
+import typer
+
+from headrace_cli._exit import tidy_errors
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace spark-submit my_job.py
+
+  headrace spark-submit --master 'local-cluster[2,1,1024]' --conf spark.sql.shuffle.partitions=4 my_job.py --day 2013-02-01
+
+  headrace spark-submit -h
+
+[bold]Exit codes[/]
+
+  the job's own; 2 also: Spark is not installed, or there is no Java for it"""
+
+
+@app.command(
+    "spark-submit",
+    epilog=_EXAMPLES,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def spark_submit(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="ARGS", help="Passed on as they are. [bold]-h[/]: Spark's own help."),
+    ],
+) -> None:
+    """Run a job with PySpark's spark-submit, with the Java and the Python that Headrace itself runs Spark with.
+
+    Java is that of JAVA_HOME, that of PATH, or else the one that is installed as a Python package.
+    """
+    with tidy_errors():
+        from headrace import spark  # noqa: PLC0415  an extra, and slow to import
+
+        code = spark.spark_submit(arguments)
+    raise typer.Exit(code if code >= 0 else 128 - code)

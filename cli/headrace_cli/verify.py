@@ -1,0 +1,218 @@
+"""``headrace verify``: search for a fault schedule that breaks a pipeline, and make it small."""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace_cli._consoles import output_console
+from headrace_cli._documents import print_document, stdout_reserved
+from headrace_cli._exit import UnwritableFileError, print_stop, tidy_errors
+from headrace_cli._invariants import invariants_named
+from headrace_cli._options import JsonOption, with_options
+from headrace_cli._progress import SearchProgress
+from headrace_cli._protocols import WithoutOption, protocol_without
+from headrace_cli._replay_file import check_writable, save_failure
+from headrace_cli._report import Report
+from headrace_cli._targets import DEFAULT_FEED, Target, load_target
+from headrace_properties.code_review import review
+from headrace_properties.enumeration import enumerate_faults
+from headrace_properties.step_faults import single_faults
+from headrace_properties.verification import Verification
+from headrace_properties.verification import verify as search
+from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
+
+app = typer.Typer(add_completion=False)
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace verify headrace_scenarios.zeitgeist:pipeline
+
+  headrace verify my_job:pipeline --examples 10000 --seed 7
+
+  headrace verify my_job:pipeline --version my_job:next_pipeline
+
+  headrace verify my_job:pipeline --search enumerate --jobs 2
+
+  headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
+
+  headrace verify my_job:pipeline --allow-unknown S8,S9,L1
+
+  headrace verify my_job:pipeline --json > report.json
+
+[bold]Exit codes[/]
+
+  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up that
+  --allow-unknown does not name"""
+
+
+class SearchKind(enum.Enum):
+    """How to search."""
+
+    RANDOM = "random"
+    ENUMERATE = "enumerate"
+    PAIRS = "pairs"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What to search for, and how long."""
+
+    how: Annotated[
+        SearchKind,
+        typer.Option(
+            "--search",
+            help="random fault schedules; every single fault at every protocol step (enumerate); or pairs of those.",
+        ),
+    ] = SearchKind.RANDOM
+    examples: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Random: runs in which at least one fault really struck. Pairs: how many. Enumerate: all there are.",
+        ),
+    ] = 200
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, help="Processes that share the runs. The result is the same with any number."),
+    ] = 1
+    seed: Annotated[
+        int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
+    ] = 0
+
+
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
+]
+VersionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--version",
+        metavar="MODULE:PIPELINE",
+        help="Another version of the pipeline, that an operator may put in force while it runs; more than once for more.",
+    ),
+]
+FeedOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed.")
+]
+UnknownOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,...",
+        help="Invariants whose case need not come up, or [bold]all[/]: S8, S9 and L1 can not where nobody sets a timer."
+        " The report says what was not judged.",
+    ),
+]
+SaveOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Where to save a failure. Default: headrace-failure-DIGEST.json."),
+]
+
+
+@app.command("verify", epilog=_EXAMPLES)
+@with_options
+def verify(
+    pipeline: PipelineArgument,
+    options: SearchOptions,
+    versions: VersionsOption = None,
+    feed: FeedOption = DEFAULT_FEED,
+    without: WithoutOption = None,
+    allow_unknown: UnknownOption = "",
+    save: SaveOption = None,
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
+
+    If an invariant breaks, the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
+    """
+    with tidy_errors():
+        check_writable(save)
+        protocol = protocol_without(without)
+        with stdout_reserved(as_json):
+            target = load_target(pipeline, feed, versions or ())
+            may_be_unknown = invariants_named(allow_unknown, target.deployed)
+            report = _search(target, protocol, options)
+        report.may_be_unknown = may_be_unknown
+        _save(report, save)
+        if as_json:
+            print_document(report.document())
+        else:
+            report.print(output_console())
+        raise typer.Exit(report.code)
+
+
+def _search(target: Target, protocol: Protocol, options: SearchOptions) -> Report:
+    """Search, until it is done or somebody presses Ctrl-C."""
+    feed = target.feed(options.seed)
+    interrupted = False
+    verification: Verification | None = None
+    with SearchProgress(_expected_runs(target, feed, options)) as progress:
+        try:
+            verification = _found(target, feed, protocol, options, progress.on_run)
+        except KeyboardInterrupt:
+            interrupted = True
+    review_of_code = None
+    if verification is not None and verification.failure is None and protocol is SOUND:
+        review_of_code = review(target.pipeline, feed, seed=options.seed)
+    return Report(
+        target=target,
+        protocol=protocol,
+        seed=options.seed,
+        verification=verification or progress.latest or Verification(),
+        elapsed_s=progress.elapsed_s,
+        runs_per_second=progress.runs_per_second,
+        interrupted=interrupted,
+        shrinking=interrupted and progress.shrinking,
+        review=review_of_code,
+    )
+
+
+def _expected_runs(target: Target, feed: Feed, options: SearchOptions) -> int:
+    if options.how is SearchKind.ENUMERATE:
+        return len(single_faults(target.deployed, feed, ClusterOptions()))
+    return options.examples
+
+
+def _found(
+    target: Target,
+    feed: Feed,
+    protocol: Protocol,
+    options: SearchOptions,
+    on_run: Callable[[Verification], None],
+) -> Verification:
+    examples, seed, jobs = options.examples, options.seed, options.jobs
+    if options.how is SearchKind.RANDOM:
+        return search(
+            target.deployed,
+            lambda _: feed,
+            examples=examples,
+            seed=seed,
+            protocol=protocol,
+            jobs=jobs,
+            on_run=on_run,
+        )
+    pairs = examples if options.how is SearchKind.PAIRS else 0
+    return enumerate_faults(
+        target.deployed,
+        feed,
+        feed_seed=seed,
+        protocol=protocol,
+        pairs=pairs,
+        seed=seed,
+        jobs=jobs,
+        on_run=on_run,
+    )
+
+
+def _save(report: Report, path: Path | None) -> None:
+    """Save the failure, if there is one. That it can not be saved must not hide what was found."""
+    failure = report.verification.failure
+    if failure is None:
+        return
+    try:
+        report.saved_as = save_failure(failure, report.target, report.protocol, path)
+    except UnwritableFileError as error:
+        print_stop(error)

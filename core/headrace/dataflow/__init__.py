@@ -1,0 +1,97 @@
+"""The Dataflow Model (Akidau et al., VLDB 2015), as a layer on Headrace's public Computation API.
+
+Four questions (Dataflow 2): *what* is computed, *where* in event time, *when* in processing time it is emitted, and *how* later
+results relate to earlier ones.
+"""
+
+from headrace.dataflow._collection import Flow, PCollection, read
+from headrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from headrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming
+from headrace.dataflow._errors import DataflowError, WindowMergeError
+from headrace.dataflow._grouping import Alarm, Grouping, KeyState, WindowState
+from headrace.dataflow._panes import Accumulation, Element, Pane, Timing
+from headrace.dataflow._stages import GroupByKeyAndWindow, ParDo
+from headrace.dataflow._steps import DoFn
+from headrace.dataflow._triggers import (
+    DEFAULT_TRIGGER,
+    AfterDelay,
+    AllOf,
+    AnyOf,
+    AtCount,
+    AtPeriod,
+    AtWatermark,
+    Custom,
+    Instant,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    TriggerFn,
+    Wanted,
+    When,
+)
+from headrace.dataflow._windows import (
+    END_OF_TIME,
+    GLOBAL,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    SlidingWindows,
+    Window,
+    WindowFn,
+)
+
+__all__ = [
+    "COUNT",
+    "DEFAULT_TRIGGER",
+    "END_OF_TIME",
+    "GLOBAL",
+    "LIST",
+    "MAX",
+    "MEAN",
+    "MIN",
+    "SUM",
+    "Accumulation",
+    "AfterDelay",
+    "Alarm",
+    "AllOf",
+    "AnyOf",
+    "AtCount",
+    "AtPeriod",
+    "AtWatermark",
+    "Batch",
+    "CombineFn",
+    "Custom",
+    "DataflowError",
+    "DoFn",
+    "Element",
+    "Engine",
+    "FixedWindows",
+    "Flow",
+    "GlobalWindows",
+    "GroupByKeyAndWindow",
+    "Grouping",
+    "Instant",
+    "KeyState",
+    "MicroBatch",
+    "PCollection",
+    "Pane",
+    "ParDo",
+    "Repeat",
+    "RepeatUntil",
+    "SequenceOf",
+    "Sessions",
+    "SlidingWindows",
+    "Streaming",
+    "Timing",
+    "Trigger",
+    "TriggerFn",
+    "Wanted",
+    "When",
+    "Window",
+    "WindowFn",
+    "WindowMergeError",
+    "WindowState",
+    "read",
+    "top",
+]

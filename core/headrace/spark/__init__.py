@@ -1,0 +1,122 @@
+"""Headrace on Apache Spark: the host on PySpark's Structured Streaming. It comes with the extra, ``headrace[spark]``.
+
+>>> from headrace.spark import session
+>>> with session("local[2]") as spark:  # doctest: +SKIP
+...     ...
+"""
+
+from importlib.util import find_spec
+
+from headrace.spark._errors import (
+    JavaNotFoundError,
+    JobStoppedError,
+    LogError,
+    MissingPackageError,
+    QueryFailedError,
+    SessionRunningError,
+    SessionSettingsError,
+    SparkHostError,
+    SparkVersionError,
+    WrongSetting,
+)
+
+_NEEDED = {"pyspark": "pyspark", "pandas": "pandas", "pyarrow": "pyarrow", "google.protobuf": "protobuf"}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
+
+
+_missing = tuple(package for module, package in _NEEDED.items() if not _is_there(module))
+if _missing:
+    raise MissingPackageError(_missing)
+
+# ruff: noqa: E402  once they can be imported
+from headrace.spark._attach import Input, Outputs, attach
+from headrace.spark._data_source import injected
+from headrace.spark._deploy import Deployment, Layout, deploy
+from headrace.spark._export import history_of
+from headrace.spark._failures import error_of
+from headrace.spark._file_sink import FileSink
+from headrace.spark._io_errors import (
+    CheckpointDamagedError,
+    CheckpointMismatchError,
+    DiskFullError,
+    DriverReplacedError,
+    FencedWriterError,
+    InputFileError,
+    SinkBusyError,
+    SinkError,
+    SinkTableError,
+    SourceChangedError,
+    SourceMissingError,
+    SourceUnreadableError,
+    StorageError,
+)
+from headrace.spark._recorded import RecordedRun, run_recorded
+from headrace.spark._sample import Sample
+from headrace.spark._session import check_session, prepare_session, session
+from headrace.spark._sinking import NoSinkWarning, TypedSink
+from headrace.spark._sinks import DatabaseSink, committed_files
+from headrace.spark._skipping import skip_record
+from headrace.spark._source_files import Directory
+from headrace.spark._source_rows import NewRecord
+from headrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
+from headrace.spark._submit import spark_submit
+
+__all__ = [
+    "CheckpointDamagedError",
+    "CheckpointMismatchError",
+    "DatabaseSink",
+    "Deployment",
+    "Directory",
+    "DiskFullError",
+    "DriverReplacedError",
+    "FencedWriterError",
+    "FileSink",
+    "Files",
+    "Generated",
+    "Input",
+    "InputFileError",
+    "JavaNotFoundError",
+    "JobStoppedError",
+    "JsonLines",
+    "Layout",
+    "LogError",
+    "MissingPackageError",
+    "NewRecord",
+    "NoSinkWarning",
+    "Outputs",
+    "ParquetFiles",
+    "QueryFailedError",
+    "RecordedRun",
+    "Sample",
+    "SessionRunningError",
+    "SessionSettingsError",
+    "SinkBusyError",
+    "SinkError",
+    "SinkTableError",
+    "SourceChangedError",
+    "SourceMissingError",
+    "SourceUnreadableError",
+    "SparkHostError",
+    "SparkVersionError",
+    "StorageError",
+    "TypedSink",
+    "WrongSetting",
+    "attach",
+    "check_session",
+    "committed_files",
+    "deploy",
+    "error_of",
+    "history_of",
+    "injected",
+    "prepare_session",
+    "run_recorded",
+    "session",
+    "skip_record",
+    "spark_submit",
+]

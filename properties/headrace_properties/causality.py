@@ -1,0 +1,295 @@
+"""What led to what in a run: its messages, and the causal past of an event.
+
+A History has what happened at each process, and no list of messages. They are derived here from the events at their ends: a
+record is sent where it is made and arrives where it is `Delivered`; a write leaves with user code (`Executed`) and arrives
+where it is `Applied` or refused; and so on. What was sent several times is taken to have arrived from the latest sending.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace import history as h
+
+
+class LinkKind(enum.Enum):
+    """Why one event had to come before another."""
+
+    RECORD = "record"
+    ACK = "ack"
+    WRITE = "write"
+    REPLY = "reply"
+    OWNERSHIP = "ownership"
+    WATERMARK = "watermark"
+    LOCAL = "local"
+    """At one process: no message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One event that led to another.
+
+    Attributes:
+        cause: its number in the History.
+        effect: its number; always the larger.
+        kind: why.
+        label: what was carried, for people.
+    """
+
+    cause: int
+    effect: int
+    kind: LinkKind
+    label: str = ""
+
+
+def links_of(history: Iterable[h.Event]) -> list[Link]:
+    """Derive what led to what, in order of the effects."""
+    tracer = _Tracer()
+    for number, event in enumerate(history):
+        tracer.take(number, event)
+    return tracer.links
+
+
+def messages_of(links: Iterable[Link]) -> list[Link]:
+    """Those that went from one process to another."""
+    return [link for link in links if link.kind is not LinkKind.LOCAL]
+
+
+def causal_past(links: Iterable[Link], of: Iterable[int]) -> set[int]:
+    """The events that these depend on, with themselves.
+
+    Not all that came before them at their processes: a report that was sent in between led to nothing here.
+    """
+    causes: dict[int, list[int]] = {}
+    for link in links:
+        causes.setdefault(link.effect, []).append(link.cause)
+    found, waiting = set[int](), list(of)
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            waiting.extend(causes.get(number, ()))
+    return found
+
+
+def numbers_of(history: Sequence[h.Event], events: Iterable[h.Event]) -> list[int]:
+    """Where these events, such as a verdict's witness, stand in their History; those that do not are left out."""
+    numbers = {id(event): number for number, event in enumerate(history)}
+    equal = {event: number for number, event in reversed(list(enumerate(history)))}
+    found = [numbers.get(id(event), equal.get(event, -1)) for event in events]
+    return [number for number in found if number >= 0]
+
+
+class _Tracer:
+    """Takes events in order, and remembers where what is on its way was sent."""
+
+    def __init__(self) -> None:
+        self.links: list[Link] = []
+        self._processes: list[str] = []
+        self._latest: dict[tuple[Any, ...], int] = {}
+        self._made: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._steps: dict[tuple[int, int], list[str]] = {}
+        self._mints: list[tuple[int, h.IntervalMinted]] = []
+        self._published: list[tuple[int, h.Published]] = []
+        self._handlers: dict[type, Callable[[int, Any], None]] = {
+            h.Injected: self._on_injected,
+            h.Delivered: self._on_delivered,
+            h.DuplicateDropped: self._on_duplicate,
+            h.Executed: self._on_executed,
+            h.Applied: self._on_applied,
+            h.WriteRefused: self._on_refused,
+            h.CheckpointsDeleted: self._on_deleted,
+            h.AckSent: self._on_ack_sent,
+            h.Acked: self._on_acked,
+            h.Checkpointed: self._on_resent,
+            h.Resent: self._on_resent,
+            h.IntervalMinted: self._on_minted,
+            h.ScanBegun: self._on_scan_begun,
+            h.ScanEnded: self._on_scan_ended,
+            h.IntervalDropped: self._on_dropped,
+            h.Reported: self._on_reported,
+            h.InjectorReported: self._on_injector_reported,
+            h.Published: self._on_published,
+            h.InputWatermarkAdvanced: self._on_advanced,
+            h.RoleClaimed: self._on_claimed,
+            h.Output: self._on_output,
+            h.ProcessStarted: self._on_started,
+        }
+
+    def take(self, number: int, event: h.Event) -> None:
+        """Take the next event."""
+        self._processes.append(event.process)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(number, event)
+
+    def _link(self, effect: int, kind: LinkKind, label: str, *cause: Any) -> bool:
+        """Link to the latest event that was noted under this name; tell whether there is one."""
+        found = self._latest.get(cause)
+        if found is None or found == effect:
+            return False
+        if self._processes[found] == self._processes[effect]:
+            kind = LinkKind.LOCAL
+        self.links.append(Link(found, effect, kind, label))
+        return True
+
+    def _note(self, number: int, *name: Any) -> None:
+        self._latest[name] = number
+
+    # Records and ACKs
+
+    def _sends(self, number: int, process: str, record_id: str, consumer: str) -> None:
+        self._note(number, "sent", record_id, consumer)
+        self._note(number, "sent", record_id, consumer, process)
+
+    def _on_injected(self, number: int, event: h.Injected) -> None:
+        for one in event.productions:
+            self._sends(number, event.process, one.record_id, one.consumer)
+
+    def _on_delivered(self, number: int, event: h.Delivered) -> None:
+        record_id, consumer = event.record_id, event.computation
+        if not self._link(number, LinkKind.RECORD, record_id, "sent", record_id, consumer, event.sender):
+            self._link(number, LinkKind.RECORD, record_id, "sent", record_id, consumer)
+        self._note(number, "delivered", event.process, consumer, record_id)
+
+    def _on_duplicate(self, number: int, event: h.DuplicateDropped) -> None:
+        self._link(number, LinkKind.RECORD, event.record_id, "sent", event.record_id, event.computation)
+        if event.by != "in progress":
+            self._note(number, "acked", event.record_id, event.computation)
+            self._note(number, "ran for", event.process, event.computation, event.record_id)
+
+    def _on_executed(self, number: int, event: h.Executed) -> None:
+        version = event.version
+        if event.timer is None:
+            record = (event.computation, event.cause)
+            if not self._link(number, LinkKind.LOCAL, "", "delivered", event.process, *record):
+                self._link(number, LinkKind.RECORD, event.cause, "sent", event.cause, event.computation)
+        else:
+            self._link(number, LinkKind.LOCAL, "", "timer", event.computation, event.key, event.timer.tag)
+            self._link(number, LinkKind.LOCAL, "", "advanced", version.sequencer)
+        self._link(number, LinkKind.LOCAL, "", "scanned", version.sequencer)
+        self._steps.setdefault((version.sequencer, version.number), []).append(event.cause)
+        self._note(number, "ran", version.sequencer, version.number)
+        self._note(number, "ran for", event.process, event.computation, event.cause)
+        self._note(number, "unanswered", version.sequencer, event.key)
+        for one in event.productions:
+            self._sends(number, event.process, one.record_id, one.consumer)
+        self._made[event.process, event.cause] = [(one.record_id, one.consumer) for one in event.productions]
+
+    def _on_resent(self, number: int, event: h.Resent | h.Checkpointed) -> None:
+        self._link(number, LinkKind.LOCAL, "", "sent", event.record_id, event.consumer, event.process)
+        if isinstance(event, h.Resent):
+            self._sends(number, event.process, event.record_id, event.consumer)
+
+    def _on_output(self, number: int, event: h.Output) -> None:
+        record_id = event.production.record_id
+        self._link(number, LinkKind.RECORD, record_id, "sent", record_id, event.production.consumer)
+        self._note(number, "acked", record_id, event.production.consumer)
+
+    def _on_ack_sent(self, number: int, event: h.AckSent) -> None:
+        for record_id in event.record_ids:
+            self._link(number, LinkKind.LOCAL, "", "ran for", event.process, event.computation, record_id)
+            self._note(number, "acked", record_id, event.computation)
+            for made in self._made.pop(
+                (event.process, record_id), ()
+            ):  # Strong productions are sent with the ACK.
+                self._sends(number, event.process, *made)
+        self._link(number, LinkKind.REPLY, "written", "applied for", event.computation, event.record_ids[0])
+
+    def _on_acked(self, number: int, event: h.Acked) -> None:
+        self._link(number, LinkKind.ACK, event.record_id, "acked", event.record_id, event.consumer)
+        self._note(number, "told", event.record_id, event.consumer)
+
+    # Writes
+
+    def _on_applied(self, number: int, event: h.Applied) -> None:
+        step, computation, key = (event.sequencer, event.delta.number), event.computation, event.delta.key
+        self._link(number, LinkKind.WRITE, f"write {step[0]}.{step[1]}", "ran", *step)
+        if event.live != event.sequencer:
+            self._link(number, LinkKind.LOCAL, "", "minted", event.live)
+        self._latest.pop(("unanswered", event.sequencer, key), None)
+        for cause in self._steps.get(step, ()):
+            self._note(number, "applied for", computation, cause)
+        for timer in event.delta.set_timers:
+            self._note(number, "timer", computation, key, timer.tag)
+        for one in event.delta.productions:
+            self._note(number, "checkpoint", one.record_id, one.consumer)
+
+    def _on_refused(self, number: int, event: h.WriteRefused) -> None:
+        for key in event.keys:
+            if self._link(number, LinkKind.WRITE, "write", "unanswered", event.sequencer, key):
+                break
+        self._link(number, LinkKind.LOCAL, "", "minted", event.live)
+        self._note(number, "refused", event.sequencer)
+
+    def _on_deleted(self, number: int, event: h.CheckpointsDeleted) -> None:
+        for _, record_id, consumer in event.checkpoints[:1]:
+            self._link(number, LinkKind.WRITE, "delivered", "told", record_id, consumer)
+
+    # Ownership
+
+    def _on_started(self, number: int, event: h.ProcessStarted) -> None:
+        self._note(number, "started", f"{event.process}#{event.incarnation}")
+
+    def _on_claimed(self, number: int, event: h.RoleClaimed) -> None:
+        self._link(number, LinkKind.OWNERSHIP, event.role, "started", event.holder)
+
+    def _on_minted(self, number: int, event: h.IntervalMinted) -> None:
+        self._mints.append((number, event))
+        self._note(number, "minted", event.sequencer)
+
+    def _on_scan_begun(self, number: int, event: h.ScanBegun) -> None:
+        self._link(number, LinkKind.OWNERSHIP, f"sequencer {event.sequencer}", "minted", event.sequencer)
+        self._note(number, "scanning", event.sequencer)
+
+    def _on_scan_ended(self, number: int, event: h.ScanEnded) -> None:
+        self._link(number, LinkKind.LOCAL, "", "scanning", event.sequencer)
+        rows: list[tuple[str, ...]] = [("timer", event.computation, key, tag) for key, tag in event.timers]
+        rows += [("checkpoint", *one) for one in event.productions]
+        latest = max(rows, key=lambda row: self._latest.get(row, -1), default=None)
+        if latest is not None:
+            self._link(number, LinkKind.REPLY, "rows", *latest)
+        for record_id, consumer in event.productions:
+            self._sends(number, event.process, record_id, consumer)
+        self._note(number, "scanned", event.sequencer)
+
+    def _on_dropped(self, number: int, event: h.IntervalDropped) -> None:
+        if event.why == "refused":
+            self._link(number, LinkKind.REPLY, "refused", "refused", event.sequencer)
+            return
+        for minted, mint in reversed(self._mints):
+            overlaps = mint.computation == event.computation and mint.interval.overlaps(event.interval)
+            if overlaps and mint.sequencer > event.sequencer:
+                self.links.append(Link(minted, number, LinkKind.OWNERSHIP, f"sequencer {mint.sequencer}"))
+                return
+
+    # Watermarks
+
+    def _on_reported(self, number: int, event: h.Reported) -> None:
+        self._link(number, LinkKind.LOCAL, "", "advanced", event.sequencer)
+        self._note(number, "reported", event.computation)
+
+    def _on_injector_reported(self, number: int, event: h.InjectorReported) -> None:
+        self._note(number, "reported", event.injector)
+
+    def _on_published(self, number: int, event: h.Published) -> None:
+        for name, _ in event.values:
+            self._link(number, LinkKind.WATERMARK, f"report of {name}", "reported", name)
+        self._published.append((number, event))
+
+    def _on_advanced(self, number: int, event: h.InputWatermarkAdvanced) -> None:
+        for published, broadcast in reversed(self._published[-8:]):
+            if any(progress.low_watermark == event.low_watermark for _, progress in broadcast.values):
+                self.links.append(Link(published, number, LinkKind.WATERMARK, "watermarks"))
+                break
+        self._note(number, "advanced", event.sequencer)
+
+
+def program_order(history: Iterable[h.Event]) -> Iterator[tuple[int, int]]:
+    """Pairs of events that follow each other at one process."""
+    last: dict[str, int] = {}
+    for number, event in enumerate(history):
+        if event.process in last:
+            yield last[event.process], number
+        last[event.process] = number

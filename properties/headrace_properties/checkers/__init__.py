@@ -1,0 +1,122 @@
+"""The guarantees of MillWheel 6.2 and 4.5 as checkers of a History (see docs/protocol.md for the rules that they hold).
+
+`judge` gives a verdict by invariant; `reached` counts the hard cases that a run came upon. Both read the History and
+nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headrace import EngineOptions, Pipeline
+from headrace.history import Event
+from headrace_properties.checkers._finding import Checker
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.checkers._topology import Topology
+from headrace_properties.checkers.authority import WithinReports
+from headrace_properties.checkers.cases import CASES, reached
+from headrace_properties.checkers.collection import CollectedAreDone, Drained
+from headrace_properties.checkers.consumers import EveryConsumer
+from headrace_properties.checkers.deliveries import AckAfterCommit, Delivered, ExactlyOnce, NoLoss
+from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
+from headrace_properties.checkers.owners import Owned
+from headrace_properties.checkers.soft_state import SoftState
+from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
+from headrace_properties.checkers.watermarks import (
+    HorizonOracle,
+    LowWatermarkOracle,
+    Monotone,
+    WatermarkArrives,
+)
+from headrace_properties.checkers.writes import Atomicity, OneIdOneRecord, SingleWriter, WeakRerunsAgree
+from headrace_properties.verdict import Verdict
+
+__all__ = ["CASES", "Checker", "Judge", "all_checkers", "judge", "reached"]
+
+
+def judge(
+    history: Iterable[Event], pipelines: Sequence[Pipeline], options: EngineOptions | None = None
+) -> dict[str, Verdict]:
+    """Judge a run by all checkers, in one pass.
+
+    Args:
+        history: of the whole run.
+        pipelines: the topologies that were deployed.
+        options: of the engine, for what is to happen in time and with slack; ``None``: not known.
+
+    Returns:
+        Verdict by the checker's name, such as ``S1``.
+    """
+    judging = Judge(pipelines, options)
+    judging.take(history)
+    return judging.verdicts()
+
+
+def all_checkers(pipelines: Sequence[Pipeline]) -> list[Checker]:
+    """The checkers that apply to these topologies, for their names and titles; `Judge` runs them."""
+    return Judge(pipelines).checkers
+
+
+class Judge:
+    """All checkers, and the ledger that they share.
+
+    Args:
+        pipelines: the topologies that were deployed.
+        options: of the engine; ``None``: not known.
+
+    Attributes:
+        checkers: those that apply; S5-weak does only where productions are weak.
+    """
+
+    def __init__(self, pipelines: Sequence[Pipeline], options: EngineOptions | None = None) -> None:
+        topology = Topology(pipelines)
+        ledger = Ledger(topology)
+        self.checkers = _checkers(ledger, options)
+        self._handlers: dict[type, list[Callable[[Any], None]]] = {}
+        for handlers in [
+            *[checker.handlers for checker in self.checkers],
+            ledger.handlers,
+        ]:  # the ledger is the last to know
+            for kind, handler in handlers.items():
+                self._handlers.setdefault(kind, []).append(handler)
+
+    def take(self, history: Iterable[Event]) -> None:
+        """Take some more of a History."""
+        handlers = self._handlers
+        for event in history:
+            for handler in handlers.get(type(event), ()):
+                handler(event)
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdicts so far."""
+        return {checker.name: checker.verdict() for checker in self.checkers}
+
+
+def _checkers(ledger: Ledger, options: EngineOptions | None) -> list[Checker]:
+    checkers: list[Checker] = [
+        NoLoss(ledger),
+        ExactlyOnce(),
+        AckAfterCommit(ledger),
+        Atomicity(ledger),
+        OneIdOneRecord(ledger),
+        SingleWriter(ledger),
+        SoftState(ledger),
+        TimersInOrder(ledger),
+        TimersOnce(ledger),
+        LowWatermarkOracle(ledger),
+        HorizonOracle(ledger),
+        Monotone(ledger.topology),
+        WithinReports(ledger),
+        CollectedAreDone(ledger, options),
+        OneAtATime(ledger),
+        NotBeforeCause(),
+        LateOnlyFromLate(ledger),
+        EveryConsumer(ledger),
+        TimersFire(ledger),
+        Delivered(ledger),
+        Drained(ledger, options),
+        WatermarkArrives(ledger),
+        Owned(ledger),
+    ]
+    if ledger.topology.weak:
+        checkers.insert(5, WeakRerunsAgree(ledger))
+    return checkers

@@ -1,0 +1,126 @@
+"""The authority combines what the owners have computed, and nothing else (MillWheel 7.2)."""
+
+from headrace import MIN_TIME, KeyInterval, format_time
+from headrace.history import Event, InjectorReported, IntervalMinted, Published, Reported
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.verdict import Unknown, Verdict
+
+
+class _Known:
+    """Some keys, and the greatest values that those who own them, or owned them before, have reported for them."""
+
+    __slots__ = ("horizon", "interval", "is_live", "low_us", "mint")
+
+    def __init__(self, mint: IntervalMinted, interval: KeyInterval, low_us: int, horizon: int) -> None:
+        self.mint = mint
+        self.interval = interval
+        self.low_us = low_us
+        self.horizon = horizon
+        self.is_live = True
+
+    def without(self, interval: KeyInterval) -> list["_Known"]:
+        """What is known of its keys outside an interval that somebody else owns now: they keep their last value."""
+        self.is_live = False
+        low, high = self.interval.low, self.interval.high
+        parts = [KeyInterval(low, interval.low)] if low < interval.low else []
+        if interval.high is not None and (high is None or interval.high < high):
+            parts.append(KeyInterval(interval.high, high))
+        return [_Known(self.mint, part, self.low_us, self.horizon) for part in parts]
+
+
+class WithinReports:
+    """S12: what is broadcast of a computation is at most what the owners of each of its intervals have computed.
+
+    An interval whose owner has said nothing has the last value of the owners before it; one of which nobody has said
+    anything is at minus infinity. What a zombie reports after it was replaced is not counted. An injector's processes are
+    its intervals.
+    """
+
+    name = "S12"
+    title = "the authority says no more than the owners"
+    section = "7.2"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._injectors = ledger.topology.injectors
+        self._computations = ledger.topology.computations
+        self._found = Finding()
+        self._known: dict[str, list[_Known]] = {}
+        self._by_sequencer: dict[int, _Known] = {}
+        self._processes: dict[str, tuple[int, int]] = {}
+        self._said: dict[str, tuple[int, int]] = {}
+        self._reports = 0
+        self.handlers: Handlers = {
+            IntervalMinted: self._on_minted,
+            Reported: self._on_reported,
+            InjectorReported: self._on_injector,
+            Published: self._on_published,
+        }
+
+    def _on_minted(self, event: IntervalMinted) -> None:
+        known, before = [], []
+        for one in self._known.get(event.computation, ()):
+            if one.interval.overlaps(event.interval):
+                before.append(one)
+                known += one.without(event.interval)
+            else:
+                known.append(one)
+        low_us = min((one.low_us for one in before), default=MIN_TIME)
+        horizon = min((one.horizon for one in before), default=MIN_TIME)
+        new = self._by_sequencer[event.sequencer] = _Known(event, event.interval, low_us, horizon)
+        self._known[event.computation] = [*known, new]
+
+    def _on_reported(self, event: Reported) -> None:
+        self._reports += 1
+        known = self._by_sequencer.get(event.sequencer)
+        if known is not None and known.is_live:
+            known.low_us = max(known.low_us, event.low_watermark)
+            known.horizon = max(known.horizon, event.horizon)
+
+    def _on_injector(self, event: InjectorReported) -> None:
+        low_us, horizon = self._processes.get(event.process, (MIN_TIME, MIN_TIME))
+        self._processes[event.process] = (max(low_us, event.low_watermark), max(horizon, event.horizon))
+
+    def _on_published(self, event: Published) -> None:
+        said = self._said
+        for name, progress in event.values:
+            low_us, horizon = said.get(name, (MIN_TIME, MIN_TIME))
+            if progress.low_watermark <= low_us and progress.horizon <= horizon:
+                continue
+            said[name] = (max(low_us, progress.low_watermark), max(horizon, progress.horizon))
+            self._found.reached += 1
+            if name in self._injectors:
+                self._check_injector(event, name, progress.low_watermark, progress.horizon)
+            elif name in self._computations:
+                self._check(event, name, progress.low_watermark, progress.horizon)
+
+    def _check(self, event: Published, name: str, low_us: int, horizon: int) -> None:
+        known = self._known.get(name, ())
+        if not known:
+            self._broken(event, name, "it has no owner")
+        for one in known:
+            if low_us > one.low_us:
+                self._broken(event, name, _exceeds("low watermark", low_us, one, one.low_us), one.mint)
+            elif horizon > one.horizon:
+                self._broken(event, name, _exceeds("horizon", horizon, one, one.horizon), one.mint)
+
+    def _check_injector(self, event: Published, name: str, low_us: int, horizon: int) -> None:
+        for address in self._injectors[name].addresses():
+            reported_us, reported_horizon = self._processes.get(address, (MIN_TIME, MIN_TIME))
+            if low_us > reported_us or horizon > reported_horizon:
+                self._broken(event, name, f"{address} had not reported so much")
+
+    def _broken(self, event: Published, name: str, what: str, *witness: Event) -> None:
+        text = f"{event.process} broadcast the progress of {name!r} at {format_time(event.at_us)}, and {what}"
+        self._found.violated(f"{text} (MillWheel 7.2)", *witness, event)
+
+    def verdict(self) -> Verdict:
+        """What is known so far; a host whose owners report nothing has no authority to judge."""
+        if not self._reports:
+            return Unknown("no owner reported its progress")
+        return self._found.verdict("nothing was broadcast")
+
+
+def _exceeds(kind: str, value: int, known: _Known, reported: int) -> str:
+    return f"its {kind}, {format_time(value)}, exceeds what was known of {known.interval}, {format_time(reported)}"

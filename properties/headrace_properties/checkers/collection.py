@@ -1,0 +1,206 @@
+"""Ids and checkpoints go when nobody needs them any more, and not before (MillWheel 6.1.1, 6.1.2)."""
+
+from headrace import MIN_TIME, SECOND, EngineOptions, format_time
+from headrace.history import (
+    CheckpointsDeleted,
+    Event,
+    Executed,
+    IdsCollected,
+    Injected,
+    InjectorReported,
+    Published,
+    Resent,
+    RunEnded,
+)
+from headrace_properties.checkers._ending import Calm
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.verdict import Verdict
+
+
+class CollectedAreDone:
+    """S13: when an id is collected nobody will send it again, and no copy of it counts later.
+
+    Choice: nobody can know of a copy on the network; it must be refused (see the horizon in docs/protocol.md). So that is
+    asked for: all work upstream with such an origin is done, the injectors are past it by the slack and never send it again, and
+    no owner runs it again. A host whose injectors report no horizon has other means, and is not held to theirs.
+
+    Args:
+        ledger: the truth.
+        options: of the engine; ``None``: not known, and the slack is taken for 0.
+    """
+
+    name = "S13"
+    title = "an id is collected when nobody can send it again"
+    section = "6.1.1"
+    finding = False
+
+    def __init__(self, ledger: Ledger, options: EngineOptions | None = None) -> None:
+        self._ledger = ledger
+        self._slack_us = 0 if options is None else options.id_slack_us
+        self._found = Finding()
+        self._collected: dict[str, dict[str, IdsCollected]] = {}
+        self._horizons: dict[str, int] = {}
+        self.handlers: Handlers = {
+            IdsCollected: self._on_collected,
+            InjectorReported: self._on_report,
+            Injected: self._on_injected,
+            Resent: self._on_resent,
+            Executed: self._on_executed,
+        }
+
+    def _on_report(self, event: InjectorReported) -> None:
+        if event.horizon > self._horizons.get(event.process, MIN_TIME):
+            self._horizons[event.process] = event.horizon
+
+    def _on_collected(self, event: IdsCollected) -> None:
+        self._found.reached += event.count
+        ledger, name = self._ledger, event.computation
+        ids = ledger.ids_before(name, event.interval, event.below)
+        if self._horizons and len(ids) != event.count:
+            self._broken(event, f"{event.count} ids were deleted, and {len(ids)} lay before it")
+        self._collected.setdefault(name, {}).update(dict.fromkeys(ids, event))
+        for address in ledger.topology.sources.get(name, ()) if self._horizons else ():
+            if self._horizons.get(address, MIN_TIME) < event.below + self._slack_us:
+                self._broken(event, f"injector {address} was not past it by the slack")
+        for sender in ledger.topology.upstream.get(name, ())[1:]:
+            if ledger.work.oldest_origin(sender) < event.below:
+                work = ledger.work.before_origin(sender, event.below)[0]
+                self._broken(
+                    event, f"{work}, with origin {format_time(work.origin)}, was unfinished", work.source
+                )
+
+    def _broken(self, event: IdsCollected, what: str, *others: Event) -> None:
+        self._found.violated(
+            f"ids of {event.computation!r} with an origin before {format_time(event.below)} were collected at"
+            f" {format_time(event.at_us)}, and {what} (MillWheel 6.1.1)",
+            *others,
+            event,
+        )
+
+    def _on_injected(self, event: Injected) -> None:
+        for production in event.productions:
+            self._accuse(event, production.consumer, production.record_id)
+
+    def _on_resent(self, event: Resent) -> None:
+        if event.process.partition("/")[0] in self._ledger.topology.injectors:
+            self._accuse(event, event.consumer, event.record_id)
+
+    def _on_executed(self, event: Executed) -> None:
+        if event.computation in self._collected and event.timer is None:
+            owner = self._ledger.owner(event.computation, event.key)
+            if owner == event.version.sequencer:
+                self._accuse(event, event.computation, event.cause)
+
+    def _accuse(self, event: Injected | Resent | Executed, consumer: str, record_id: str) -> None:
+        collected = self._collected.get(consumer, {}).get(record_id)
+        if collected is not None:
+            what = "run" if isinstance(event, Executed) else "sent"
+            self._found.violated(
+                f"record {record_id} for {consumer!r} was {what} again by {event.process} at {format_time(event.at_us)}; its id"
+                f" had been collected at {format_time(collected.at_us)} (MillWheel 6.1.1)",
+                collected,
+                event,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("no id was collected")
+
+
+class Drained:
+    """L3: once faults have stopped, checkpoints that have arrived are deleted, and ids behind the horizon collected.
+
+    Args:
+        ledger: the truth.
+        options: of the engine, for its slack and periods; ``None``: the default.
+        grace_us: how long what is due may stay when a run ends by its deadline, microseconds; from the heal on, for who was
+            told of an ACK may die with what it knows, and has to be told again.
+        settle_us: likewise for checkpoints when it ends at rest.
+    """
+
+    name = "L3"
+    title = "checkpoints and record ids drain"
+    section = "6.1.1, 6.1.2"
+    finding = False
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        options: EngineOptions | None = None,
+        grace_us: int = 5 * SECOND,
+        settle_us: int = SECOND,
+    ) -> None:
+        self._ledger = ledger
+        options = options or EngineOptions()
+        self._slack_us, self._period_us = options.id_slack_us, options.collect_period_us
+        self._grace_us, self._settle_us = grace_us, settle_us
+        self._found = Finding()
+        self._calm = Calm()
+        self._rises: dict[str, list[tuple[int, int]]] = {}
+        self._drained = 0
+        self._why = "the run has not ended"
+        self.handlers: Handlers = {
+            **self._calm.handlers,
+            Published: self._on_published,
+            CheckpointsDeleted: self._on_deleted,
+            IdsCollected: self._on_collected,
+            RunEnded: self._on_end,
+        }
+
+    def _on_published(self, event: Published) -> None:
+        for name, progress in event.values:
+            if progress.horizon > MIN_TIME:
+                rises = self._rises.setdefault(name, [])
+                if not rises or progress.horizon > rises[-1][1]:
+                    rises.append((event.at_us, progress.horizon))
+
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        self._drained += len(event.checkpoints)
+
+    def _on_collected(self, event: IdsCollected) -> None:
+        self._drained += event.count
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
+            return
+        self._why = "nothing was to be deleted"
+        self._found.reached = self._drained
+        self._check_checkpoints(event)
+        for name in self._ledger.topology.computations:
+            if self._ledger.is_present(name):
+                self._check_ids(event, name)
+
+    def _check_checkpoints(self, event: RunEnded) -> None:
+        grace_us = self._settle_us if event.why == "quiescent" else self._grace_us
+        for computation, key, production in self._ledger.checkpoints():
+            since_us = self._ledger.settled_at_us(production.consumer, production.record_id)
+            if since_us is not None and event.at_us - max(since_us, self._calm.since_us) >= grace_us:
+                self._found.violated(
+                    f"the checkpoint of {production.record_id} in key {key!r} at {computation!r} is still there at the end,"
+                    f" {format_time(event.at_us)}; the record arrived at {format_time(since_us)} (MillWheel 6.1.2)",
+                    event,
+                )
+
+    def _check_ids(self, event: RunEnded, name: str) -> None:
+        """Those that lay behind the input horizon long enough ago."""
+        until_us = event.at_us - self._grace_us - self._period_us
+        senders = self._ledger.topology.senders[name]
+        horizon = min((self._horizon_at(sender, until_us) for sender in senders), default=MIN_TIME)
+        for record_id, (_, origin, at_us) in self._ledger.ids.get(name, {}).items():
+            if origin + self._slack_us < horizon and at_us <= until_us:
+                self._found.violated(
+                    f"id {record_id} is still in a row of {name!r} at the end, {format_time(event.at_us)}; its origin,"
+                    f" {format_time(origin)}, has long been behind the horizon, {format_time(horizon)} (MillWheel 6.1.1)",
+                    event,
+                )
+                return
+
+    def _horizon_at(self, sender: str, until_us: int) -> int:
+        rises = self._rises.get(sender, ())
+        return next((horizon for at_us, horizon in reversed(rises) if at_us <= until_us), MIN_TIME)
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict(self._why)

@@ -1,0 +1,147 @@
+"""Each record goes to every consumer of its stream in the version of the pipeline that its maker works by (MillWheel 2, 3).
+
+Rules of this file:
+
+* A worker or an injector's process works by the version that it has adopted last, each incarnation at first by version 0.
+* Its word is not enough: who runs a step under a sequencer has a table that is at least as new as that sequencer, and so
+  works by the version that was in force when it was minted, or by one that came into force later.
+* A computation that is not in its owner's version retires: it goes on by the version that was in force when it began to.
+* A consumer that has left the topology need not get anything. What an injector reads again may also go to those that retire,
+  which may be owed it.
+* That what is addressed to a consumer is applied there is S1's and L2's; that every owner learns of the version in force, L5's.
+"""
+
+from collections.abc import Iterable
+
+from headrace import format_time
+from headrace._messages import STORE
+from headrace._rows import Production
+from headrace.history import Executed, Injected, IntervalMinted, ProcessStarted, VersionAdopted
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.verdict import Verdict
+
+
+class EveryConsumer:
+    """S17: a record is addressed to each consumer of its stream once, and to nobody else.
+
+    A step that produces what has no consumer at all can not be told from one that produces nothing: the reference and the
+    replay of steps (`headrace_properties.replay`) see that.
+    """
+
+    name = "S17"
+    title = "a record goes to all consumers of its stream"
+    section = "2, 3"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._versions = ledger.topology.versions
+        self._found = Finding()
+        self._consumers: dict[tuple[int, str], frozenset[str]] = {}
+        self._in_force = [0]
+        self._in_force_at_mint: dict[int, int] = {}
+        self._adopted: dict[str, int] = {}
+        self._retired_from: dict[str, list[int]] = {}
+        self.handlers: Handlers = {Executed: self._on_executed, Injected: self._on_injected}
+        if ledger.topology.changes:
+            self.handlers = {
+                **self.handlers,
+                VersionAdopted: self._on_adopted,
+                ProcessStarted: self._on_started,
+                IntervalMinted: self._on_minted,
+            }
+
+    def _on_adopted(self, event: VersionAdopted) -> None:
+        if event.process != STORE:
+            self._adopted[event.process] = event.version
+            return
+        before = self._in_force[-1]
+        self._in_force.append(event.version)
+        for name in self._versions[before].computations:
+            if name not in self._versions[event.version].computations:
+                self._retired_from.setdefault(name, []).append(before)
+
+    def _on_started(self, event: ProcessStarted) -> None:
+        self._adopted.pop(event.process, None)
+
+    def _on_minted(self, event: IntervalMinted) -> None:
+        self._in_force_at_mint[event.sequencer] = len(self._in_force) - 1
+
+    def _on_executed(self, event: Executed) -> None:
+        version = self._adopted.get(event.process, 0)
+        at_mint = self._in_force_at_mint.get(event.version.sequencer, 0)
+        if at_mint and version not in self._in_force[at_mint:]:
+            self._found.violated(
+                f"{event.process} runs {event.computation!r} at {format_time(event.at_us)} by version {version} of the pipeline,"
+                f" and owns it by a sequencer that was minted when version {self._in_force[at_mint]} was in force (MillWheel 3)",
+                event,
+            )
+        if event.productions:
+            self._judge(event, event.computation, version)
+
+    def _on_injected(self, event: Injected) -> None:
+        self._judge(event, event.process.partition("/")[0], self._adopted.get(event.process, 0))
+
+    def _judge(self, event: Executed | Injected, maker: str, version: int) -> None:
+        """What one step, or one record of the source, made."""
+        works_by = self._works_by(maker, version)
+        for (record_id, stream), got in _by_record(event.productions).items():
+            self._found.reached += 1
+            problems = [self._problem(event, stream, got, one) for one in works_by]
+            if all(problems):
+                self._found.violated(
+                    f"{event.process}, which works by version {version} of the pipeline, made record {record_id} at"
+                    f" {format_time(event.at_us)} and sends it {problems[0]} (MillWheel 2, 3)",
+                    event,
+                )
+
+    def _problem(self, event: Executed | Injected, stream: str, got: list[str], version: int) -> str:
+        """What is wrong with a record's consumers, if its maker works by this version; ``""``: nothing."""
+        wanted = self._consumers_of(version, stream)
+        if len(got) == len(wanted) and wanted.issuperset(got):
+            return ""
+        missing = [one for one in sorted(wanted.difference(got)) if not self._ledger.has_left(one)]
+        more = [one for one in got if one not in wanted and not self._may_be_owed(one, event, stream)]
+        more += sorted({one for one in got if got.count(one) > 1})
+        return " and ".join(
+            f"{what} {', '.join(map(repr, names))}"
+            for what, names in (("not to", missing), ("out of turn to", more))
+            if names
+        )
+
+    def _works_by(self, maker: str, version: int) -> list[int]:
+        """The version that its process has adopted; of a computation that is not in it, those that it can have retired from."""
+        pipeline = self._versions[version]
+        if maker in pipeline.injectors or maker in pipeline.computations:
+            return [version]
+        return self._retired_from.get(maker) or [
+            number for number, one in enumerate(self._versions) if maker in one.computations
+        ]
+
+    def _consumers_of(self, version: int, stream: str) -> frozenset[str]:
+        """The names of a stream's consumers in a version; asked for with each record, and so remembered."""
+        found = self._consumers.get((version, stream))
+        if found is None:
+            pipeline = self._versions[version]
+            subscribers = pipeline.consumers(stream) if stream in pipeline.streams else ()
+            found = self._consumers[version, stream] = frozenset(name for name, _ in subscribers)
+        return found
+
+    def _may_be_owed(self, consumer: str, event: Executed | Injected, stream: str) -> bool:
+        """An injector may have died owing a record to a consumer that retires."""
+        if isinstance(event, Executed) or self._ledger.has_left(consumer):
+            return False
+        return any(consumer in self._consumers_of(number, stream) for number in range(len(self._versions)))
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("no record was made")
+
+
+def _by_record(productions: Iterable[Production]) -> dict[tuple[str, str], list[str]]:
+    """Record id and stream to the consumers that a record is addressed to."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in productions:
+        found.setdefault((one.record_id, one.stream), []).append(one.consumer)
+    return found

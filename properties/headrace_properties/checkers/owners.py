@@ -1,0 +1,131 @@
+"""Every key has an owner that works (MillWheel 6.2, 7.1)."""
+
+from headrace import SECOND, KeyInterval, format_time
+from headrace._keys import cover_same_keys
+from headrace._messages import STORE
+from headrace.history import (
+    FaultStruck,
+    IntervalDropped,
+    IntervalMinted,
+    ProcessStarted,
+    RunEnded,
+    ScanEnded,
+    VersionAdopted,
+)
+from headrace_properties.checkers._ending import Calm
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.verdict import Verdict
+
+_STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}
+"""Verb of a fault to whether the process is stopped after it."""
+
+
+class Owned:
+    """L5: once faults have stopped, each interval has an owner: minted, up, in its present incarnation, scanned, not dropped.
+
+    And that owner knows which version of the pipeline is in force (3).
+
+    Args:
+        ledger: the truth.
+        grace_us: how long the newest owner of an interval may take, microseconds.
+    """
+
+    name = "L5"
+    title = "every interval has an owner"
+    section = "7.1"
+    finding = False
+
+    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND) -> None:
+        self._ledger = ledger
+        self._grace_us = grace_us
+        self._found = Finding()
+        self._calm = Calm()
+        self._working: set[int] = set()
+        self._started: dict[str, list[ProcessStarted]] = {}
+        self._stopped: dict[str, int] = {}
+        self._in_force = VersionAdopted(0, STORE, 0)
+        self._adopted: dict[str, int] = {}
+        self._why = "the run has not ended"
+        self._scans = 0
+        self.handlers: Handlers = {
+            **self._calm.handlers,
+            ScanEnded: self._on_scan,
+            IntervalDropped: self._on_dropped,
+            ProcessStarted: self._on_started,
+            VersionAdopted: self._on_adopted,
+            FaultStruck: self._on_fault,
+            RunEnded: self._on_end,
+        }
+
+    def _on_scan(self, event: ScanEnded) -> None:
+        self._working.add(event.sequencer)
+        self._scans += 1
+
+    def _on_dropped(self, event: IntervalDropped) -> None:
+        self._working.discard(event.sequencer)
+
+    def _on_started(self, event: ProcessStarted) -> None:
+        self._started.setdefault(event.process, []).append(event)
+        self._adopted.pop(event.process, None)
+
+    def _on_adopted(self, event: VersionAdopted) -> None:
+        if event.process == STORE:
+            self._in_force = event
+        else:
+            self._adopted[event.process] = event.version
+
+    def _on_fault(self, event: FaultStruck) -> None:
+        self._calm.handlers[FaultStruck](event)
+        stops = _STOPS.get(event.kind)
+        if stops is True:
+            self._stopped[event.process] = event.at_us
+        elif stops is False:
+            self._stopped.pop(event.process, None)
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
+            return
+        self._why = "this host has no recovery scans"
+        if not self._scans:
+            return
+        for name in self._ledger.topology.computations:
+            live = self._ledger.live_mints(name)
+            if live and self._ledger.is_present(name):
+                self._check(event, name, live)
+
+    def _check(self, event: RunEnded, name: str, live: list[IntervalMinted]) -> None:
+        self._found.reached += len(live)
+        if not cover_same_keys([one.interval for one in live], [KeyInterval()]):
+            intervals = ", ".join(str(one.interval) for one in live)
+            self._found.violated(f"only {intervals} of {name!r} have an owner (MillWheel 7.1)", *live, event)
+        for mint in live:
+            problem = self._problem(mint, event.at_us - self._grace_us)
+            if problem:
+                self._found.violated(
+                    f"{name!r} {mint.interval} has had nobody to work on it since {format_time(mint.at_us)}: its owner"
+                    f" {mint.owner} (sequencer {mint.sequencer}) {problem} (MillWheel 7.1)",
+                    mint,
+                    event,
+                )
+
+    def _problem(self, mint: IntervalMinted, until_us: int) -> str:
+        """What is wrong with an owner, if it has been wrong for longer than the grace; ``""``: nothing."""
+        if mint.at_us > until_us:
+            return ""
+        if mint.sequencer not in self._working:
+            return "has not scanned it, or dropped it"
+        if self._stopped.get(mint.owner, until_us + 1) <= until_us:
+            return "has stopped"
+        successors = [one for one in self._started.get(mint.owner, ()) if one.incarnation > mint.incarnation]
+        if successors and successors[0].at_us <= until_us:
+            return "has begun anew without it"
+        version = self._in_force.version
+        if self._in_force.at_us <= until_us and self._adopted.get(mint.owner, 0) != version:
+            return f"does not know that version {version} of the pipeline is in force"
+        return ""
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict(self._why)

@@ -1,0 +1,192 @@
+"""What an owner has in memory is what its rows say (MillWheel 6.2, 7.1): the property that Figure 12 is about.
+
+Between the end of its recovery scan and the end of the assignment an owner never scans again. What gets into a row behind
+its back is unknown to it: a timer does not fire, a production holds no watermark.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from headrace import Clock, format_time
+from headrace._rows import Production, StoredTimer
+from headrace.history import Applied, CheckpointsDeleted, Event, Output, ScanEnded
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger, Row
+from headrace_properties.checkers._work import receiver_of
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+
+
+class _Lost:
+    """A timer or production that its owner does not know of. ``found``: what ended that; ``replaced``: not by firing it."""
+
+    __slots__ = ("computation", "found", "key", "replaced", "source", "what")
+
+    def __init__(self, computation: str, key: str, what: StoredTimer | Production, source: Event) -> None:
+        self.computation = computation
+        self.key = key
+        self.what = what
+        self.source = source
+        self.found: Event | None = None
+        self.replaced = False
+
+
+class SoftState:
+    """S7: for a scanned owner, soft timers and productions are those of the rows.
+
+    Told by two things: what the recovery scan brought, against the rows at that moment; and writes under any other
+    sequencer that are applied after it.
+    """
+
+    name = "S7"
+    title = "the owner's memory agrees with the rows"
+    section = "6.2, 7.1"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._found = Finding()
+        self._scans: dict[int, ScanEnded] = {}
+        self._lost: list[_Lost] = []
+        self._end = ""
+        self.handlers: Handlers = {
+            ScanEnded: self._on_scan,
+            Applied: self._on_applied,
+            CheckpointsDeleted: self._on_deleted,
+            Output: self._on_output,
+        }
+
+    # Finding it
+
+    def _on_scan(self, event: ScanEnded) -> None:
+        ledger = self._ledger
+        if not ledger.owns_all(event.computation, event.sequencer, event.interval):
+            return  # It has been replaced meanwhile, and what it knows does not matter.
+        self._scans[event.sequencer] = event
+        self._found.reached += 1
+        rows = list(ledger.rows(event.computation, event.interval))
+        timers = {(key, tag) for key, row in rows for tag in row.timers}
+        checkpoints = {name for _, row in rows for name in row.checkpoints}
+        known_timers, known_checkpoints = set(event.timers), set(event.productions)
+        if timers != known_timers or checkpoints != known_checkpoints:
+            self._lose_in_scan(event, rows, known_timers, known_checkpoints)
+            phantoms = sorted(known_timers - timers) + sorted(known_checkpoints - checkpoints)
+            self._note(event, f"its scan brought {phantoms}, which no row has" if phantoms else "", event)
+
+    def _lose_in_scan(
+        self,
+        event: ScanEnded,
+        rows: Sequence[tuple[str, Row]],
+        timers: set[tuple[str, str]],
+        checkpoints: set[tuple[str, str]],
+    ) -> None:
+        if self._found.violation is not None:
+            return
+        for key, row in rows:
+            for tag, timer in row.timers.items():
+                if (key, tag) not in timers and isinstance(timer.what, StoredTimer):
+                    self._lost.append(_Lost(event.computation, key, timer.what, timer.source))
+            for name, production in row.checkpoints.items():
+                if name not in checkpoints:
+                    owed = self._ledger.owed.get(production.consumer, {}).get(production.record_id)
+                    source = event if owed is None else owed.source
+                    self._lost.append(_Lost(event.computation, key, production, source))
+
+    def _on_applied(self, event: Applied) -> None:
+        if self._lost:
+            self._find_again(event)
+        owner = self._ledger.owner(event.computation, event.delta.key)
+        if not owner or owner == event.sequencer or owner not in self._scans:
+            return
+        if self._found.violation is None:
+            self._lost = [
+                _Lost(event.computation, event.delta.key, what, event) for what in _additions(event)
+            ]
+        scan = self._scans[owner]
+        self._note(scan, "" if self._lost else "the row changed behind its back", event)
+
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        for key, _, _ in event.checkpoints:
+            owner = self._ledger.owner(event.computation, key)
+            if owner and owner != event.sequencer and owner in self._scans:
+                self._note(self._scans[owner], "a checkpoint was deleted behind its back", event)
+
+    def _note(self, scan: ScanEnded, otherwise: str, event: Event) -> None:
+        write = ""
+        if isinstance(event, Applied | CheckpointsDeleted):
+            write = f"; a write under sequencer {event.sequencer} was applied at {format_time(event.at_us)}"
+        text = (
+            f"{scan.process} (sequencer {scan.sequencer}) had scanned {scan.computation!r} {scan.interval} at"
+            f" {format_time(scan.at_us)}{write}" + (f"; {otherwise}" if otherwise else "")
+        )
+        self._found.violated(text, scan) if event is scan else self._found.violated(text, scan, event)
+
+    # What became of it
+
+    def _find_again(self, event: Applied) -> None:
+        delta = event.delta
+        for lost in self._lost:
+            what = lost.what
+            if lost.found is not None:
+                continue
+            if isinstance(what, Production):
+                if what.consumer == event.computation and any(one == what.record_id for one, _ in delta.seen):
+                    lost.found = event
+            elif (event.computation, delta.key) == (lost.computation, lost.key):
+                tags = [*delta.cancelled, *[timer.tag for timer in delta.set_timers]]
+                lost.replaced = what not in delta.fired and what.tag in tags
+                if lost.replaced or what in delta.fired:
+                    lost.found = event
+
+    def _on_output(self, event: Output) -> None:
+        for lost in self._lost:
+            if lost.found is None and lost.what == event.production:
+                lost.found = event
+
+    def verdict(self) -> Verdict:
+        """What is known so far: which timer or production was lost, and for how long."""
+        verdict = self._found.verdict("no recovery scan ended")
+        if not isinstance(verdict, Violated):
+            assert isinstance(verdict, Holds | Unknown)
+            return verdict
+        stories = [self._story(lost) for lost in self._lost]
+        witness = [*verdict.witness, *[lost.found for lost in self._lost if lost.found is not None]]
+        text = ". ".join([*stories[:3], *([f"And {len(stories) - 3} more"] if len(stories) > 3 else [])])
+        message = f"{text + ': ' if text else ''}{verdict.message} (MillWheel 6.2, Figure 12)"
+        return Violated(message, tuple(_once(witness)))
+
+    def _story(self, lost: _Lost) -> str:
+        what, found = lost.what, lost.found
+        if isinstance(what, Production):
+            begin = f"checkpointed production {what.record_id} of {lost.computation!r} to {receiver_of(what)} eluded its owner"
+            held = f"held no low watermark back at {format_time(what.timestamp)}"
+            if found is None:
+                return f"{begin}, was never delivered, and {held}"
+            return f"{begin}, {held}, and arrived only {format_time(found.at_us - lost.source.at_us)} later"
+        begin = f"timer {what.tag!r} of key {lost.key!r} at {lost.computation!r} eluded its owner"
+        due_us = self._due_us(lost, what)
+        if found is not None and lost.replaced:
+            return f"{begin}, until it was set anew or cancelled at {format_time(found.at_us)}"
+        if due_us is None:
+            return f"{begin}; it is not due until {format_time(what.due)}"
+        if found is None:
+            return f"{begin}: it was due at {format_time(due_us)} and did not fire"
+        return f"{begin}: it was due at {format_time(due_us)} and fired only {format_time(found.at_us - due_us)} later"
+
+    def _due_us(self, lost: _Lost, timer: StoredTimer) -> int | None:
+        """When it should have fired, true wall time."""
+        if timer.clock is Clock.WALL:
+            return max(timer.due, lost.source.at_us)
+        passed_us = self._ledger.passed_at_us(lost.computation, timer.due)
+        return None if passed_us is None else max(passed_us, lost.source.at_us)
+
+
+def _additions(event: Applied) -> list[StoredTimer | Production]:
+    return [*event.delta.set_timers, *event.delta.productions]
+
+
+def _once(events: Iterable[Event]) -> Iterable[Event]:
+    """Each event once, in order."""
+    seen: list[Event] = []
+    for event in events:
+        if not any(event is one for one in seen):
+            seen.append(event)
+    return seen

@@ -1,0 +1,181 @@
+"""Timers fire in order, once, not too early, and at last (MillWheel 4.6)."""
+
+from headrace import MIN_TIME, SECOND, Clock, format_time
+from headrace._rows import StoredTimer
+from headrace.history import Applied, Executed, RunEnded
+from headrace_properties.checkers._ending import Calm, left
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.checkers._work import Work
+from headrace_properties.verdict import Verdict
+
+
+class TimersInOrder:
+    """S8: when a timer fires, no durable pending timer of its key and clock is earlier.
+
+    A timer that the same step cancels or moves is not counted: a handler before it may have done so.
+    """
+
+    name = "S8"
+    title = "timers of a key fire in order"
+    section = "4.6"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._found = Finding()
+        self.handlers: Handlers = {Applied: self._on_applied}
+
+    def _on_applied(self, event: Applied) -> None:
+        delta = event.delta
+        if not delta.fired:
+            return
+        self._found.reached += len(delta.fired)
+        row = self._ledger.row(event.computation, delta.key)
+        left = dict(row.timers)
+        for tag in (*delta.cancelled, *[timer.tag for timer in delta.set_timers]):
+            if not any(timer.tag == tag for timer in delta.fired):
+                left.pop(tag, None)
+        for timer in delta.fired:
+            left.pop(timer.tag, None)
+            for work in left.values():
+                self._compare(event, timer, work)
+
+    def _compare(self, event: Applied, timer: StoredTimer, work: Work) -> None:
+        other = work.what
+        assert isinstance(other, StoredTimer)
+        if other.clock is timer.clock and other.order < timer.order:
+            self._found.violated(
+                f"timer {timer.tag!r} (due {format_time(timer.due)}) of key {event.delta.key!r} at {event.computation!r} fired at"
+                f" {format_time(event.at_us)}, before timer {other.tag!r} (due {format_time(other.due)}), which was pending"
+                " (MillWheel 4.6)",
+                work.source,
+                event,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("no timer fired")
+
+
+class TimersOnce:
+    """S9: each timer that was set fires once at most, and not while the watermark is below it."""
+
+    name = "S9"
+    title = "each timer fires once, and not too early"
+    section = "4.6"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._topology = ledger.topology
+        self._found = Finding()
+        self._fired: dict[tuple[str, str, str, int, int], Applied] = {}
+        self.handlers: Handlers = {Executed: self._on_executed, Applied: self._on_applied}
+
+    def _on_executed(self, event: Executed) -> None:
+        timer = event.timer
+        if timer is None or timer.clock is not Clock.WATERMARK:
+            return
+        known = event.input_watermark
+        if known < timer.due:
+            text = (
+                f"{_timer(event, timer)}, when its input watermark was {format_time(known)} (MillWheel 4.6)"
+            )
+            self._found.violated(text, event)
+        if event.computation in self._topology.percentile or self._topology.changes:
+            return
+        if self._ledger.injectors_progress(event.computation) < timer.due:
+            self._found.violated(
+                f"{_timer(event, timer)}, and not even the injectors were so far (MillWheel 4.5, 4.6)", event
+            )
+
+    def _on_applied(self, event: Applied) -> None:
+        for timer in event.delta.fired:
+            self._found.reached += 1
+            set_by = timer.set_by
+            identity = (event.computation, event.delta.key, timer.tag, set_by.sequencer, set_by.number)
+            before = self._fired.setdefault(identity, event)
+            if before is not event:
+                times = f"at {format_time(before.at_us)}, and at {format_time(event.at_us)}"
+                self._found.violated(
+                    f"{_fired(event, timer)} fired twice: {times} (MillWheel 4.6)", before, event
+                )
+            work = self._ledger.row(event.computation, event.delta.key).timers.get(timer.tag)
+            if work is None or work.what != timer:
+                text = f"{_fired(event, timer)} fired at {format_time(event.at_us)}, and was not pending (MillWheel 4.6)"
+                self._found.violated(text, event)
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("no timer fired")
+
+
+def _fired(event: Applied, timer: StoredTimer) -> str:
+    return f"timer {timer.tag!r} of key {event.delta.key!r} at {event.computation!r}, set by version {timer.set_by},"
+
+
+def _timer(event: Executed, timer: StoredTimer) -> str:
+    return (
+        f"timer {timer.tag!r} of key {event.key!r} at {event.computation!r}, due at {format_time(timer.due)}, ran at"
+        f" {format_time(event.at_us)} on {event.process}"
+    )
+
+
+class TimersFire:
+    """L1: once faults have stopped, each watermark timer that is due fires in bounded time.
+
+    Args:
+        ledger: the truth.
+        grace_us: how long a timer may be due when a run ends by its deadline, microseconds.
+        settle_us: likewise when it ends at rest: a timer that a late record has set holds nothing, and may be on its way.
+    """
+
+    name = "L1"
+    title = "each due timer fires"
+    section = "4.6"
+    finding = False
+
+    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND, settle_us: int = SECOND) -> None:
+        self._ledger = ledger
+        self._grace_us, self._settle_us = grace_us, settle_us
+        self._found = Finding()
+        self._calm = Calm()
+        self._fired = 0
+        self._why = "the run has not ended"
+        self.handlers: Handlers = {**self._calm.handlers, Applied: self._on_applied, RunEnded: self._on_end}
+
+    def _on_applied(self, event: Applied) -> None:
+        for timer in event.delta.fired:
+            self._fired += timer.clock is Clock.WATERMARK
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
+            return
+        self._why = "no watermark timer came due"
+        self._found.reached = self._fired
+        grace_us = self._settle_us if event.why == "quiescent" else self._grace_us
+        for work in self._ledger.timers():
+            timer = work.what
+            if isinstance(timer, StoredTimer) and timer.clock is Clock.WATERMARK:
+                since_us = self._due_since_us(work, timer)
+                if since_us is not None and event.at_us - since_us >= grace_us:
+                    self._note(event, work, since_us)
+
+    def _due_since_us(self, work: Work, timer: StoredTimer) -> int | None:
+        passed_us = self._ledger.passed_at_us(work.sender, timer.due)
+        return None if passed_us is None else max(passed_us, work.source.at_us, MIN_TIME)
+
+    def _note(self, event: RunEnded, work: Work, since_us: int) -> None:
+        self._found.violated(
+            f"{work}, set at {format_time(work.source.at_us)}, has been due since {format_time(since_us)}, when the low"
+            f" watermark of its input had passed it, and had not fired by the end, {format_time(event.at_us)}"
+            f"{left(event, self._ledger)} (MillWheel 4.6, 6.2)",
+            work.source,
+            event,
+        )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict(self._why)

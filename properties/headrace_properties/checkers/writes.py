@@ -1,0 +1,272 @@
+"""Writes are atomic, of the latest owner, and name what they make once (MillWheel 6.1.2, 6.2, 7.1)."""
+
+from headrace import format_time
+from headrace._rows import Production, Version
+from headrace.history import Applied, CheckpointsDeleted, Event, Executed, Injected, IntervalMinted, Output
+from headrace_properties.checkers._finding import Finding, Handlers
+from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.verdict import Verdict
+
+
+class Atomicity:
+    """S4: an applied delta is exactly what the executions of its version did, and versions of a row only rise."""
+
+    name = "S4"
+    title = "each step is applied whole, or not at all"
+    section = "6.2, 7.1"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._topology = ledger.topology
+        self._found = Finding()
+        self._versions: dict[str, dict[str, tuple[int, int]]] = {}
+        self.handlers: Handlers = {Applied: self._on_applied}
+
+    def _on_applied(self, event: Applied) -> None:
+        self._found.reached += 1
+        computation, delta = event.computation, event.delta
+        version = (event.sequencer, delta.number)
+        versions = self._versions.get(computation)
+        if versions is None:
+            versions = self._versions[computation] = {}
+        before = versions.get(delta.key)
+        if before is not None and before >= version:
+            self._broken(event, f"it follows the later version {before[0]}.{before[1]}")
+        versions[delta.key] = version
+        runs = self._ledger.runs(*version)
+        problem = self._mismatch(event, runs) if runs else "no user code ran for it"
+        if problem:
+            self._broken(event, problem, *runs)
+
+    def _broken(self, event: Applied, problem: str, *runs: Executed) -> None:
+        delta = event.delta
+        self._found.violated(
+            f"version {event.sequencer}.{delta.number} of key {delta.key!r} at {event.computation!r}, applied at"
+            f" {format_time(event.at_us)}, is not what one step did: {problem} (MillWheel 6.2)",
+            *runs,
+            event,
+        )
+
+    def _mismatch(self, event: Applied, runs: list[Executed]) -> str:
+        """How a delta differs from its executions; ``""``: not at all."""
+        delta = event.delta
+        computation = event.computation
+        for run in runs:
+            if run.computation != computation or run.key != delta.key:
+                return f"its executions are of key {run.key!r} at {run.computation!r}"
+        fired = tuple([run.timer for run in runs if run.timer is not None])
+        if fired != delta.fired:
+            return f"it fires {[one.tag for one in delta.fired]}, and timers {[one.tag for one in fired]} ran"
+        if computation not in self._topology.at_least_once:
+            seen = [run.cause for run in runs if run.timer is None]
+            claimed = [record_id for record_id, _ in delta.seen]
+            if seen != claimed:
+                return f"it claims the records {claimed}, and {seen} ran"
+        if delta.set_timers:
+            version = Version(event.sequencer, delta.number)
+            for timer in delta.set_timers:
+                if timer.set_by != version:
+                    return f"its timer {timer.tag!r} was set by version {timer.set_by}"
+        return self._productions_mismatch(event, runs)
+
+    def _productions_mismatch(self, event: Applied, runs: list[Executed]) -> str:
+        made = runs[0].productions
+        for run in runs[1:]:
+            made += run.productions
+        checkpointed = event.delta.productions
+        if checkpointed == made:
+            return ""
+        if event.computation not in self._topology.weak:
+            return f"it checkpoints {_ids(checkpointed)}, and {_ids(made)} were produced"
+        foreign = [one for one in checkpointed if one not in made]
+        return f"it checkpoints {_ids(foreign)}, which its steps did not produce" if foreign else ""
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("nothing was applied")
+
+
+def _ids(productions: tuple[Production, ...] | list[Production]) -> list[str]:
+    return [production.record_id for production in productions]
+
+
+Emission = tuple[str, str, bytes, int]
+"""Cause, stream, value and timestamp of a production."""
+
+
+class OneIdOneRecord:
+    """S5: a production id stands for one byte string and one logical emission, wherever it is seen."""
+
+    name = "S5"
+    title = "one id, one record"
+    section = "6.1.2"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._weak = ledger.topology.weak
+        self._found = Finding()
+        self._emissions: dict[str, tuple[Emission, Event]] = {}
+        self._weak_causes: dict[str, tuple[str, Event]] = {}
+        self.handlers: Handlers = {
+            Injected: self._on_injected,
+            Executed: self._on_executed,
+            Output: self._on_output,
+        }
+
+    def _on_injected(self, event: Injected) -> None:
+        for production in event.productions:
+            self._note("", production, event)
+
+    def _on_executed(self, event: Executed) -> None:
+        productions = event.productions
+        if not productions:
+            return
+        if len(productions) > 1 and len({(one.record_id, one.consumer) for one in productions}) < len(
+            productions
+        ):
+            self._found.violated(
+                f"one run of {event.computation!r} for {event.cause} at {format_time(event.at_us)} gives one id to two"
+                f" productions: {_ids(productions)} (MillWheel 6.1.1)",
+                event,
+            )
+        if event.computation in self._weak:
+            for production in productions:
+                self._note_weak(event, production)
+        else:
+            for production in productions:
+                self._note(event.cause, production, event)
+
+    def _note(self, cause: str, production: Production, event: Event) -> None:
+        self._found.reached += 1
+        emission = (cause, production.stream, production.value, production.timestamp)
+        known = self._emissions.get(production.record_id)
+        if known is None:
+            self._emissions[production.record_id] = (emission, event)
+        elif known[0] != emission:
+            self._found.violated(
+                f"id {production.record_id} stands for two records: {_emission(known[0])}, and {_emission(emission)}"
+                " (MillWheel 6.1.2)",
+                known[1],
+                event,
+            )
+
+    def _note_weak(self, event: Executed, production: Production) -> None:
+        """Re-runs may diverge (that is S5-weak), but an id names its cause."""
+        self._found.reached += 1
+        known = self._weak_causes.setdefault(production.record_id, (event.cause, event))
+        if known[0] != event.cause:
+            self._found.violated(
+                f"id {production.record_id} stands for what {known[0]} and {event.cause} made (MillWheel 6.1.2)",
+                known[1],
+                event,
+            )
+
+    def _on_output(self, event: Output) -> None:
+        production = event.production
+        known = self._emissions.get(production.record_id)
+        if known is not None:
+            emission = (known[0][0], production.stream, production.value, production.timestamp)
+            if emission != known[0]:
+                self._found.violated(
+                    f"id {production.record_id} left as {_emission(emission)}, and was made as {_emission(known[0])}"
+                    " (MillWheel 6.1.2)",
+                    known[1],
+                    event,
+                )
+        elif production.record_id not in self._weak_causes:
+            self._found.violated(f"output {production.record_id} was never produced (MillWheel 6.1.2)", event)
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("nothing was produced")
+
+
+def _emission(emission: Emission) -> str:
+    cause, stream, value, timestamp = emission
+    of = f" for {cause}" if cause else ""
+    return f"{value!r:.60} on {stream!r} at {format_time(timestamp)}{of}"
+
+
+class WeakRerunsAgree:
+    """S5-weak: user code with weak productions makes the same again. A finding about the user's code, not the protocol."""
+
+    name = "S5-weak"
+    title = "weak productions are the same when they are made again"
+    section = "6.1.2, 6.1.3"
+    finding = True
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._weak = ledger.topology.weak
+        self._found = Finding()
+        self._first: dict[tuple[str, str, str], Executed] = {}
+        self.handlers: Handlers = {Executed: self._on_executed} if self._weak else {}
+
+    def _on_executed(self, event: Executed) -> None:
+        if event.computation not in self._weak:
+            return
+        first = self._first.setdefault((event.computation, event.key, event.cause), event)
+        if first is event:
+            return
+        self._found.reached += 1
+        made, again = _content(first), _content(event)
+        if made != again:
+            self._found.violated(
+                f"{event.computation!r} ran twice for {event.cause}, and produced {made!r:.120} at {format_time(first.at_us)} but"
+                f" {again!r:.120} at {format_time(event.at_us)}: weak productions need idempotent code (MillWheel 6.1.3)",
+                first,
+                event,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        if not self._weak:
+            return self._found.verdict("no computation has weak productions")
+        return self._found.verdict("no weak step ran twice")
+
+
+def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:
+    """What user code made; who consumes it is the topology's affair, which may have changed."""
+    return sorted({(one.record_id, one.stream, one.value, one.timestamp) for one in run.productions})
+
+
+class SingleWriter:
+    """S6: a write is applied under the latest sequencer that covers its key at that moment.
+
+    Both what the store says is live and the mints of the History are held against it: one of them may be wrong.
+    """
+
+    name = "S6"
+    title = "only the latest owner writes"
+    section = "6.2"
+    finding = False
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._found = Finding()
+        self.handlers: Handlers = {Applied: self._on_applied, CheckpointsDeleted: self._on_deleted}
+
+    def _on_applied(self, event: Applied) -> None:
+        self._judge(event, event.delta.key)
+
+    def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        for key, _, _ in event.checkpoints:
+            self._judge(event, key)
+
+    def _judge(self, event: Applied | CheckpointsDeleted, key: str) -> None:
+        self._found.reached += 1
+        minted = self._ledger.owner(event.computation, key)
+        if event.sequencer != event.live or (minted and minted != event.sequencer):
+            live = minted or event.live
+            mint = self._ledger.latest_mint(event.computation, live)
+            witness = (mint, event) if isinstance(mint, IntervalMinted) else (event,)
+            self._found.violated(
+                f"a write of key {key!r} at {event.computation!r} was applied at {format_time(event.at_us)} under"
+                f" sequencer {event.sequencer}, when {live} owned the key: a zombie's (MillWheel 6.2)",
+                *witness,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("nothing was applied")

@@ -1,0 +1,70 @@
+"""Two runs, compared by what they sent outside, record by record.
+
+Rules of this file: a record is (stream, key, value, timestamp), the value as bytes; ids and order are left out, since they differ
+from host to host and from run to run. Records are counted: one that comes twice is not the same as one that comes once.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from headrace import MAX_TIME
+from headrace_properties.reference import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class OutputComparison:
+    """What two outputs have in common, and what not.
+
+    Attributes:
+        common: records that are in both.
+        only_first: how often each record is in the first output and not in the second.
+        only_second: the other way round.
+    """
+
+    common: int
+    only_first: Counter[Emitted]
+    only_second: Counter[Emitted]
+
+    @property
+    def same(self) -> bool:
+        """Both have the same records, each as often."""
+        return not self.only_first and not self.only_second
+
+    @property
+    def differing(self) -> int:
+        """Records that are in one only."""
+        return self.only_first.total() + self.only_second.total()
+
+    def examples(self, most: int = 10) -> list[tuple[str, Emitted]]:
+        """The first that differ, by timestamp: ("first" or "second", the record that only this one has)."""
+        found = [("first", one) for one in self.only_first.elements()]
+        found += [("second", one) for one in self.only_second.elements()]
+        return sorted(found, key=lambda pair: (output_order(pair[1]), pair[0]))[:most]
+
+
+def same_output(
+    first: Counter[Emitted], second: Counter[Emitted], until_us: int = MAX_TIME
+) -> OutputComparison:
+    """Compare two outputs.
+
+    >>> once = Counter([Emitted("counts", "riva", b"1", 10)])
+    >>> same_output(once, once).same, same_output(once, once + once).differing
+    (True, 1)
+
+    Args:
+        first: how often each record went outside.
+        second: likewise.
+        until_us: records with later timestamps, event time in microseconds, are left out: where one run has seen less of the
+            input than the other.
+    """
+    one, other = _until(first, until_us), _until(second, until_us)
+    return OutputComparison((one & other).total(), one - other, other - one)
+
+
+def output_order(record: Emitted) -> tuple[str, int, str, bytes]:
+    """The order in which outputs are written: the same for the same records, so that files can be compared."""
+    return record.stream, record.timestamp, record.key, record.value
+
+
+def _until(outputs: Counter[Emitted], until_us: int) -> Counter[Emitted]:
+    return Counter({one: count for one, count in outputs.items() if one.timestamp <= until_us})

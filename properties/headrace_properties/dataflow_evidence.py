@@ -1,0 +1,205 @@
+"""What triggers know, as evidence, for the model of the Dataflow layer (Dataflow 2.3).
+
+Rules of this file: a trigger's state is when it began and which elements it has seen since, and nothing that was computed from
+that: counts, boundaries and delays follow from it whenever they are asked for. Windows that merge put their evidence together.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace import MAX_TIME, MIN_TIME
+from headrace.dataflow import (
+    AfterDelay,
+    AllOf,
+    AnyOf,
+    AtCount,
+    AtPeriod,
+    AtWatermark,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    When,
+    Window,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a trigger has seen.
+
+    Attributes:
+        began: when it began, wall time in microseconds: one time for each window that was merged.
+        seen: when each element came since, by the element's moment.
+        held: its predicate held after the last of them.
+        fired: a part of `AllOf` that has fired.
+        of_watermark: it would not have, if the watermark had never advanced.
+        index: of a sequence: where it is.
+        parts: the evidence of the triggers in it.
+    """
+
+    began: frozenset[int] = frozenset()
+    seen: frozenset[tuple[int, int]] = frozenset()
+    held: bool = False
+    fired: bool = False
+    of_watermark: bool = False
+    index: int = 0
+    parts: tuple["Evidence", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What can be seen when a trigger is asked: ``now`` is wall time, and all that arrives then may not be in yet."""
+
+    now: int
+    watermark: int
+    window: Window
+
+
+def begin(trigger: Trigger, now: int) -> Evidence:
+    """A trigger begins: with its window's first element, or anew."""
+    parts = _parts_of(trigger)
+    if isinstance(trigger, SequenceOf):
+        parts = parts[:1]
+    return Evidence(began=frozenset([now]), parts=tuple(begin(part, now) for part in parts))
+
+
+def _parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
+    match trigger:
+        case Repeat(inner):
+            return (inner,)
+        case RepeatUntil(inner, until):
+            return (inner, until)
+        case SequenceOf(parts) | AnyOf(parts) | AllOf(parts):
+            return parts
+        case _:
+            return ()
+
+
+def _active(trigger: Trigger, evidence: Evidence) -> Iterable[tuple[Trigger, Evidence]]:
+    """The triggers in a trigger that are alive, each with its evidence."""
+    if isinstance(trigger, SequenceOf):
+        return [(trigger.triggers[evidence.index], evidence.parts[0])]
+    return zip(_parts_of(trigger), evidence.parts, strict=True)
+
+
+def observe(trigger: Trigger, evidence: Evidence, moment: int, now: int, contents: Any) -> Evidence:
+    """An element has come."""
+    if evidence.fired and not evidence.of_watermark:
+        return evidence
+    held = isinstance(trigger, When) and bool(trigger.predicate(contents))
+    parts = tuple(observe(part, own, moment, now, contents) for part, own in _active(trigger, evidence))
+    return replace(evidence, seen=evidence.seen | {(moment, now)}, held=held, parts=parts)
+
+
+def _boundary_us(trigger: AtPeriod, evidence: Evidence) -> int:
+    """The earliest next boundary of those that were merged."""
+    return min(-(-began // trigger.period_us) * trigger.period_us for began in evidence.began)
+
+
+def _delay_us(trigger: AfterDelay, evidence: Evidence) -> int:
+    return min((now for _, now in evidence.seen), default=MAX_TIME) + trigger.delay_us
+
+
+def asked(trigger: Trigger, evidence: Evidence, view: View) -> tuple[bool, Evidence | None]:
+    """Whether it fires now, and its evidence from now on; ``None``: it is finished."""
+    match trigger:
+        case Repeat(inner):
+            fires, after = _anew(inner, evidence.parts[0], view)
+            return fires, replace(evidence, parts=(after,))
+        case RepeatUntil(inner, until):
+            ends, rest = asked(until, evidence.parts[1], view)
+            fires, after = _anew(inner, evidence.parts[0], view)
+            return ends or fires, None if ends else replace(
+                evidence, parts=(after, rest or evidence.parts[1])
+            )
+        case SequenceOf():
+            return _asked_in_turn(trigger, evidence, view)
+        case AnyOf():
+            answers = [asked(part, own, view) for part, own in _active(trigger, evidence)]
+            if any(fires for fires, _ in answers):
+                return True, None
+            return False, replace(evidence, parts=tuple(rest or Evidence() for _, rest in answers))
+        case AllOf():
+            parts = tuple(_asked_once(part, own, view) for part, own in _active(trigger, evidence))
+            complete = all(part.fired for part in parts)
+            return complete, None if complete else replace(evidence, parts=parts)
+        case _:
+            ready = _is_ready(trigger, evidence, view)
+            return ready, None if ready else evidence
+
+
+def _is_ready(trigger: Trigger, evidence: Evidence, view: View) -> bool:
+    """Whether a trigger without parts fires now: then it is finished."""
+    match trigger:
+        case AtWatermark():
+            return view.watermark >= view.window.end
+        case AtPeriod():
+            return view.now > _boundary_us(trigger, evidence)
+        case AtCount(count):
+            return len(evidence.seen) >= count
+        case AfterDelay():
+            return view.now > _delay_us(trigger, evidence)
+        case When():
+            return evidence.held
+        case _:
+            raise NotImplementedError("the model knows the built-in triggers only")
+
+
+def _asked_in_turn(trigger: SequenceOf, evidence: Evidence, view: View) -> tuple[bool, Evidence | None]:
+    """Ask the trigger of a sequence whose turn it is; when it is finished, the next one begins."""
+    fires, rest = asked(trigger.triggers[evidence.index], evidence.parts[0], view)
+    if rest is not None:
+        return fires, replace(evidence, parts=(rest,))
+    following = evidence.index + 1
+    if following == len(trigger.triggers):
+        return fires, None
+    return fires, replace(evidence, index=following, parts=(begin(trigger.triggers[following], view.now),))
+
+
+def _anew(trigger: Trigger, evidence: Evidence, view: View) -> tuple[bool, Evidence]:
+    """Ask; when it is finished it begins anew."""
+    fires, rest = asked(trigger, evidence, view)
+    return fires, begin(trigger, view.now) if rest is None else rest
+
+
+def _asked_once(trigger: Trigger, evidence: Evidence, view: View) -> Evidence:
+    """Ask a part of `AllOf`, unless it has fired."""
+    if evidence.fired:
+        return evidence
+    fires, rest = asked(trigger, evidence, view)
+    anyway, _ = asked(trigger, evidence, replace(view, watermark=MIN_TIME))
+    return replace(rest or evidence, fired=fires, of_watermark=fires and not anyway)
+
+
+def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
+    """The evidence of windows that merge: of sequences, only of those that have come furthest.
+
+    That the watermark has reached the end of a window says nothing of the one that it was merged into.
+    """
+    index = max(one.index for one in several)
+    furthest = [one for one in several if one.index == index]
+    parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else _parts_of(trigger)
+    return Evidence(
+        began=frozenset().union(*(one.began for one in furthest)),
+        seen=frozenset().union(*(one.seen for one in furthest)),
+        held=any(one.held for one in furthest),
+        fired=any(one.fired and not one.of_watermark for one in several),
+        index=index,
+        parts=tuple(
+            together(part, [one.parts[number] for one in furthest]) for number, part in enumerate(parts)
+        ),
+    )
+
+
+def dues(trigger: Trigger, evidence: Evidence) -> Iterable[int]:
+    """The wall times at which its clocks are due."""
+    if evidence.fired:
+        return
+    if isinstance(trigger, AtPeriod):
+        yield _boundary_us(trigger, evidence)
+    if isinstance(trigger, AfterDelay) and evidence.seen:
+        yield _delay_us(trigger, evidence)
+    for part, own in _active(trigger, evidence):
+        yield from dues(part, own)

@@ -1,0 +1,39 @@
+"""Broken protocols, by name: each is the engine's own with one rule broken.
+
+A checker that no mutant fails is worth nothing. The engine itself has no switch for being wrong. `CATALOGUE` has what is known of
+each: the rule, the invariant that must catch it, and the workload on which it shows.
+"""
+
+from headrace_properties.mutants import (
+    deliveries,
+    injectors,
+    ownership,
+    productions,
+    timers,
+    topology,
+    user_code,
+    watermarks,
+)
+from headrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from headrace_sim import SOUND, Protocol
+
+__all__ = ["CATALOGUE", "MUTANTS", "Directed", "Mutant", "Parts", "Probe", "protocol_named"]
+
+CATALOGUE: dict[str, Mutant] = {
+    one.name: one
+    for area in (deliveries, productions, timers, ownership, topology, watermarks, injectors, user_code)
+    for one in area.MUTANTS
+}
+"""By name."""
+
+MUTANTS: dict[str, Protocol] = {name: one.protocol() for name, one in CATALOGUE.items()}
+"""Their protocols, for runs in which nobody asks whether they were activated."""
+
+
+def protocol_named(name: str) -> Protocol:
+    """Find a protocol.
+
+    Raises:
+        KeyError: there is none of this name.
+    """
+    return SOUND if name == SOUND.name else MUTANTS[name]

@@ -1,0 +1,101 @@
+"""Mutants of how user code is run, and of what becomes of its failures (MillWheel 4.1, 6.1.2)."""
+
+from typing import ClassVar
+
+import msgspec
+
+from headrace import SECOND
+from headrace._computation import Context
+from headrace._rows import Production, RowDelta, Version
+from headrace._step import Step
+from headrace._stepping import StepRunner, _Cause
+from headrace_properties.mutants._mutant import Mutant, Parts, Probe
+
+
+class DropsFailures(StepRunner):
+    """Takes a record that user code fails on for done."""
+
+    probe: ClassVar[Probe]
+
+    def _give_up(self, step: Step, cause: _Cause, attempts: int, error: Exception) -> bool:
+        made, emitted = step.productions, step.emitted
+        given_up = super()._give_up(step, cause, attempts, error)
+        if given_up:
+            self.probe.note()
+            step.productions, step.emitted = made, emitted
+        return given_up
+
+
+class LeavesTraces(StepRunner):
+    """Runs a record twice when it is in a step with others, as if the first time had failed."""
+
+    probe: ClassVar[Probe]
+
+    def _run_record(self, now: int, step: Step, record: Production) -> bool:
+        if step.arrivals:
+            self.probe.note()
+            super()._run_record(now, step, record)
+        return super()._run_record(now, step, record)
+
+
+class StepWithoutState(Step, eq=False):
+    """A step whose write does not have the state."""
+
+    probe: ClassVar[Probe]
+
+    def delta(self, *, remember: bool) -> RowDelta:
+        """All of it but what user code keeps."""
+        if self.state_after is not None:
+            self.probe.note()
+        return msgspec.structs.replace(super().delta(remember=remember), state=None)
+
+
+class StepWithoutHold(Step, eq=False):
+    """A step whose write does not have the state's hold."""
+
+    probe: ClassVar[Probe]
+
+    def delta(self, *, remember: bool) -> RowDelta:
+        """All of it but when the state's time is."""
+        if self.hold is not None:
+            self.probe.note()
+        return msgspec.structs.replace(super().delta(remember=remember), hold=None)
+
+
+class StampsEarly(StepRunner):
+    """What user code makes of a record has an earlier timestamp than the record."""
+
+    probe: ClassVar[Probe]
+
+    def _productions(
+        self, step: Step, version: Version, context: Context, identity: str, origin: int
+    ) -> tuple[Production, ...]:
+        made = super()._productions(step, version, context, identity, origin)
+        self.probe.count += len(made)
+        return tuple(msgspec.structs.replace(one, timestamp=one.timestamp - SECOND) for one in made)
+
+
+MUTANTS = (
+    Mutant(
+        "a failed record is dropped", ("S4", "reference"), "4.1",
+        "a record that user code keeps failing on is ACKed, and nobody is told", Parts(runner=DropsFailures), "refusing",
+    ),
+    Mutant(
+        "a re-run leaves traces", ("S4", "reference"), "6.1.2",
+        "what user code did in an attempt that does not count is committed with the next one", Parts(runner=LeavesTraces),
+        "bursts",
+    ),
+    Mutant(
+        "state in memory only", ("reference",), "4.4, 6.2",
+        "state is kept in memory, and not in the row", Parts(step=StepWithoutState), "echoes",
+    ),
+    Mutant(
+        "holds in memory only", ("reference", "S10"), "5.2, 6.2",
+        "the time of a state is kept in memory, and not in the row", Parts(step=StepWithoutHold), "holding",
+    ),
+    Mutant(
+        "a production before its cause", ("S15", "S16"), "4.5",
+        "what is made of a record has an earlier timestamp than the record", Parts(runner=StampsEarly), "windows",
+    ),
+)  # fmt: skip
+"""All of this file."""

@@ -1,0 +1,223 @@
+"""The pytest plugin: a pipeline goes through the whole harness in one line.
+
+In a test, by the fixture `headrace_verify`; or without any test, by naming pipelines in pytest's settings::
+
+    [tool.pytest.ini_options]
+    headrace_pipelines = ["views:pipeline"]
+
+A failure shows the smallest fault schedule found, what it breaks, and the command that replays it. Costly imports wait until they
+are needed: the plugin is loaded with every pytest of the environment.
+"""
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from headrace import Pipeline
+    from headrace_properties.outcome import Failure
+    from headrace_properties.verification import FeedOf, Verification
+    from headrace_sim import ClusterOptions, Protocol
+
+PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
+"""Profile to how many runs each pipeline gets in which a fault really struck."""
+
+_PIPELINES = "headrace_pipelines"
+_GROUP = "headrace"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, and the setting."""
+    group = parser.getgroup(_GROUP, "Headrace: pipelines under faults")
+    group.addoption(
+        "--headrace-profile",
+        choices=sorted(PROFILES),
+        default="dev",
+        help=f"runs of each pipeline: {', '.join(f'{name} {runs:,}' for name, runs in PROFILES.items())}; default: dev",
+    )
+    group.addoption(
+        "--headrace-examples", type=int, metavar="N", help="runs of each pipeline, whatever the profile"
+    )
+    group.addoption("--headrace-seed", type=int, default=0, metavar="N", help="of every search; default: 0")
+    group.addoption(
+        "--headrace-failures",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="where replay files go; default: the current directory",
+    )
+    parser.addini(_PIPELINES, "pipelines to verify, MODULE:PIPELINE each", type="args", default=[])
+
+
+class InvariantViolatedError(AssertionError):
+    """A pipeline that breaks under faults; the message is the whole story."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Verifies pipelines as the command line asks for: what the fixture `headrace_verify` gives.
+
+    Attributes:
+        examples: runs of each pipeline in which a fault really struck.
+        seed: of the search and of the input.
+        folder: where replay files go.
+        record: told a name and a value for the test's report (JUnit's properties).
+    """
+
+    examples: int
+    seed: int
+    folder: Path
+    record: Callable[[str, object], None]
+
+    def __call__(
+        self,
+        pipeline: "Pipeline",
+        feed: "FeedOf",
+        *,
+        examples: int | None = None,
+        seed: int | None = None,
+        options: "ClusterOptions | None" = None,
+        protocol: "Protocol | None" = None,
+    ) -> "Verification":
+        """Run a pipeline under fault schedules, and fail the test if one of them breaks an invariant, or if its code has a bug.
+
+        What else is found about the code goes into the test's report, as a property.
+
+        Args:
+            pipeline: what to verify.
+            feed: makes the input from a seed.
+            examples: instead of the command line's.
+            seed: instead of the command line's.
+            options: of the cluster, where a plan does not vary them.
+            protocol: the state machines to host; default: the engine's own.
+
+        Raises:
+            InvariantViolatedError: an invariant is broken, the run stopped with an error, or user code keeps or shares state.
+        """
+        __tracebackhide__ = True
+        from headrace_properties.code_review import review  # noqa: PLC0415  see the module's docstring
+        from headrace_properties.describing import describe_failure  # noqa: PLC0415
+        from headrace_properties.verification import verify  # noqa: PLC0415
+        from headrace_sim import SOUND  # noqa: PLC0415
+
+        hosted, used_seed = protocol or SOUND, self.seed if seed is None else seed
+        found = verify(
+            pipeline,
+            feed,
+            examples=examples or self.examples,
+            seed=used_seed,
+            options=options,
+            protocol=hosted,
+        )
+        self.record("headrace runs", found.runs)
+        self.record("headrace events", found.events)
+        if found.failure is not None:
+            command = _save(found.failure, pipeline, feed, hosted, self.folder)
+            raise InvariantViolatedError(
+                describe_failure(found.failure, pipeline.name) + f"\nRun it again\n  {command}"
+            )
+        code = review(pipeline, feed(used_seed), options=options, seed=used_seed)
+        for finding in code.findings:
+            self.record("headrace finding", str(finding))
+        if code.bugs:
+            raise InvariantViolatedError(
+                "\n".join([f"{pipeline.name} holds under faults, but", *map(str, code.bugs)])
+            )
+        return found
+
+
+@pytest.fixture
+def headrace_verify(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Verifier:
+    """Verify a pipeline: ``headrace_verify(pipeline, feed)``."""
+    return _verifier(request.config, record_property)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -k and -m choose
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[Any]) -> None:
+    """Add a test for each pipeline that the settings name, unless only some files were asked for."""
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        items += [PipelineItem.from_parent(session, name=name) for name in config.getini(_PIPELINES)]
+
+
+class PipelineItem(pytest.Item):
+    """The test of one pipeline that the settings name."""
+
+    def runtest(self) -> None:
+        """Find it, and verify it."""
+        pipeline, feed = _load(self.name)
+        _verifier(self.config, self._record)(pipeline, feed)
+
+    def _record(self, name: str, value: object) -> None:
+        self.user_properties.append((name, value))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show the story without a traceback through the harness."""
+        if isinstance(excinfo.value, InvariantViolatedError | pytest.UsageError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Name it in reports."""
+        return self.config.rootpath, None, f"headrace verify {self.name}"
+
+
+def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> Verifier:
+    examples = config.getoption("--headrace-examples")
+    return Verifier(
+        PROFILES[config.getoption("--headrace-profile")] if examples is None else examples,
+        config.getoption("--headrace-seed"),
+        config.getoption("--headrace-failures"),
+        record,
+    )
+
+
+def _load(name: str) -> tuple["Pipeline", "FeedOf"]:
+    import importlib  # noqa: PLC0415
+
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        return getattr(module, attribute), module.feed
+    except (ImportError, ValueError, AttributeError) as error:
+        raise pytest.UsageError(
+            f"{_PIPELINES}: {name!r}: {error}. Name MODULE:PIPELINE, with a function feed(seed) in the module"
+        ) from error
+
+
+def _save(
+    failure: "Failure", pipeline: "Pipeline", feed: "FeedOf", protocol: "Protocol", folder: Path
+) -> str:
+    """Write the replay file; returns the command that replays it, or why there is none."""
+    from headrace_properties.verification import to_replay  # noqa: PLC0415
+
+    name = _importable_name(pipeline, feed)
+    if name is None:
+        return (
+            "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
+        )
+    data = to_replay(failure, name[0], protocol.name, name[1])
+    path = folder / f"headrace-failure-{hashlib.sha256(data).hexdigest()[:8]}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data + b"\n")
+    return f"headrace replay {shlex.quote(str(path))} --explain"
+
+
+def _importable_name(pipeline: "Pipeline", feed: "FeedOf") -> tuple[str, str] | None:
+    """(``MODULE:PIPELINE``, the feed's name) of a module that has both; first the one that the feed was written in."""
+    home = sys.modules.get(getattr(feed, "__module__", ""))
+    for module in [home, *sys.modules.values()]:
+        variables = getattr(module, "__dict__", {})
+        names = [
+            next((n for n, value in variables.items() if value is one), None) for one in (pipeline, feed)
+        ]
+        if names[0] and names[1]:
+            return f"{variables['__name__']}:{names[0]}", names[1]
+    return None

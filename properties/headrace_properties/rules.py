@@ -1,0 +1,37 @@
+"""The invariants by name, for people: what each says, and where the paper does."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from headrace import Computation, Pipeline, Productions
+from headrace_properties.checkers import all_checkers
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An invariant in words.
+
+    Attributes:
+        name: short, such as ``S6``.
+        title: what holds, in a line.
+        section: of the MillWheel paper.
+    """
+
+    name: str
+    title: str
+    section: str
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """All of them. Checkers come with a pipeline; this one has whatever a checker asks for."""
+    pipeline = Pipeline("any")
+    pipeline.injector("in")
+    pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
+    pipeline.add(Computation(), name="weak", inputs=["between"], productions=Productions.WEAK)
+    return {one.name: Rule(one.name, one.title, one.section) for one in all_checkers([pipeline])}
+
+
+def rule(name: str) -> Rule:
+    """One of them; a rule without words for a name that no checker has."""
+    return rules().get(name, Rule(name, "an invariant", "?"))

@@ -1,0 +1,142 @@
+"""Who owned what, and who believed so (MillWheel 6.2); who was down, paused or cut off, and for how long.
+
+An owner's *tenure* begins with the mint of its sequencer. In truth it ends with the next mint that overlaps; to the owner's
+belief it ends when it is told, or dies. In between it is a zombie.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from headrace import SECOND, KeyInterval
+from headrace import history as h
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One assignment of an interval. All but the attributes that name it are numbers of events, ``None``: it did not happen.
+
+    Attributes:
+        computation: whose keys.
+        interval: which keys.
+        sequencer: of the assignment.
+        owner: its address.
+        minted: the store gave it away.
+        scan_begun: the owner heard of it.
+        scan_ended: the owner knows its rows.
+        replaced: a newer mint overlaps: it is not the owner any more.
+        forgotten: it knows that it is not, or has lost its memory.
+    """
+
+    computation: str
+    interval: KeyInterval
+    sequencer: int
+    owner: str
+    minted: int
+    scan_begun: int | None = None
+    scan_ended: int | None = None
+    replaced: int | None = None
+    forgotten: int | None = None
+
+    def covers(self, computation: str, key: str) -> bool:
+        """Tell whether it has this key."""
+        return self.computation == computation and self.interval.contains(key)
+
+    def believed_at(self, number: int) -> bool:
+        """Tell whether its owner took itself for the owner then."""
+        heard = self.scan_begun is not None and self.scan_begun <= number
+        return heard and (self.forgotten is None or self.forgotten > number)
+
+    def true_at(self, number: int) -> bool:
+        """Tell whether it was the latest for all its keys then."""
+        return self.minted <= number and (self.replaced is None or self.replaced > number)
+
+    def zombie_at(self, number: int) -> bool:
+        """Tell whether its owner was wrong about it then."""
+        return self.believed_at(number) and not self.true_at(number)
+
+
+def tenures_of(history: Iterable[h.Event]) -> list[Tenure]:
+    """All assignments, in order of their sequencers' mints."""
+    found: list[Tenure] = []
+    by_sequencer: dict[int, Tenure] = {}
+    for number, event in enumerate(history):
+        match event:
+            case h.IntervalMinted():
+                for one in found:
+                    same = one.computation == event.computation and one.interval.overlaps(event.interval)
+                    if same and one.replaced is None:
+                        one.replaced = number
+                tenure = Tenure(event.computation, event.interval, event.sequencer, event.owner, number)
+                found.append(tenure)
+                by_sequencer[event.sequencer] = tenure
+            case h.ScanBegun() if event.sequencer in by_sequencer:
+                by_sequencer[event.sequencer].scan_begun = number
+            case h.ScanEnded() if event.sequencer in by_sequencer:
+                by_sequencer[event.sequencer].scan_ended = number
+            case h.IntervalDropped() if event.sequencer in by_sequencer:
+                by_sequencer[event.sequencer].forgotten = number
+            case h.FaultStruck(kind="crash"):
+                for one in found:
+                    if one.owner == event.process and one.forgotten is None:
+                        one.forgotten = number
+            case _:
+                pass
+    return found
+
+
+@dataclass(slots=True)
+class Outage:
+    """A fault as long as it lasted: a crash until the restart, a partition from the first message that it took to the last.
+
+    Attributes:
+        process: which suffered it.
+        kind: the fault's verb.
+        begin: number of its first strike.
+        end: number of the event that ended it, or of its last strike; ``None``: it never ended.
+        details: of the strikes, in order.
+    """
+
+    process: str
+    kind: str
+    begin: int
+    end: int | None = None
+    details: list[str] = field(default_factory=list)
+
+
+_ENDED_BY = {"restart": "crash", "revive": "pause"}
+_LASTS_UNTIL_HEALED = frozenset({"slow", "crash", "pause"})
+_ONE_FAULT_US = 2 * SECOND
+"""Strikes of one kind at one process that are no further apart are one fault."""
+
+
+def outages_of(history: Sequence[h.Event]) -> list[Outage]:
+    """The faults as they struck, in order of their beginnings."""
+    found: list[Outage] = []
+    open_ones: dict[tuple[str, str], Outage] = {}
+    for number, event in enumerate(history):
+        match event:
+            case h.FaultStruck() if event.kind in _ENDED_BY:
+                ended = open_ones.pop((event.process, _ENDED_BY[event.kind]), None)
+                if ended is not None:
+                    ended.end = number
+            case h.FaultStruck():
+                known = open_ones.get((event.process, event.kind))
+                if known is None or not _goes_on(history, known, event):
+                    known = Outage(event.process, event.kind, number)
+                    found.append(known)
+                    open_ones[event.process, event.kind] = known
+                if event.kind not in _LASTS_UNTIL_HEALED:
+                    known.end = number
+                known.details.append(event.detail)
+            case h.Healed():
+                for outage in open_ones.values():
+                    if outage.end is None and outage.process not in event.lasting:
+                        outage.end = number
+            case _:
+                pass
+    return found
+
+
+def _goes_on(history: Sequence[h.Event], outage: Outage, event: h.FaultStruck) -> bool:
+    last = outage.begin if outage.end is None else outage.end
+    return outage.end is None or event.at_us - history[last].at_us <= _ONE_FAULT_US

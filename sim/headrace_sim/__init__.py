@@ -1,0 +1,37 @@
+"""The simulated cluster: `simulate` runs a pipeline over a feed under a fault schedule and returns its `History`."""
+
+from headrace_sim.cluster import Cluster
+from headrace_sim.contention import Contention
+from headrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
+from headrace_sim.faults import NO_FAULTS, FaultSchedule, StepFault
+from headrace_sim.feed import Feed, FeedBuilder, FeedEntry
+from headrace_sim.options import ClusterOptions
+from headrace_sim.protocol import SOUND, Protocol
+from headrace_sim.simulate import Versions, simulate, start, versions_of
+from headrace_sim.steps import Does, Moment, Step
+
+__all__ = [
+    "NO_FAULTS",
+    "SOUND",
+    "Cluster",
+    "ClusterOptions",
+    "Constant",
+    "Contention",
+    "Distribution",
+    "Does",
+    "Exponential",
+    "FaultSchedule",
+    "Feed",
+    "FeedBuilder",
+    "FeedEntry",
+    "LogNormal",
+    "Moment",
+    "Protocol",
+    "Step",
+    "StepFault",
+    "Uniform",
+    "Versions",
+    "simulate",
+    "start",
+    "versions_of",
+]

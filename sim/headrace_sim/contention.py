@@ -1,0 +1,63 @@
+"""Machines that are shared: now and then somebody else has the CPU, and what a process has begun waits until it is given back.
+
+This is where the tail of a latency comes from on machines that are not busy themselves (Dean and Barroso, The Tail at Scale).
+"""
+
+import random
+
+import msgspec
+
+from headrace_sim.distributions import Distribution
+
+
+class Contention(msgspec.Struct, frozen=True):
+    """How often and for how long others have a machine's CPU, each machine by itself.
+
+    Attributes:
+        gap: from the end of one slice to the begin of the next, microseconds.
+        slice: how long the others keep it.
+    """
+
+    gap: Distribution
+    slice: Distribution
+
+
+class SharedCpu:
+    """One machine's CPU. Asked in order of time.
+
+    Args:
+        contention: of the machine.
+        source: of its draws.
+
+    Attributes:
+        taken_us: when the others take it next; work that ends before is not disturbed.
+    """
+
+    __slots__ = ("_gap", "_returned_us", "_slice", "taken_us")
+
+    def __init__(self, contention: Contention, source: random.Random) -> None:
+        self._gap = contention.gap.sampler(source)
+        self._slice = contention.slice.sampler(source)
+        self._returned_us = 0
+        self._take()
+
+    def finish(self, begin_us: int, work_us: int) -> int:
+        """When work is done that is begun then and needs the CPU for so long; it is interrupted, not begun again.
+
+        >>> from headrace_sim import Constant
+        >>> cpu = SharedCpu(Contention(gap=Constant(100), slice=Constant(30)), random.Random(0))
+        >>> cpu.finish(10, 20), cpu.finish(90, 20), cpu.finish(250, 1)
+        (30, 140, 261)
+        """
+        while True:
+            while self._returned_us <= begin_us:
+                self._take()
+            before_us = max(self.taken_us - begin_us, 0)
+            if work_us <= before_us:
+                return begin_us + work_us
+            work_us -= before_us
+            begin_us = self._returned_us
+
+    def _take(self) -> None:
+        self.taken_us = self._returned_us + max(self._gap(), 1)
+        self._returned_us = self.taken_us + max(self._slice(), 1)

@@ -1,0 +1,158 @@
+"""The input of a run, as a value: what arrives at which injector process, when (MillWheel 5.2).
+
+A feed is what a replayable source (a log with offsets) holds: after a crash an injector reads it again from an offset and finds
+the same events.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from headrace import MAX_TIME, MalformedRecordError, OptionsError, Pipeline
+from headrace._codecs import encode_at  # the one writer of wire values
+from headrace._effects import SourceEvent, SourceRecord, SourceWatermark
+
+
+class FeedEntry(msgspec.Struct, frozen=True):
+    """One arrival.
+
+    Attributes:
+        at_us: when the source has it, true wall time in microseconds since the run began.
+        address: the injector's process, ``INJECTOR/NUMBER``.
+        event: the record or watermark; offsets count up from 0 at each address.
+    """
+
+    at_us: int
+    address: str
+    event: SourceEvent
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """All arrivals of a run, in order of time; each address's last event is a watermark of `MAX_TIME`.
+
+    Attributes:
+        entries: see `FeedBuilder` for how to make them.
+    """
+
+    entries: tuple[FeedEntry, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(isinstance(entry.event, SourceRecord) for entry in self.entries)
+
+    @property
+    def end_us(self) -> int:
+        """When the last of it arrives, microseconds."""
+        return self.entries[-1].at_us if self.entries else 0
+
+    def only(self, kept: Collection[int]) -> "Feed":
+        """The same input with only some of its records; what the source says of watermarks stays.
+
+        Args:
+            kept: the records by their order in the feed, from 0.
+        """
+        number, arrivals = 0, []
+        for entry in self.entries:
+            if isinstance(entry.event, SourceRecord):
+                number += 1
+                if number - 1 not in kept:
+                    continue
+            arrivals.append((entry.at_us, entry.address, entry.event))
+        return Feed(tuple(_number(arrivals)))
+
+
+class FeedBuilder:
+    """Collects arrivals in any order and makes a `Feed`.
+
+    >>> pipeline = Pipeline("letters")
+    >>> pipeline.injector("mail")
+    >>> builder = FeedBuilder(pipeline)
+    >>> builder.record(at_us=10, value={"city": "Riva"}, timestamp=3)
+    >>> builder.watermark(at_us=20, low_watermark=5)
+    >>> [entry.event.offset for entry in builder.build().entries]
+    [0, 1, 2]
+
+    Args:
+        pipeline: names the injectors, and the codecs that values are written with.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._default = next(iter(pipeline.injectors.values()))
+        self._arrivals: list[tuple[int, str, SourceEvent]] = []
+
+    def record(
+        self, *, at_us: int, value: Any, timestamp: int, key: str = "", stream: str | None = None,
+        injector: str | None = None, process: int = 0,
+    ) -> None:  # fmt: skip
+        """Add a record.
+
+        Args:
+            at_us: when the source has it.
+            value: what the stream's codec takes.
+            timestamp: event time, microseconds.
+            key: the record's own key.
+            stream: default: the injector's first output.
+            injector: default: the pipeline's first.
+            process: number of the injector's process.
+
+        Raises:
+            CodecError: the stream's codec refuses the value.
+        """
+        spec = self._pipeline.injectors[injector] if injector else self._default
+        name = stream or spec.outputs[0]
+        data = encode_at(f"stream {name!r}, feed of {spec.name!r}", self._pipeline.codec(name), value)
+        self.raw(
+            at_us=at_us,
+            data=data,
+            timestamp=timestamp,
+            key=key,
+            stream=name,
+            injector=spec.name,
+            process=process,
+        )
+
+    def raw(
+        self, *, at_us: int, data: bytes, timestamp: int, key: str = "", stream: str | None = None,
+        injector: str | None = None, process: int = 0,
+    ) -> None:  # fmt: skip
+        """Add a record as the bytes that came from outside, well formed or not."""
+        spec = self._pipeline.injectors[injector] if injector else self._default
+        if type(timestamp) is not int:
+            problem = f"timestamp {timestamp!r} is not an int"
+            raise MalformedRecordError(spec.name, stream or spec.outputs[0], len(self._arrivals), problem)
+        record = SourceRecord(0, stream or spec.outputs[0], key, data, timestamp)
+        self._arrivals.append((at_us, _address(spec.name, process, spec.processes), record))
+
+    def watermark(
+        self, *, at_us: int, low_watermark: int, injector: str | None = None, process: int = 0
+    ) -> None:
+        """Add the source's promise of no earlier timestamps (an estimate: what breaks it is late)."""
+        spec = self._pipeline.injectors[injector] if injector else self._default
+        self._arrivals.append(
+            (at_us, _address(spec.name, process, spec.processes), SourceWatermark(0, low_watermark))
+        )
+
+    def build(self) -> Feed:
+        """Order the arrivals, number them at each address, and end each address with a watermark of `MAX_TIME`."""
+        arrivals = sorted(self._arrivals, key=lambda arrival: arrival[0])
+        end_us = arrivals[-1][0] if arrivals else 0
+        for spec in self._pipeline.injectors.values():
+            arrivals.extend((end_us, address, SourceWatermark(0, MAX_TIME)) for address in spec.addresses())
+        return Feed(tuple(_number(arrivals)))
+
+
+def _address(injector: str, process: int, processes: int) -> str:
+    if not 0 <= process < processes:
+        raise OptionsError("process", process, f"a process of injector {injector!r}, 0 to {processes - 1}")
+    return f"{injector}/{process}"
+
+
+def _number(arrivals: Iterable[tuple[int, str, SourceEvent]]) -> Iterable[FeedEntry]:
+    offsets: dict[str, int] = {}
+    for at_us, address, event in arrivals:
+        offset = offsets.get(address, 0)
+        offsets[address] = offset + 1
+        yield FeedEntry(at_us, address, msgspec.structs.replace(event, offset=offset, arrived_us=at_us))

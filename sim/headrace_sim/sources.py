@@ -1,0 +1,133 @@
+"""The world outside: replayable sources that feed the injectors, and the receiver of what leaves (MillWheel 5.2).
+
+A source is a log: what has appeared in it keeps its offset. Only what is still to come can be made late or be stalled.
+"""
+
+from bisect import insort
+
+import msgspec
+
+from headrace._effects import SourceEvent, SourceRecord
+from headrace._messages import Ack, Deliver
+from headrace._pipeline import OUTSIDE
+from headrace.history import History, Output
+from headrace_sim.feed import FeedEntry
+
+
+class Source:
+    """One injector process's log.
+
+    Args:
+        entries: in order of time, numbered from 0.
+    """
+
+    def __init__(self, entries: list[FeedEntry]) -> None:
+        self._entries = entries
+        self._reader: int | None = None
+        self.readings = 0
+
+    def read_from(self, offset: int) -> None:
+        """A reader has come, or has come back: it wants everything from here on."""
+        self._reader = offset
+        self.readings += 1
+
+    def stop_reading(self) -> None:
+        """The reader is gone."""
+        self._reader = None
+        self.readings += 1
+
+    def take(self, now: int) -> list[SourceEvent]:
+        """What has appeared and was not read yet by this reader."""
+        if self._reader is None:
+            return []
+        begin = end = self._reader
+        while end < len(self._entries) and self._entries[end].at_us <= now:
+            end += 1
+        self._reader = end
+        return [entry.event for entry in self._entries[begin:end]]
+
+    def next_at(self) -> int | None:
+        """When the reader's next event appears, true time in microseconds."""
+        if self._reader is None or self._reader >= len(self._entries):
+            return None
+        return self._entries[self._reader].at_us
+
+    @property
+    def exhausted(self) -> bool:
+        """The reader has read everything."""
+        return self._reader is not None and self._reader >= len(self._entries)
+
+    @property
+    def end_us(self) -> int:
+        """When the last of it appears."""
+        return self._entries[-1].at_us if self._entries else 0
+
+    def add(self, now: int, record: SourceRecord) -> bool:
+        """Somebody puts a record into the log by hand; tells whether the source had not ended yet."""
+        appeared = self._appeared(now)
+        if appeared == len(self._entries):
+            return False
+        address = self._entries[0].address
+        self._replace(appeared, [FeedEntry(now, address, record), *self._entries[appeared:]])
+        return True
+
+    def make_late(self, now: int, count: int, by_us: int) -> int:
+        """Let the next records come later, past watermarks that are then wrong; tell how many did."""
+        appeared = self._appeared(now)
+        late = [entry for entry in self._entries[appeared:] if isinstance(entry.event, SourceRecord)][:count]
+        rest = [entry for entry in self._entries[appeared:] if not any(entry is one for one in late)]
+        for entry in late:
+            insort(rest, _at(entry, entry.at_us + by_us), key=lambda one: one.at_us)
+        self._replace(appeared, rest)
+        return len(late)
+
+    def stall(self, now: int, for_us: int) -> bool:
+        """Let everything that is still to come, come later."""
+        appeared = self._appeared(now)
+        rest = [_at(entry, entry.at_us + for_us) for entry in self._entries[appeared:]]
+        self._replace(appeared, rest)
+        return bool(rest)
+
+    def _appeared(self, now: int) -> int:
+        return sum(entry.at_us <= now for entry in self._entries)
+
+    def _replace(self, appeared: int, rest: list[FeedEntry]) -> None:
+        """Number what is to come; the end of the source stays its end."""
+        last = self._entries[-1].event if self._entries else None
+        ends = [entry for entry in rest if entry.event is last]
+        others = [entry for entry in rest if entry.event is not last]
+        if ends and others:
+            ends = [_at(ends[0], max(ends[0].at_us, others[-1].at_us))]
+        self._entries[appeared:] = [
+            FeedEntry(
+                entry.at_us,
+                entry.address,
+                msgspec.structs.replace(entry.event, offset=offset, arrived_us=entry.at_us),
+            )
+            for offset, entry in enumerate([*others, *ends], appeared)
+        ]
+
+
+def _at(entry: FeedEntry, at_us: int) -> FeedEntry:
+    return FeedEntry(at_us, entry.address, entry.event)
+
+
+class Outside:
+    """The receiver of streams that nobody consumes. It never fails, and takes each record id once.
+
+    Args:
+        history: where outputs are written.
+    """
+
+    def __init__(self, address: str, history: History) -> None:
+        self._address = address
+        self._history = history
+        self._seen: set[str] = set()
+
+    def receive(self, message: Deliver) -> Ack:
+        """Take a record and ACK it."""
+        production = message.production
+        if production.record_id not in self._seen:
+            self._seen.add(production.record_id)
+            self._history.record(Output(self._history.at_us, self._address, production))
+        return Ack(OUTSIDE, (production.record_id,))
