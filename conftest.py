@@ -13,16 +13,16 @@ OWN_SPARK = ("tests/spark/test_chaos.py", "tests/spark/test_elsewhere.py", "test
 LONGEST = (
     SPARK_TESTS,
     "tests/test_readme.py",
-    "tests/properties/test_mutants.py",
+    "tests/properties/mutants/test_mutants.py",
     "tests/cli/test_report.py",
-    "tests/properties/test_dataflow_cluster.py",
-    "tests/properties/test_sample.py",
+    "tests/properties/dataflow/test_cluster.py",
+    "tests/properties/search/test_sample.py",
 )
 """They begin first, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 NEEDS_SPARK = (
-    "core/headrace/spark", "tests/spark", "scenarios/headrace_scenarios/chaos_*", "cli/headrace_cli/_chaos_*",
+    "core/headrace/spark", "tests/spark", "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/_chaos_*",
     "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
 )  # fmt: skip
 """What can not even be imported without PySpark."""

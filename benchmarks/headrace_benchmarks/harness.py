@@ -13,13 +13,13 @@ from statistics import median
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests_elsewhere
 from headrace_properties.checkers import CASES
-from headrace_properties.enumeration import enumerate_faults
-from headrace_properties.hunt import Hunted
-from headrace_properties.hunting import hunt_all
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.sample import Sample, spread_sample
-from headrace_properties.step_faults import single_faults
-from headrace_properties.workloads import WORKLOADS, Workload
+from headrace_properties.mutants.hunt import Hunted
+from headrace_properties.mutants.hunts import hunt_all
+from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.sample import Sample, spread_sample
+from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim.faults import KINDS
 
 SOON = 100

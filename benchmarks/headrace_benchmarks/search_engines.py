@@ -19,11 +19,11 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
-from headrace_properties.coverage import Spot
 from headrace_properties.mutants import CATALOGUE, Mutant
-from headrace_properties.oracles import ERROR, REFERENCE
-from headrace_properties.outcome import Failure, Outcome, try_plan
-from headrace_properties.plans import (
+from headrace_properties.search.coverage import Spot
+from headrace_properties.search.oracles import ERROR, REFERENCE
+from headrace_properties.search.outcome import Failure, Outcome, try_plan
+from headrace_properties.search.plans import (
     FAULT_SLOTS,
     HEADER_BYTES,
     MAKERS,
@@ -33,9 +33,9 @@ from headrace_properties.plans import (
     decode_plan,
     ground_of,
 )
-from headrace_properties.shrinking import shrink
-from headrace_properties.steering import AIMED, Steering
-from headrace_properties.workloads import WORKLOADS
+from headrace_properties.search.shrinking import shrink
+from headrace_properties.search.steering import AIMED, Steering
+from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import Feed
 
 MOST_RUNS = 96

@@ -21,7 +21,7 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_scenarios.chaos_run import ChaosReport, Seen
+from headrace_scenarios.chaos.run import ChaosReport, Seen
 
 _STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red", ExitCode.UNKNOWN: "bold yellow"}
 _EXAMPLES = 10

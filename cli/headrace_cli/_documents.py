@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
-from headrace_properties.describing import titles
-from headrace_properties.outcome import Failure
+from headrace_properties.explain.descriptions import titles
+from headrace_properties.search.outcome import Failure
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 

@@ -12,8 +12,8 @@ import typer
 
 from headrace import HeadraceError
 from headrace_cli._consoles import error_console
+from headrace_properties.search.verification import Verification, violations
 from headrace_properties.verdict import Unknown, Verdict
-from headrace_properties.verification import Verification, violations
 
 
 class ExitCode(enum.IntEnum):

@@ -10,9 +10,9 @@ from rich.console import Console
 from headrace import HOUR
 from headrace_cli._exit import UnwritableFileError
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
-from headrace_scenarios.flight_chart import AROUND, draw
-from headrace_scenarios.flight_findings import BLIZZARD, Dip, Findings
-from headrace_scenarios.flight_log import FlightLog, LogOptions, airlines, local, midnight_us
+from headrace_scenarios.zeitgeist.chart import AROUND, draw
+from headrace_scenarios.zeitgeist.findings import BLIZZARD, Dip, Findings
+from headrace_scenarios.zeitgeist.flight_log import FlightLog, LogOptions, airlines, local, midnight_us
 
 _BARS = " ▁▂▃▄▅▆▇█"
 

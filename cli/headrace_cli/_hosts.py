@@ -1,7 +1,7 @@
 """Where a pipeline can run: each host is a function from (pipeline, input, options, progress) to what the run came to.
 
 To add a host: write such a function, and enter it in `HOSTS`. What it gives is compared with the other hosts' by
-`headrace_properties.comparison.same_output`, so it must be the whole output, each record as often as it went outside.
+`headrace_properties.user_code.comparison.same_output`, so it must be the whole output, each record as often as it went outside.
 """
 
 import enum
@@ -15,9 +15,9 @@ from headrace.history import FaultStruck, History
 from headrace_cli._progress import RunProgress
 from headrace_cli._signals import stop_requested
 from headrace_properties.checkers import Judge, judge
-from headrace_properties.plans import draw_faults, ground_of
-from headrace_properties.progress import ProgressCounter
+from headrace_properties.explain.progress import ProgressCounter
 from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.verdict import Verdict
 from headrace_sim import ClusterOptions, Feed, start
 from headrace_sim.faults import LateRecords

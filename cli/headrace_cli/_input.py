@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from headrace import MILLISECOND, CodecError, HeadraceError, Pipeline
-from headrace._time import is_timestamp
+from headrace.api.time import is_timestamp
 from headrace_sim import Feed, FeedBuilder
 
 _GAP_US = MILLISECOND

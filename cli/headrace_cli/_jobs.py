@@ -13,8 +13,8 @@ from pathlib import Path
 from headrace import MAX_TIME, HeadraceError, Pipeline
 from headrace_cli._input import InputOptions, read_input
 from headrace_cli._targets import DEFAULT_FEED, load_pipeline, load_target
-from headrace_scenarios import flights
-from headrace_scenarios.flight_log import YEAR, FlightLog, LogOptions, flight_log, midnight_us
+from headrace_scenarios.zeitgeist import flights
+from headrace_scenarios.zeitgeist.flight_log import YEAR, FlightLog, LogOptions, flight_log, midnight_us
 from headrace_sim import Feed
 
 ZEITGEIST = "zeitgeist"

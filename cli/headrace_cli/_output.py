@@ -15,8 +15,8 @@ import msgspec
 from headrace import JsonCodec, Pipeline, TypedCodec
 from headrace_cli._exit import UnwritableFileError
 from headrace_cli._input import InputError
-from headrace_properties.comparison import output_order
 from headrace_properties.reference import Emitted
+from headrace_properties.user_code.comparison import output_order
 
 SUFFIX = ".jsonl"
 

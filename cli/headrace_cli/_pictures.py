@@ -12,11 +12,11 @@ from headrace.history import Event
 from headrace_cli._exit import UnwritableFileError
 from headrace_cli._render import print_heading, print_text
 from headrace_cli._replay_file import check_writable
-from headrace_properties.narrative import Narrative, narrate
+from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.verdict import Verdict
-from headrace_scenarios.perfetto import perfetto_json
-from headrace_scenarios.shiviz import shiviz_log
-from headrace_scenarios.spacetime import spacetime_html
+from headrace_scenarios.pictures.perfetto import perfetto_json
+from headrace_scenarios.pictures.shiviz import shiviz_log
+from headrace_scenarios.pictures.spacetime import spacetime_html
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from rich.progress import (
 from headrace import ComputationProgress
 from headrace_cli._consoles import error_console
 from headrace_cli._progress_table import progress_line, progress_table
-from headrace_properties.verification import Verification
+from headrace_properties.search.verification import Verification
 
 _LINE_PERIOD_S = 10.0
 """Choice: where there is no terminal, a line so often, so that a CI log shows life and is not flooded."""

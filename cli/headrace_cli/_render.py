@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace import format_time
-from headrace_properties.describing import plan_lines, short, titles
-from headrace_properties.plans import Plan
+from headrace_properties.explain.descriptions import plan_lines, short, titles
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.verification import is_finding
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_properties.verification import is_finding
 
 _INDENT = 2
 

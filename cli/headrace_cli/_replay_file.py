@@ -9,8 +9,8 @@ from headrace import HistoryFormatError
 from headrace_cli._exit import UnwritableFileError
 from headrace_cli._targets import Target
 from headrace_properties.mutants import protocol_named
-from headrace_properties.outcome import Failure
-from headrace_properties.verification import REPLAY_FORMAT, ReplayFile, to_replay
+from headrace_properties.search.outcome import Failure
+from headrace_properties.search.verification import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_sim import Protocol
 
 _OLDEST = 1

@@ -26,10 +26,10 @@ from headrace_cli._render import (
 )
 from headrace_cli._targets import Target
 from headrace_properties.checkers import CASES
-from headrace_properties.code_review import CodeReview
-from headrace_properties.user_code import UserFinding
+from headrace_properties.search.verification import Verification
+from headrace_properties.user_code.findings import UserFinding
+from headrace_properties.user_code.review import CodeReview
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_properties.verification import Verification
 from headrace_sim import Protocol
 from headrace_sim.faults import KINDS
 

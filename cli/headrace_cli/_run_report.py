@@ -26,11 +26,11 @@ from headrace_cli._render import (
     print_text,
     print_violations,
 )
-from headrace_properties.comparison import OutputComparison
 from headrace_properties.reference import Emitted
+from headrace_properties.search.verification import violations
+from headrace_properties.user_code.comparison import OutputComparison
 from headrace_properties.verdict import Holds, Verdict
-from headrace_properties.verification import violations
-from headrace_scenarios.flight_findings import Findings
+from headrace_scenarios.zeitgeist.findings import Findings
 
 _SIDES = {"first": "only here", "second": "only there"}
 

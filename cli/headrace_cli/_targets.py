@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace import HeadraceError, Pipeline
-from headrace._versions import check_versions
+from headrace.api.versions import check_versions
 from headrace_sim import Feed, FeedEntry
 
 DEFAULT_FEED = "feed"

@@ -10,8 +10,8 @@ from rich.text import Text
 from headrace import format_time
 from headrace.history import Event
 from headrace_cli._render import describe_event, plain_table, print_heading, print_table, print_text
+from headrace_properties.explain.snapshot import World, find_event, world_at
 from headrace_properties.verdict import Verdict
-from headrace_properties.world import World, find_event, world_at
 
 _TAIL = 12
 """Events that are printed; ``--json`` has them all."""

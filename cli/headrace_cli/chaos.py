@@ -19,7 +19,7 @@ from headrace_cli._targets import DEFAULT_FEED, Target, load_target
 if TYPE_CHECKING:
     from headrace_cli._chaos_report import Chaos
 
-DEFAULT_PIPELINE = "headrace_scenarios.turnstiles:pipeline"
+DEFAULT_PIPELINE = "headrace_scenarios.chaos.turnstiles:pipeline"
 
 app = typer.Typer(add_completion=False)
 
@@ -123,8 +123,8 @@ def _run(
 ) -> "Chaos":  # fmt: skip
     # What follows needs PySpark, which the rest of the command does without.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
-    from headrace_scenarios.chaos_plan import Verb, draw_plan  # noqa: PLC0415
-    from headrace_scenarios.chaos_run import ChaosOptions, run_chaos  # noqa: PLC0415
+    from headrace_scenarios.chaos.plan import Verb, draw_plan  # noqa: PLC0415
+    from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
 
     wanted = list(Verb) if kinds is None else [one.strip() for one in kinds.split(",")]
     strange = [one for one in wanted if one not in list(Verb)]

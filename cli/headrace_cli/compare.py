@@ -15,8 +15,8 @@ from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, plain_table, print_heading, print_table, print_text
 from headrace_cli._targets import DEFAULT_FEED, Target, load_target
-from headrace_properties.trade_offs import WAYS, Account, Costs
-from headrace_properties.trade_offs import compare as run_each_way
+from headrace_properties.search.strong_weak import WAYS, Account, Costs
+from headrace_properties.search.strong_weak import compare as run_each_way
 
 app = typer.Typer(add_completion=False)
 

@@ -19,8 +19,8 @@ from headrace_cli._render import print_error, print_heading, print_plan, print_t
 from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._targets import load_target
 from headrace_cli._until import cut, print_until, until_document
+from headrace_properties.search.verification import run_plan, violations
 from headrace_properties.verdict import Verdict
-from headrace_properties.verification import run_plan, violations
 from headrace_sim import SOUND
 
 app = typer.Typer(add_completion=False)

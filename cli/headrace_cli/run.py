@@ -21,8 +21,8 @@ from headrace_cli._options import JsonOption, with_options
 from headrace_cli._output import SUFFIX, output_lines, read_outputs, write_outputs
 from headrace_cli._progress import RunProgress
 from headrace_cli._run_report import Ran
-from headrace_properties.comparison import same_output
-from headrace_scenarios.flight_findings import find
+from headrace_properties.user_code.comparison import same_output
+from headrace_scenarios.zeitgeist.findings import find
 
 app = typer.Typer(add_completion=False)
 

@@ -31,7 +31,7 @@ from headrace_cli._render import (
 )
 from headrace_cli._replay_file import check_writable
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.dataflow_chart import ChartError, Drawing, check_chart
+from headrace_scenarios.pictures.dataflow_chart import ChartError, Drawing, check_chart
 from headrace_scenarios.scenario import Outcome, Scenario
 
 app = typer.Typer(

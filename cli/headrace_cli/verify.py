@@ -18,11 +18,11 @@ from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import check_writable, save_failure
 from headrace_cli._report import Report
 from headrace_cli._targets import DEFAULT_FEED, Target, load_target
-from headrace_properties.code_review import review
-from headrace_properties.enumeration import enumerate_faults
-from headrace_properties.step_faults import single_faults
-from headrace_properties.verification import Verification
-from headrace_properties.verification import verify as search
+from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.verification import Verification
+from headrace_properties.search.verification import verify as search
+from headrace_properties.user_code.review import review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
 app = typer.Typer(add_completion=False)

@@ -4,9 +4,9 @@ Write a `Computation`, join computations in a `Pipeline`; then verify it in a si
 (``headrace verify MODULE:PIPELINE``).
 """
 
-from headrace._codecs import BytesCodec, Codec, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
-from headrace._computation import Computation, Context
-from headrace._errors import (
+from headrace.api.codecs import BytesCodec, Codec, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
+from headrace.api.computation import Computation, Context
+from headrace.api.errors import (
     CodecError,
     ContextArgumentError,
     CycleError,
@@ -23,9 +23,8 @@ from headrace._errors import (
     UnknownStreamError,
     UserCodeError,
 )
-from headrace._keys import KeyInterval
-from headrace._options import EngineOptions, Eviction
-from headrace._pipeline import (
+from headrace.api.options import EngineOptions, Eviction
+from headrace.api.pipeline import (
     ComputationSpec,
     DeadLetter,
     InjectorSpec,
@@ -34,9 +33,9 @@ from headrace._pipeline import (
     Stop,
     same_key,
 )
-from headrace._progress import ComputationProgress
-from headrace._records import Clock, Record, Timer
-from headrace._time import (
+from headrace.api.progress import ComputationProgress
+from headrace.api.records import Clock, Record, Timer
+from headrace.api.time import (
     HOUR,
     MAX_TIME,
     MICROSECOND,
@@ -46,6 +45,7 @@ from headrace._time import (
     SECOND,
     format_time,
 )
+from headrace.wire.keys import KeyInterval
 
 __all__ = [
     "HOUR",

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from headrace._errors import HistoryFormatError
-from headrace._keys import KeyInterval
-from headrace._messages import Progress
-from headrace._rows import Production, RowDelta, StoredTimer, Version
-from headrace._wire import Value
+from headrace.api.errors import HistoryFormatError
+from headrace.wire.keys import KeyInterval
+from headrace.wire.messages import Progress
+from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
+from headrace.wire.value import Value
 
 
 class Injected(Value, frozen=True, gc=False):

@@ -26,9 +26,16 @@ from headrace import (
     MalformedRecordError,
     Pipeline,
 )
-from headrace._computation import Emission
-from headrace._effects import SourceRecord
-from headrace._execution import (
+from headrace.api.computation import Emission
+from headrace.api.pipeline import OUTSIDE
+from headrace.api.time import is_timestamp
+from headrace.history import Applied, Event, Output
+from headrace.injector.injection import dead_letter as injected_dead_letter
+from headrace.injector.injection import productions_of as injected_productions_of
+from headrace.wire.effects import SourceRecord
+from headrace.wire.rows import Production, StoredTimer, Version
+from headrace.wire.value import Value
+from headrace.worker.execution import (
     Deployed,
     dead_letter,
     final_error,
@@ -40,13 +47,6 @@ from headrace._execution import (
     stored_timers,
     timer_identity,
 )
-from headrace._injection import dead_letter as injected_dead_letter
-from headrace._injection import productions_of as injected_productions_of
-from headrace._pipeline import OUTSIDE
-from headrace._rows import Production, StoredTimer, Version
-from headrace._time import is_timestamp
-from headrace._wire import Value
-from headrace.history import Applied, Event, Output
 from headrace_sim.feed import Feed, FeedEntry
 
 

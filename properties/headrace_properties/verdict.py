@@ -3,8 +3,8 @@
 A property whose interesting case never came up is `Unknown`, never green.
 """
 
-from headrace._wire import Value
 from headrace.history import Event
+from headrace.wire.value import Value
 
 
 class Holds(Value, frozen=True):

@@ -1,8 +1,8 @@
 """All scenarios, by name."""
 
-from headrace_scenarios.dataflow_story import DATAFLOW_FIGURES
-from headrace_scenarios.figure11 import STRAGGLER
-from headrace_scenarios.figure12 import ZOMBIE_PRODUCTION, ZOMBIE_TIMER
+from headrace_scenarios.figures.dataflow_story import DATAFLOW_FIGURES
+from headrace_scenarios.figures.figure11 import STRAGGLER
+from headrace_scenarios.figures.figure12 import ZOMBIE_PRODUCTION, ZOMBIE_TIMER
 from headrace_scenarios.scenario import Scenario
 
 SCENARIOS: dict[str, Scenario] = {

@@ -6,7 +6,7 @@ its row is a heartbeat. pyarrow comes with the extra ``spark``, and is imported 
 
 from typing import TYPE_CHECKING, Any
 
-from headrace._effects import SourceRecord
+from headrace.wire.effects import SourceRecord
 from headrace_sim.feed import Feed
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from headrace.history import History
 from headrace_properties.checkers import judge
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.verdict import Verdict, Violated
-from headrace_scenarios.dataflow_chart import Drawing
-from headrace_scenarios.timeline import Lane, render
+from headrace_scenarios.pictures.dataflow_chart import Drawing
+from headrace_scenarios.pictures.timeline import Lane, render
 from headrace_sim import SOUND, Cluster, Protocol
 
 

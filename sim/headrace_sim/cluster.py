@@ -12,11 +12,22 @@ from typing import Any
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Clock, HeadraceError, Pipeline
-from headrace._effects import Effect, Event, Halt, Replay, Replayed, Send, SourceRecord, Start, Wake, WakeAt
-from headrace._messages import STORE, Ack, Assignment, Deliver, Message, Table, Verb, Watermarks
-from headrace._routing import OUTSIDE_ADDRESS
-from headrace._versions import check_versions
+from headrace.api.versions import check_versions
+from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import FaultStruck, Healed, History, RunEnded
+from headrace.wire.effects import (
+    Effect,
+    Event,
+    Halt,
+    Replay,
+    Replayed,
+    Send,
+    SourceRecord,
+    Start,
+    Wake,
+    WakeAt,
+)
+from headrace.wire.messages import STORE, Ack, Assignment, Deliver, Message, Table, Verb, Watermarks
 from headrace_sim.accomplished import Accomplished
 from headrace_sim.contention import SharedCpu
 from headrace_sim.feed import Feed, FeedEntry

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headrace import MAX_TIME, SECOND, HistoryFormatError, format_time
-from headrace._messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from headrace_sim.steps import Moment, Step
 
 PATIENCE_US = 2 * SECOND

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from headrace import MAX_TIME, MalformedRecordError, OptionsError, Pipeline
-from headrace._codecs import encode_at  # the one writer of wire values
-from headrace._effects import SourceEvent, SourceRecord, SourceWatermark
+from headrace.api.codecs import encode_at  # the one writer of wire values
+from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 
 
 class FeedEntry(msgspec.Struct, frozen=True):

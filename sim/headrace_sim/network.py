@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from headrace._messages import STORE, Message
 from headrace.history import FaultStruck, History
+from headrace.wire.messages import STORE, Message
 from headrace_sim.faults import DropMessages, Hold, Noise, Partition
 
 Send = Callable[[], None]

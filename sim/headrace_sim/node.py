@@ -4,7 +4,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from headrace._effects import Effect, Event
+from headrace.wire.effects import Effect, Event
 from headrace_sim.contention import SharedCpu
 
 

@@ -6,11 +6,11 @@ A broken one (a mutant) replaces some of them by subclasses: the engine itself h
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace._authority import WatermarkAuthority
-from headrace._injector import Injector
-from headrace._master import Master
-from headrace._mediator import Mediator
-from headrace._worker import Worker
+from headrace.injector.injector import Injector
+from headrace.ownership.master import Master
+from headrace.store.mediator import Mediator
+from headrace.watermarks.authority import WatermarkAuthority
+from headrace.worker.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from headrace import OptionsError, Pipeline
-from headrace._messages import STORE
-from headrace._routing import OUTSIDE_ADDRESS
+from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History
+from headrace.wire.messages import STORE
 from headrace_sim import faults as f
 from headrace_sim.cluster import Cluster
 from headrace_sim.feed import Feed

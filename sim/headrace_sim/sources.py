@@ -7,10 +7,10 @@ from bisect import insort
 
 import msgspec
 
-from headrace._effects import SourceEvent, SourceRecord
-from headrace._messages import Ack, Deliver
-from headrace._pipeline import OUTSIDE
+from headrace.api.pipeline import OUTSIDE
 from headrace.history import History, Output
+from headrace.wire.effects import SourceEvent, SourceRecord
+from headrace.wire.messages import Ack, Deliver
 from headrace_sim.feed import FeedEntry
 
 

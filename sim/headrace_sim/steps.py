@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from headrace._effects import Replayed, SourceRecord, SourceWatermark, Start, Wake
-from headrace._messages import STORE, Message
+from headrace.wire.effects import Replayed, SourceRecord, SourceWatermark, Start, Wake
+from headrace.wire.messages import STORE, Message
 
 MESSAGES: tuple[str, ...] = tuple(sorted(kind.__name__ for kind in get_args(Message)))
 """What can be sent; the network may lose, double or delay it."""

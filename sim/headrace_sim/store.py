@@ -6,9 +6,9 @@ The store itself is replicated and highly available (MillWheel 4.4); its links, 
 import random
 from collections.abc import Callable
 
-from headrace._mediator import Mediator
-from headrace._messages import CollectIds, Read, Reply, Request, Scan, Unavailable, Write
 from headrace.history import FaultStruck, History
+from headrace.store.mediator import Mediator
+from headrace.wire.messages import CollectIds, Read, Reply, Request, Scan, Unavailable, Write
 from headrace_sim.faults import (
     DelayCommit,
     DuplicateCommit,

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from headrace._effects import Effect, Event, Send
-from headrace._messages import Message
 from headrace.history import StepReached
+from headrace.wire.effects import Effect, Event, Send
+from headrace.wire.messages import Message
 from headrace_sim.faults import DelayMessage, DropMessage, DuplicateMessage, MessageFault, StepFault
 from headrace_sim.network import NORMAL, Fate
 from headrace_sim.node import Node, NodeState

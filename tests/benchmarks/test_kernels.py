@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace import _messages as m
+from headrace.wire import messages as m
 from headrace_benchmarks.figures import BenchOptions, Figure
 from headrace_benchmarks.kernels import KERNELS, Size, counting, engine_alone, measure, small, watermarks
 from headrace_benchmarks.kernels.rounds import Rounds

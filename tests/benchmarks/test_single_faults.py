@@ -6,10 +6,10 @@ from headrace_benchmarks import single_faults
 from headrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
 from headrace_benchmarks.single_faults import main, try_all
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.oracles import try_workload
-from headrace_properties.outcome import Outcome
-from headrace_properties.plans import Plan
-from headrace_properties.workloads import Workload
+from headrace_properties.search.oracles import try_workload
+from headrace_properties.search.outcome import Outcome
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.workloads import Workload
 from headrace_sim import Feed
 
 

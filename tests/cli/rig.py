@@ -13,8 +13,8 @@ from headrace import SECOND
 from headrace_cli._replay_file import save_failure
 from headrace_cli._targets import load_target
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.plans import Plan
-from headrace_properties.verification import Failure, run_plan, violations
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.verification import Failure, run_plan, violations
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import FaultSchedule, Pause
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from headrace_properties.hunt import Hunted
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.oracles import oracle_names
+from headrace_properties.mutants.hunt import Hunted
+from headrace_properties.search.oracles import oracle_names
 from tests.cli.rig import Run
 
 TWO = ("ack before commit", "recovery without timers")

@@ -15,10 +15,10 @@ import pytest
 
 from headrace import SECOND
 from headrace.history import History
-from headrace_properties.causality import numbers_of
+from headrace_properties.explain.causality import numbers_of
 from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.pictures.spacetime import spacetime_html
 from headrace_scenarios.scenario import Outcome
-from headrace_scenarios.spacetime import spacetime_html
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

@@ -15,9 +15,9 @@ from headrace_cli._hosts import HOSTS, HostName
 from headrace_cli._input import InputError, InputOptions, read_input
 from headrace_cli._output import read_outputs, write_outputs
 from headrace_properties.reference import run_reference
-from headrace_scenarios import flights
-from headrace_scenarios.flight_findings import find
-from headrace_scenarios.flight_log import LogOptions, flight_log
+from headrace_scenarios.zeitgeist import flights
+from headrace_scenarios.zeitgeist.findings import find
+from headrace_scenarios.zeitgeist.flight_log import LogOptions, flight_log
 from tests.cli.rig import Run, plain, run_process
 
 SECOND = 1_000_000

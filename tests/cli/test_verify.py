@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace_properties import verification
-from headrace_properties.verification import Verification
+from headrace_properties.search import verification
+from headrace_properties.search.verification import Verification
 from tests.cli.rig import Run, environment, plain, run_process
 
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from headrace import Computation, Context, EngineOptions, Pipeline, Productions, Record, Timer
-from headrace import _messages as m
-from headrace._codecs import JsonCodec
-from headrace._effects import Effect, Event, Halt, Send, Start, Wake, WakeAt
-from headrace._interval import OwnedInterval
-from headrace._keys import split_all_keys
-from headrace._mediator import MASTER_ROLE, Mediator
-from headrace._messages import STORE, MintChange, Progress, Table
-from headrace._rows import Production, RowDelta, RowImage
-from headrace._worker import Worker
+from headrace.api.codecs import JsonCodec
 from headrace.history import History
+from headrace.store.mediator import MASTER_ROLE, Mediator
+from headrace.wire import messages as m
+from headrace.wire.effects import Effect, Event, Halt, Send, Start, Wake, WakeAt
+from headrace.wire.keys import split_all_keys
+from headrace.wire.messages import STORE, MintChange, Progress, Table
+from headrace.wire.rows import Production, RowDelta, RowImage
+from headrace.worker.interval import OwnedInterval
+from headrace.worker.worker import Worker
 
 FEED = "feed/0"
 """The injector's process: who sends the clicks."""

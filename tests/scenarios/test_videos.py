@@ -6,10 +6,10 @@ import pytest
 
 from headrace import SECOND
 from headrace.dataflow import Batch, MicroBatch, Pane, Timing
-from headrace_properties.plans import draw_faults, ground_of
 from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.search.plans import draw_faults, ground_of
+from headrace_properties.search.verification import verify
 from headrace_properties.verdict import Violated
-from headrace_properties.verification import verify
 from headrace_scenarios.videos import (
     View,
     Watched,

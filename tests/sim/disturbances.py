@@ -2,7 +2,7 @@
 
 from headrace import MILLISECOND, SECOND
 from headrace import history as h
-from headrace._messages import MoveInterval
+from headrace.wire.messages import MoveInterval
 from headrace_sim import ClusterOptions
 from headrace_sim import faults as f
 from tests.sim.rig import (

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
-from headrace._messages import MoveInterval, SplitInterval
 from headrace.history import Event, FaultStruck, History, Output, RunEnded
+from headrace.wire.messages import MoveInterval, SplitInterval
 from headrace_properties.checkers import judge
 from headrace_properties.reference import outputs_of, run_reference
 from headrace_properties.verdict import Violated

@@ -12,11 +12,11 @@ from headrace import (
     Record,
     Timer,
 )
-from headrace._effects import Send
 from headrace.history import FaultStruck, RunEnded
+from headrace.wire.effects import Send
 from headrace_properties.checkers import judge
+from headrace_properties.search.workloads import Counting
 from headrace_properties.verdict import Unknown, Violated
-from headrace_properties.workloads import Counting
 from headrace_sim import Cluster, ClusterOptions, Constant, FeedBuilder, simulate, start
 from headrace_sim.faults import DropMessages
 from tests.sim.disturbances import AT, COUNTER

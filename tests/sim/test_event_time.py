@@ -17,9 +17,9 @@ from headrace import (
     Timer,
 )
 from headrace import history as h
-from headrace._effects import SourceEvent
-from headrace._file_injector import FileInjectorSource
-from headrace._messages import Progress
+from headrace.injector.file_injector import FileInjectorSource
+from headrace.wire.effects import SourceEvent
+from headrace.wire.messages import Progress
 from headrace_properties.reference import outputs_of
 from headrace_sim import Feed, FeedBuilder, FeedEntry
 from headrace_sim import faults as f

@@ -16,8 +16,8 @@ from headrace import (
     Timer,
 )
 from headrace import history as h
-from headrace._effects import Start
-from headrace._messages import (
+from headrace.wire.effects import Start
+from headrace.wire.messages import (
     Journaled,
     MergeIntervals,
     MoveInterval,

@@ -4,7 +4,7 @@ import pytest
 
 from headrace import MILLISECOND, SECOND
 from headrace import history as h
-from headrace._messages import MoveInterval
+from headrace.wire.messages import MoveInterval
 from headrace_sim import faults as f
 from tests.sim.disturbances import AT, COUNTER, SORTER, SPAN, applied, disturbed, executed, gone, minted_after
 from tests.sim.rig import CHECKED, with_engine

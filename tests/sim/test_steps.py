@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from headrace import MILLISECOND, SECOND, OptionsError
-from headrace._messages import MoveInterval
 from headrace.history import Applied, Delivered, Event, FaultStruck, History, IntervalMinted, StepReached
+from headrace.wire.messages import MoveInterval
 from headrace_properties.checkers import judge
+from headrace_properties.search.workloads import tallies
 from headrace_properties.verdict import Violated
-from headrace_properties.workloads import tallies
 from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
 from headrace_sim import faults as f
 from headrace_sim.watch import Watch

@@ -5,7 +5,7 @@ import pytest
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Eviction, Pipeline, Productions, Record, Timer
 from headrace import history as h
-from headrace._messages import MoveInterval
+from headrace.wire.messages import MoveInterval
 from headrace_sim import ClusterOptions, FeedBuilder, Uniform
 from headrace_sim import faults as f
 from tests.sim.rig import (

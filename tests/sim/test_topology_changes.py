@@ -18,7 +18,7 @@ from headrace import (
     Record,
 )
 from headrace import history as h
-from headrace._messages import ChangeTopology, MoveInterval
+from headrace.wire.messages import ChangeTopology, MoveInterval
 from headrace_properties.reference import run_reference
 from headrace_sim import faults as f
 from headrace_sim import start

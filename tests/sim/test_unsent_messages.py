@@ -4,10 +4,10 @@ import pytest
 
 from headrace import MILLISECOND, SECOND
 from headrace import history as h
-from headrace._effects import Send
-from headrace._messages import STORE, Deliver, Write
-from headrace._routing import OUTSIDE_ADDRESS
-from headrace._rows import Production, RowDelta
+from headrace.delivery.routing import OUTSIDE_ADDRESS
+from headrace.wire.effects import Send
+from headrace.wire.messages import STORE, Deliver, Write
+from headrace.wire.rows import Production, RowDelta
 from headrace_sim import Cluster, start
 from tests.sim.disturbances import AT, COUNTER, SORTER
 from tests.sim.rig import letters, mail

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
-from headrace._effects import SourceRecord, SourceWatermark
-from headrace._injection import productions_of
-from headrace._pipeline import OUTSIDE
+from headrace.api.pipeline import OUTSIDE
 from headrace.history import Injected
-from headrace.spark._chunks import NEVER, Chunks
-from headrace.spark._clock import END_MS, from_spark
-from headrace.spark._export import exported_injections
-from headrace.spark._interval_task import run_interval
-from headrace.spark._microbatch import MicroBatch
-from headrace.spark._parcels import Packed, Parcel, Post, Tally
-from headrace.spark._plan import Plan, computation_of, plan_of
-from headrace.spark._processor import run_bounded
-from headrace.spark._sample import Sample
+from headrace.injector.injection import productions_of
+from headrace.spark.hosting.chunks import NEVER, Chunks
+from headrace.spark.hosting.event_time import END_MS, from_spark
+from headrace.spark.hosting.history_export import exported_injections
+from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.interval_task import run_interval
+from headrace.spark.hosting.layout import Plan, computation_of, plan_of
+from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
+from headrace.spark.hosting.processor import run_bounded
+from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry

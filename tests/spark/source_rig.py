@@ -11,12 +11,12 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from headrace import Computation, DeadLetter, Pipeline
-from headrace.spark._clock import from_spark
-from headrace.spark._data_source import InjectorBatchReader, InjectorStreamReader, Source
-from headrace.spark._injected import WATERMARK_COLUMN
-from headrace.spark._source_files import Directory
-from headrace.spark._source_rows import Entry, NewRecord
-from headrace.spark._sources import JsonLines
+from headrace.spark.hosting.event_time import from_spark
+from headrace.spark.hosting.schema import WATERMARK_COLUMN
+from headrace.spark.sources.data_source import InjectorBatchReader, InjectorStreamReader, Source
+from headrace.spark.sources.files import Directory
+from headrace.spark.sources.rows import Entry, NewRecord
+from headrace.spark.sources.sources import JsonLines
 
 Row = dict[str, Any]
 

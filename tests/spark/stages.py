@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace import MIN_TIME, Pipeline
-from headrace._effects import SourceRecord, SourceWatermark
-from headrace._injection import productions_of
-from headrace._pipeline import OUTSIDE
-from headrace.spark._attach import Sources
-from headrace.spark._board import Board
-from headrace.spark._interval_task import run_interval
-from headrace.spark._log import Entry, Log, PartWriter, entry_of
-from headrace.spark._log_source import LogReader, Offset, Reading
-from headrace.spark._microbatch import MicroBatch
-from headrace.spark._parcels import Parcel, Post
-from headrace.spark._plan import Plan
-from headrace.spark._sample import Sample
-from headrace.spark._stages import Keying, computation_plan
+from headrace.api.pipeline import OUTSIDE
+from headrace.injector.injection import productions_of
+from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.interval_task import run_interval
+from headrace.spark.hosting.layout import Plan
+from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.parcels import Parcel, Post
+from headrace.spark.hosting.progress import Board
+from headrace.spark.jobs.attach import Sources
+from headrace.spark.jobs.log import Entry, Log, PartWriter, entry_of
+from headrace.spark.jobs.log_source import LogReader, Offset, Reading
+from headrace.spark.jobs.stages import Keying, computation_plan
+from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
 from headrace_sim.feed import FeedEntry
 from tests.spark.microbatches import Store

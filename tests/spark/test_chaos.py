@@ -16,20 +16,20 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from headrace.spark import _export
-from headrace.spark._chaos_job import Moment, held, hold, pass_moment, read_told, release
-from headrace.spark._session import worker_path
+from headrace.spark.hosting import history_export as _export
+from headrace.spark.runtime.session import worker_path
 from headrace_cli.main import app
 from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated
-from headrace_scenarios import turnstiles
-from headrace_scenarios.chaos_findings import ChaosFindings, Row, find, read_rows
-from headrace_scenarios.chaos_plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
-from headrace_scenarios.chaos_processes import processes_of, send, signal_all, wait_until_gone
-from headrace_scenarios.chaos_run import ChaosOptions, ChaosReport, Seen, run_chaos
+from headrace_scenarios.chaos import turnstiles
+from headrace_scenarios.chaos.findings import ChaosFindings, Row, find, read_rows
+from headrace_scenarios.chaos.job import Moment, held, hold, pass_moment, read_told, release
+from headrace_scenarios.chaos.plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
+from headrace_scenarios.chaos.processes import processes_of, send, signal_all, wait_until_gone
+from headrace_scenarios.chaos.run import ChaosOptions, ChaosReport, Seen, run_chaos
 from tests.spark.microbatches import run_in_batches
 
-TARGET = "headrace_scenarios.turnstiles:pipeline"
+TARGET = "headrace_scenarios.chaos.turnstiles:pipeline"
 ONE_EXECUTOR = ChaosOptions(master="local-cluster[1,1,1024]")
 
 # Plans

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import MAX_TIME, MIN_TIME, Clock
-from headrace._mediator import StoredRow
-from headrace._rows import StoredTimer, Version
-from headrace.spark._chunks import Chunks
+from headrace.spark.hosting.chunks import Chunks
+from headrace.store.mediator import StoredRow
+from headrace.wire.rows import StoredTimer, Version
 from tests.spark.microbatches import Store
 
 TIMES = st.integers(MIN_TIME, MAX_TIME)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace import Pipeline
-from headrace.spark._export import history_of
+from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, outputs_of, run_reference
 from headrace_properties.verdict import Violated

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from headrace import MINUTE, SECOND, Pipeline
 from headrace.dataflow import MicroBatch, Pane
-from headrace.spark._attach import attach
-from headrace.spark._landing import Landing, landed
-from headrace_properties.dataflow_model import Emission, Step, run_model
-from headrace_properties.transcripts import (
+from headrace.spark.jobs.attach import attach
+from headrace.spark.jobs.recorded_input import Landing, landed
+from headrace_properties.dataflow.model import Emission, Step, run_model
+from headrace_properties.dataflow.transcripts import (
     bare,
     emission_of,
     feed_of,
@@ -21,7 +21,7 @@ from headrace_properties.transcripts import (
     pipeline_of,
     until_the_end,
 )
-from headrace_scenarios.dataflow_figures import figures, points, steps
+from headrace_scenarios.figures.dataflow import figures, points, steps
 from headrace_sim import Feed
 from tests.spark.rig import Collected, begin, run_bounded
 

@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.history import Applied, Output, RunEnded
-from headrace.spark import _interval_task
-from headrace.spark._export import history_of
+from headrace.spark.hosting import interval_task as _interval_task
+from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
 from headrace_properties.reference import outputs_of, run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headrace import HeadraceError, KeyExtractorError, OptionsError, UndeclaredOutputError, UserCodeError
-from headrace.spark._errors import QueryFailedError, SparkHostError
-from headrace.spark._failures import error_from, noted
-from headrace.spark._io_errors import CheckpointDamagedError, DiskFullError
+from headrace.spark.errors import QueryFailedError, SparkHostError
+from headrace.spark.io_errors import CheckpointDamagedError, DiskFullError
+from headrace.spark.runtime.failures import error_from, noted
 
 NOWHERE = Path("/nowhere/checkpoint")
 

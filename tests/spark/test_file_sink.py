@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from headrace import OptionsError, Pipeline
-from headrace.spark._errors import SparkHostError
-from headrace.spark._file_sink import FileSink
-from headrace.spark._io_errors import FencedWriterError
-from headrace.spark._sinking import Sinks, TypedSink
+from headrace.spark.errors import SparkHostError
+from headrace.spark.io_errors import FencedWriterError
+from headrace.spark.sinks.files import FileSink
+from headrace.spark.sinks.writers import Sinks, TypedSink
 
 
 class Frame:

@@ -7,27 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import (
-    SECOND,
-    Computation,
-    Context,
-    HeadraceError,
-    Pipeline,
-    Record,
-    Timer,
-    UserCodeError,
-    _mediator,
-)
-from headrace._effects import SourceRecord
-from headrace._mediator import StoredRow
-from headrace._rows import RowDelta
-from headrace._stepping import MOST_IN_STEP
-from headrace.spark import _interval_task
-from headrace.spark._chunks import ROWS_IN_CHUNK, Chunks
-from headrace.spark._clock import END_MS
-from headrace.spark._errors import SparkHostError
-from headrace.spark._plan import plan_of
-from headrace.spark._sample import Sample
+from headrace import SECOND, Computation, Context, HeadraceError, Pipeline, Record, Timer, UserCodeError
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting import interval_task as _interval_task
+from headrace.spark.hosting.chunks import ROWS_IN_CHUNK, Chunks
+from headrace.spark.hosting.event_time import END_MS
+from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.layout import plan_of
+from headrace.store import mediator as _mediator
+from headrace.store.mediator import StoredRow
+from headrace.wire.effects import SourceRecord
+from headrace.wire.rows import RowDelta
+from headrace.worker.stepping import MOST_IN_STEP
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
 from headrace_sim import Feed, FeedBuilder

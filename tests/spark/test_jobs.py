@@ -20,8 +20,8 @@ from headrace.spark import (
     history_of,
     injected,
 )
-from headrace.spark._attach import Sources
-from headrace.spark._stages import computation_plan
+from headrace.spark.jobs.attach import Sources
+from headrace.spark.jobs.stages import computation_plan
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Violated
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from headrace import MAX_TIME, MIN_TIME, Computation, DeadLetter, MalformedRecordError, Pipeline, Record
-from headrace._codecs import JsonCodec
+from headrace.api.codecs import JsonCodec
 from headrace.spark import Input
-from headrace.spark._attach import prepared_input
-from headrace.spark._injecting import Injection, _values
-from headrace.spark._lane import Lane
-from headrace.spark._parcels import Packed
-from headrace.spark._plan import plan_of
+from headrace.spark.hosting.direct_injection import Lane
+from headrace.spark.hosting.injection import Injection, _values
+from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.parcels import Packed
+from headrace.spark.jobs.attach import prepared_input
 
 KEPT_US = 7
 

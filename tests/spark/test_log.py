@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from headrace import MAX_TIME, MIN_TIME
-from headrace.spark._errors import LogError
-from headrace.spark._log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
-from headrace.spark._log_source import LogReader, Reading
-from headrace.spark._parcels import Packed, Parcel
+from headrace.spark.errors import LogError
+from headrace.spark.hosting.parcels import Packed, Parcel
+from headrace.spark.jobs.log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
+from headrace.spark.jobs.log_source import LogReader, Reading
 
 
 def packed(number: int) -> Packed:

@@ -10,16 +10,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.spark._attach import attach
-from headrace.spark._io_errors import (
+from headrace.spark.io_errors import (
     CheckpointDamagedError,
     DiskFullError,
     DriverReplacedError,
     InputFileError,
     StorageError,
 )
-from headrace.spark._landing import Landing, landed
-from headrace.spark._mishaps import mishap_of
+from headrace.spark.jobs.attach import attach
+from headrace.spark.jobs.recorded_input import Landing, landed
+from headrace.spark.runtime.file_errors import mishap_of
 from headrace_properties.reference import run_reference
 from tests.sim.rig import letters, mail
 from tests.spark.rig import Collected, begin

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
-from headrace.spark import _chunks
-from headrace.spark._board import Board
-from headrace.spark._clock import from_spark
-from headrace.spark._export import history_of
-from headrace.spark._parcels import Tally, encode_tally
-from headrace_properties.progress import ProgressCounter
+from headrace.spark.hosting import chunks as _chunks
+from headrace.spark.hosting.event_time import from_spark
+from headrace.spark.hosting.history_export import history_of
+from headrace.spark.hosting.parcels import Tally, encode_tally
+from headrace.spark.hosting.progress import Board
+from headrace_properties.explain.progress import ProgressCounter
 from headrace_properties.reference import run_reference
 from headrace_sim import FeedBuilder
 from tests.sim.rig import letters, mail

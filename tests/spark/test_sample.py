@@ -8,9 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import OptionsError, Pipeline
-from headrace._effects import SourceRecord
-from headrace._mediator import StoredRow
-from headrace._rows import Production
 from headrace.history import (
     Applied,
     Delivered,
@@ -21,9 +18,14 @@ from headrace.history import (
     KeysSampled,
     Published,
 )
-from headrace.spark import Sample, _chunks, _interval_task
-from headrace.spark._export import history_of
-from headrace.spark._interval_task import _IntervalTask
+from headrace.spark import Sample
+from headrace.spark.hosting import chunks as _chunks
+from headrace.spark.hosting import interval_task as _interval_task
+from headrace.spark.hosting.history_export import history_of
+from headrace.spark.hosting.interval_task import _IntervalTask
+from headrace.store.mediator import StoredRow
+from headrace.wire.effects import SourceRecord
+from headrace.wire.rows import Production
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from tests.sim.rig import letters, mail

@@ -21,8 +21,8 @@ from headrace.spark import (
     prepare_session,
     session,
 )
-from headrace.spark._session import worker_path
-from headrace.spark._settings import REQUIRED, ROCKSDB
+from headrace.spark.runtime.session import worker_path
+from headrace.spark.runtime.settings import REQUIRED, ROCKSDB
 
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 

@@ -17,13 +17,13 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace import BytesCodec, Computation, OptionsError
-from headrace.spark import _databases
-from headrace.spark._data_source import injected
-from headrace.spark._databases import without_password
-from headrace.spark._io_errors import FencedWriterError, SinkBusyError, SinkError, SinkTableError
-from headrace.spark._sinks import DatabaseSink, committed_files
-from headrace.spark._source_rows import NewRecord
-from headrace.spark._sources import Generated
+from headrace.spark.io_errors import FencedWriterError, SinkBusyError, SinkError, SinkTableError
+from headrace.spark.sinks import databases as _databases
+from headrace.spark.sinks.databases import without_password
+from headrace.spark.sinks.sinks import DatabaseSink, committed_files
+from headrace.spark.sources.data_source import injected
+from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.sources import Generated
 from tests.spark.source_rig import pipeline_of
 
 pytestmark = pytest.mark.spark

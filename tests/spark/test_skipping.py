@@ -21,7 +21,7 @@ from headrace.spark import (
     deploy,
     skip_record,
 )
-from headrace.spark._job import Shape, write_shape
+from headrace.spark.jobs.job import Shape, write_shape
 from headrace_cli.main import app
 
 pytestmark = pytest.mark.spark

@@ -13,14 +13,14 @@ from headrace import (
     MalformedRecordError,
     OptionsError,
 )
-from headrace.spark._io_errors import (
+from headrace.spark.io_errors import (
     CheckpointMismatchError,
     SourceChangedError,
     SourceMissingError,
     SourceUnreadableError,
 )
-from headrace.spark._source_files import Directory
-from headrace.spark._sources import Generated, ParquetFiles
+from headrace.spark.sources.files import Directory
+from headrace.spark.sources.sources import Generated, ParquetFiles
 from tests.spark.source_rig import (
     Query,
     data,

@@ -12,12 +12,12 @@ from headrace import (
     MalformedRecordError,
     OptionsError,
 )
-from headrace.spark import _source_generated
-from headrace.spark._io_errors import (
+from headrace.spark.io_errors import (
     SourceUnreadableError,
 )
-from headrace.spark._source_rows import NewRecord
-from headrace.spark._sources import Generated
+from headrace.spark.sources import generated as _source_generated
+from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.sources import Generated
 from tests.spark.source_rig import (
     Query,
     bounded,

@@ -22,15 +22,15 @@ from headrace import (
     OptionsError,
     Pipeline,
 )
-from headrace.spark import _source_files
-from headrace.spark._data_source import injected
-from headrace.spark._injected import ARROW_SCHEMA, WATERMARK_COLUMN
-from headrace.spark._io_errors import (
+from headrace.spark.hosting.schema import ARROW_SCHEMA, WATERMARK_COLUMN
+from headrace.spark.io_errors import (
     SourceChangedError,
 )
-from headrace.spark._source_files import Directory
-from headrace.spark._source_rows import NewRecord
-from headrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
+from headrace.spark.sources import files as _source_files
+from headrace.spark.sources.data_source import injected
+from headrace.spark.sources.files import Directory
+from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
 from tests.spark.source_rig import (
     Query,
     bounded,
@@ -177,7 +177,7 @@ def test_large_files_are_divided_among_tasks_and_small_ones_put_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_source_files, "TASK_RECORDS", 10)
-    monkeypatch.setattr("headrace.spark._source_formats._CHUNK_BYTES", 100)
+    monkeypatch.setattr("headrace.spark.sources.formats._CHUNK_BYTES", 100)
     write_lines(tmp_path / "a", *(letter(f"a{n}", n) for n in range(25)))
     for number in range(6):
         write_lines(tmp_path / f"b{number}", *(letter(f"b{number}.{n}", 100 + number) for n in range(4)))

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer, UserCodeError
 from headrace.spark import Deployment, FileSink, Input, Layout, SparkHostError, TypedSink, deploy
-from headrace.spark._log import Log
+from headrace.spark.jobs.log import Log
 
 
 class Pairs(Computation):

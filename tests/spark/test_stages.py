@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import MAX_TIME, MIN_TIME, SECOND, DeadLetter, Pipeline, PipelineError
-from headrace.spark import _interval_task
-from headrace.spark._attach import Sources
-from headrace.spark._errors import SparkHostError
-from headrace.spark._export import history_of
-from headrace.spark._interval_task import _IntervalTask
-from headrace.spark._io_errors import CheckpointDamagedError
-from headrace.spark._job import Shape, check_shape, check_switches, read_shape, write_shape
-from headrace.spark._log import Log
-from headrace.spark._staged import _check_nobody_left, _is_same
-from headrace.spark._stages import computation_plan, cut_computation, cut_injector
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting import interval_task as _interval_task
+from headrace.spark.hosting.history_export import history_of
+from headrace.spark.hosting.interval_task import _IntervalTask
+from headrace.spark.io_errors import CheckpointDamagedError
+from headrace.spark.jobs.attach import Sources
+from headrace.spark.jobs.job import Shape, check_shape, check_switches, read_shape, write_shape
+from headrace.spark.jobs.log import Log
+from headrace.spark.jobs.staged import _check_nobody_left, _is_same
+from headrace.spark.jobs.stages import computation_plan, cut_computation, cut_injector
 from headrace_properties.checkers import judge
 from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Violated

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark._session import worker_path
+from headrace.spark.runtime.session import worker_path
 
 FAILING = '''
 """A job whose user code, or whose query by Spark's own doing, fails on its first record."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import headrace.spark._java
+import headrace.spark.runtime.java
 from headrace.spark import spark_submit
-from headrace.spark._session import worker_path
+from headrace.spark.runtime.session import worker_path
 from headrace_cli.main import app
 
 # Stands in for PySpark's: it tells what it was given.
@@ -93,7 +93,7 @@ def test_a_job_that_a_signal_has_ended_says_so_as_in_a_shell(
 def test_without_any_java_the_command_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(headrace.spark._java, "find_spec", lambda name: None)
+    monkeypatch.setattr(headrace.spark.runtime.java, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     result = CliRunner().invoke(app, ["spark-submit", "job.py"])

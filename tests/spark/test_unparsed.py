@@ -9,9 +9,9 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from headrace import DeadLetter, Pipeline
-from headrace._computation import Computation
+from headrace.api.computation import Computation
 from headrace.spark import Input, attach
-from headrace.spark._attach import Outputs
+from headrace.spark.jobs.attach import Outputs
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 import msgspec
 
 from headrace import MAX_TIME, SECOND, Computation, Context, EngineOptions, Pipeline, Record, Timer
-from headrace import _messages as m
-from headrace._rows import Production
+from headrace.wire import messages as m
+from headrace.wire.rows import Production
 from headrace_benchmarks.kernels.loop import EngineLoop
 from headrace_benchmarks.kernels.rounds import rate
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace import EngineOptions
-from headrace._rows import Production
+from headrace.wire.rows import Production
 from headrace_benchmarks.kernels.loop import EngineLoop
 from headrace_benchmarks.kernels.rounds import rate
 from headrace_benchmarks.shuffle import FIRST_STRIDE, KEYS, SECOND_STRIDE, ShuffleOptions, shuffle_pipeline

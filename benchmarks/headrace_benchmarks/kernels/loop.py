@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace import EngineOptions, Pipeline
-from headrace import _messages as m
-from headrace._effects import Deliveries, Event, Send, Start
-from headrace._keys import KeyInterval
-from headrace._mediator import MASTER_ROLE, Mediator
-from headrace._messages import STORE
-from headrace._routing import OUTSIDE_ADDRESS
-from headrace._rows import Production
-from headrace._worker import Worker
+from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History
+from headrace.store.mediator import MASTER_ROLE, Mediator
+from headrace.wire import messages as m
+from headrace.wire.effects import Deliveries, Event, Send, Start
+from headrace.wire.keys import KeyInterval
+from headrace.wire.messages import STORE
+from headrace.wire.rows import Production
+from headrace.worker.worker import Worker
 
 SOURCE = "source"
 """The address that ACKs of injected records go to."""

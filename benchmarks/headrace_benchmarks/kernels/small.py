@@ -7,10 +7,10 @@ from zlib import crc32
 import msgspec
 
 from headrace import Computation, Context, EngineOptions, Eviction, Pipeline, Record
-from headrace import _messages as m
-from headrace._effects import Wake
-from headrace._rows import Production
-from headrace._seen_filter import SeenFilter
+from headrace.wire import messages as m
+from headrace.wire.effects import Wake
+from headrace.wire.rows import Production
+from headrace.worker.seen import SeenFilter
 from headrace_benchmarks.kernels.loop import EngineLoop
 from headrace_benchmarks.kernels.rounds import rate
 
@@ -76,7 +76,7 @@ _decode = msgspec.msgpack.Decoder(tuple[str, str, str, str, bytes, int, int]).de
 
 def record_rate(records: int) -> float:
     """Records by CPU second, from production to bytes and back."""
-    from headrace.spark._parcels import Parcel, decode_parcel, encode_parcel  # noqa: PLC0415  it may not be installed
+    from headrace.spark.hosting.parcels import Parcel, decode_parcel, encode_parcel  # noqa: PLC0415  it may not be installed
 
     def run() -> None:
         for _ in range(records // _IN_PARCEL):

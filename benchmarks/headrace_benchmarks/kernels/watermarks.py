@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 
 from headrace import Computation, EngineOptions, Pipeline
-from headrace import _messages as m
-from headrace._authority import WatermarkAuthority
-from headrace._keys import KeyInterval
 from headrace.history import History
+from headrace.watermarks.authority import WatermarkAuthority
+from headrace.wire import messages as m
+from headrace.wire.keys import KeyInterval
 from headrace_benchmarks.kernels.rounds import rate
 
 FEW, MANY = 1_000, 500_000

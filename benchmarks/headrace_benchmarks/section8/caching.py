@@ -30,10 +30,10 @@ from headrace import (
     Record,
     Timer,
 )
-from headrace._mediator import Mediator
-from headrace._messages import Reply, Request, RowRead, Write
-from headrace._rows import RowDelta, RowImage
 from headrace.history import History
+from headrace.store.mediator import Mediator
+from headrace.wire.messages import Reply, Request, RowRead, Write
+from headrace.wire.rows import RowDelta, RowImage
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_sim import ClusterOptions, Feed, FeedBuilder
 from headrace_sim.protocol import Protocol

@@ -18,7 +18,7 @@ import msgspec
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
-from headrace_properties.spreading import spread
+from headrace_properties.search.processes import spread
 
 _PACKAGES = ("headrace", "simpy", "hypothesis", "msgspec", "pyspark")
 

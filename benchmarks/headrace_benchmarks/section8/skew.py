@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from statistics import correlation
 
 from headrace import HOUR, MILLISECOND, MINUTE, SECOND, Computation, Context, Pipeline, Record, Timer
-from headrace._effects import SourceRecord
 from headrace.history import Applied, History, Injected, Output, Published
+from headrace.wire.effects import SourceRecord
 from headrace_benchmarks.section8.experiment import Experiment, Sample
 from headrace_benchmarks.section8.paper import PROPORTIONAL
 from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate

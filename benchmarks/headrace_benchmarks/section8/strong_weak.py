@@ -1,6 +1,7 @@
 """Strong against weak productions in one table, with exactly-once and without (MillWheel 6.1.2, 6.1.3).
 
-The comparison is that of `headrace compare` (`headrace_properties.trade_offs`): every way gets the same faults at the same times.
+The comparison is that of `headrace compare` (`headrace_properties.search.strong_weak`): every way gets the same faults at
+the same times.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from headrace import HOUR, MILLISECOND, SECOND, Computation, Context, Pipeline, 
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Experiment, Sample
 from headrace_benchmarks.section8.paper import TWO_VALUES, WALL_TIME
-from headrace_properties.trade_offs import Account, compare
+from headrace_properties.search.strong_weak import Account, compare
 from headrace_scenarios import wall_clock
 from headrace_sim import Feed, FeedBuilder
 

@@ -4,15 +4,15 @@ Four questions (Dataflow 2): *what* is computed, *where* in event time, *when* i
 results relate to earlier ones.
 """
 
-from headrace.dataflow._collection import Flow, PCollection, read
-from headrace.dataflow._combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
-from headrace.dataflow._engines import Batch, Engine, MicroBatch, Streaming
-from headrace.dataflow._errors import DataflowError, WindowMergeError
-from headrace.dataflow._grouping import Alarm, Grouping, KeyState, WindowState
-from headrace.dataflow._panes import Accumulation, Element, Pane, Timing
-from headrace.dataflow._stages import GroupByKeyAndWindow, ParDo
-from headrace.dataflow._steps import DoFn
-from headrace.dataflow._triggers import (
+from headrace.dataflow.collection import Flow, PCollection, read
+from headrace.dataflow.combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
+from headrace.dataflow.errors import DataflowError, WindowMergeError
+from headrace.dataflow.grouping import Alarm, Grouping, KeyState, WindowState
+from headrace.dataflow.panes import Accumulation, Element, Pane, Timing
+from headrace.dataflow.pardo import DoFn
+from headrace.dataflow.transforms import GroupByKeyAndWindow, ParDo
+from headrace.dataflow.triggers import (
     DEFAULT_TRIGGER,
     AfterDelay,
     AllOf,
@@ -30,7 +30,7 @@ from headrace.dataflow._triggers import (
     Wanted,
     When,
 )
-from headrace.dataflow._windows import (
+from headrace.dataflow.windows import (
     END_OF_TIME,
     GLOBAL,
     FixedWindows,

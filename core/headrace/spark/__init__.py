@@ -7,7 +7,7 @@
 
 from importlib.util import find_spec
 
-from headrace.spark._errors import (
+from headrace.spark.errors import (
     JavaNotFoundError,
     JobStoppedError,
     LogError,
@@ -35,13 +35,9 @@ if _missing:
     raise MissingPackageError(_missing)
 
 # ruff: noqa: E402  once they can be imported
-from headrace.spark._attach import Input, Outputs, attach
-from headrace.spark._data_source import injected
-from headrace.spark._deploy import Deployment, Layout, deploy
-from headrace.spark._export import history_of
-from headrace.spark._failures import error_of
-from headrace.spark._file_sink import FileSink
-from headrace.spark._io_errors import (
+from headrace.spark.hosting.history_export import history_of
+from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.io_errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
     DiskFullError,
@@ -56,16 +52,20 @@ from headrace.spark._io_errors import (
     SourceUnreadableError,
     StorageError,
 )
-from headrace.spark._recorded import RecordedRun, run_recorded
-from headrace.spark._sample import Sample
-from headrace.spark._session import check_session, prepare_session, session
-from headrace.spark._sinking import NoSinkWarning, TypedSink
-from headrace.spark._sinks import DatabaseSink, committed_files
-from headrace.spark._skipping import skip_record
-from headrace.spark._source_files import Directory
-from headrace.spark._source_rows import NewRecord
-from headrace.spark._sources import Files, Generated, JsonLines, ParquetFiles
-from headrace.spark._submit import spark_submit
+from headrace.spark.jobs.attach import Input, Outputs, attach
+from headrace.spark.jobs.deploy import Deployment, Layout, deploy
+from headrace.spark.jobs.recorded import RecordedRun, run_recorded
+from headrace.spark.jobs.skipping import skip_record
+from headrace.spark.runtime.failures import error_of
+from headrace.spark.runtime.session import check_session, prepare_session, session
+from headrace.spark.runtime.submit import spark_submit
+from headrace.spark.sinks.files import FileSink
+from headrace.spark.sinks.sinks import DatabaseSink, committed_files
+from headrace.spark.sinks.writers import NoSinkWarning, TypedSink
+from headrace.spark.sources.data_source import injected
+from headrace.spark.sources.files import Directory
+from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
 
 __all__ = [
     "CheckpointDamagedError",

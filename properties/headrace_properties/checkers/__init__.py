@@ -9,18 +9,18 @@ from typing import Any
 
 from headrace import EngineOptions, Pipeline
 from headrace.history import Event
-from headrace_properties.checkers._finding import Checker
-from headrace_properties.checkers._ledger import Ledger
-from headrace_properties.checkers._topology import Topology
 from headrace_properties.checkers.authority import WithinReports
 from headrace_properties.checkers.cases import CASES, reached
 from headrace_properties.checkers.collection import CollectedAreDone, Drained
 from headrace_properties.checkers.consumers import EveryConsumer
 from headrace_properties.checkers.deliveries import AckAfterCommit, Delivered, ExactlyOnce, NoLoss
 from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
+from headrace_properties.checkers.finding import Checker
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.checkers.owners import Owned
 from headrace_properties.checkers.soft_state import SoftState
 from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
+from headrace_properties.checkers.topology import Topology
 from headrace_properties.checkers.watermarks import (
     HorizonOracle,
     LowWatermarkOracle,

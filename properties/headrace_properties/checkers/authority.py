@@ -2,8 +2,8 @@
 
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Event, InjectorReported, IntervalMinted, Published, Reported
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.verdict import Unknown, Verdict
 
 

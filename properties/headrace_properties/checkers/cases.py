@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace import Clock
-from headrace._messages import STORE
 from headrace.history import (
     AckSent,
     Applied,
@@ -34,6 +33,7 @@ from headrace.history import (
     VersionAdopted,
     WriteRefused,
 )
+from headrace.wire.messages import STORE
 
 CASES = (
     "a delivery was re-sent",

@@ -12,9 +12,9 @@ from headrace.history import (
     Resent,
     RunEnded,
 )
-from headrace_properties.checkers._ending import Calm
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
+from headrace_properties.checkers.ending import Calm
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.verdict import Verdict
 
 

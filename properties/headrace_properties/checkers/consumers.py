@@ -14,11 +14,11 @@ Rules of this file:
 from collections.abc import Iterable
 
 from headrace import format_time
-from headrace._messages import STORE
-from headrace._rows import Production
 from headrace.history import Executed, Injected, IntervalMinted, ProcessStarted, VersionAdopted
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
+from headrace.wire.messages import STORE
+from headrace.wire.rows import Production
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.verdict import Verdict
 
 
@@ -26,7 +26,7 @@ class EveryConsumer:
     """S17: a record is addressed to each consumer of its stream once, and to nobody else.
 
     A step that produces what has no consumer at all can not be told from one that produces nothing: the reference and the
-    replay of steps (`headrace_properties.replay`) see that.
+    replay of steps (`headrace_properties.user_code.reexecution`) see that.
     """
 
     name = "S17"

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from headrace import format_time
-from headrace._rows import Production
 from headrace.history import AckSent, Applied, CheckpointsDeleted, DuplicateDropped, Executed, RunEnded
-from headrace_properties.checkers._ending import Calm, left
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
-from headrace_properties.checkers._work import Work
+from headrace.wire.rows import Production
+from headrace_properties.checkers.ending import Calm, left
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.work import Work
 from headrace_properties.verdict import Verdict
 
 

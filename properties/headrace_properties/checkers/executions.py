@@ -1,10 +1,10 @@
 """What user code runs for, and what it may make: one step of a key at a time, nothing older than its cause (4.2, 4.5)."""
 
 from headrace import MIN_TIME, KeyInterval, format_time
-from headrace._rows import StoredTimer
 from headrace.history import Applied, Executed, Injected, IntervalMinted
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
+from headrace.wire.rows import StoredTimer
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.verdict import Verdict
 
 

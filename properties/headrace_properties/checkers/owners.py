@@ -1,8 +1,6 @@
 """Every key has an owner that works (MillWheel 6.2, 7.1)."""
 
 from headrace import SECOND, KeyInterval, format_time
-from headrace._keys import cover_same_keys
-from headrace._messages import STORE
 from headrace.history import (
     FaultStruck,
     IntervalDropped,
@@ -12,9 +10,11 @@ from headrace.history import (
     ScanEnded,
     VersionAdopted,
 )
-from headrace_properties.checkers._ending import Calm
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
+from headrace.wire.keys import cover_same_keys
+from headrace.wire.messages import STORE
+from headrace_properties.checkers.ending import Calm
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.verdict import Verdict
 
 _STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}

@@ -7,11 +7,11 @@ its back is unknown to it: a timer does not fire, a production holds no watermar
 from collections.abc import Iterable, Sequence
 
 from headrace import Clock, format_time
-from headrace._rows import Production, StoredTimer
 from headrace.history import Applied, CheckpointsDeleted, Event, Output, ScanEnded
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger, Row
-from headrace_properties.checkers._work import receiver_of
+from headrace.wire.rows import Production, StoredTimer
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger, Row
+from headrace_properties.checkers.work import receiver_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 

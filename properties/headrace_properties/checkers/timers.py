@@ -1,12 +1,12 @@
 """Timers fire in order, once, not too early, and at last (MillWheel 4.6)."""
 
 from headrace import MIN_TIME, SECOND, Clock, format_time
-from headrace._rows import StoredTimer
 from headrace.history import Applied, Executed, RunEnded
-from headrace_properties.checkers._ending import Calm, left
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
-from headrace_properties.checkers._work import Work
+from headrace.wire.rows import StoredTimer
+from headrace_properties.checkers.ending import Calm, left
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.work import Work
 from headrace_properties.verdict import Verdict
 
 

@@ -6,8 +6,6 @@ The oracle is the `Ledger`: what is durable or accepted and not done, whatever p
 from operator import attrgetter
 
 from headrace import MIN_TIME, SECOND, format_time
-from headrace._messages import Progress
-from headrace._rows import Production
 from headrace.history import (
     Event,
     InjectorReported,
@@ -17,12 +15,14 @@ from headrace.history import (
     RoleClaimed,
     RunEnded,
 )
-from headrace_properties.checkers._ending import Calm, left
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
-from headrace_properties.checkers._sampling import Sampling
-from headrace_properties.checkers._topology import Topology
-from headrace_properties.checkers._work import Work
+from headrace.wire.messages import Progress
+from headrace.wire.rows import Production
+from headrace_properties.checkers.ending import Calm, left
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.sampling import Sampling
+from headrace_properties.checkers.topology import Topology
+from headrace_properties.checkers.work import Work
 from headrace_properties.verdict import Verdict
 
 

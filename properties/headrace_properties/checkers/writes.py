@@ -1,10 +1,10 @@
 """Writes are atomic, of the latest owner, and name what they make once (MillWheel 6.1.2, 6.2, 7.1)."""
 
 from headrace import format_time
-from headrace._rows import Production, Version
 from headrace.history import Applied, CheckpointsDeleted, Event, Executed, Injected, IntervalMinted, Output
-from headrace_properties.checkers._finding import Finding, Handlers
-from headrace_properties.checkers._ledger import Ledger
+from headrace.wire.rows import Production, Version
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
 from headrace_properties.verdict import Verdict
 
 

@@ -14,7 +14,7 @@ from headrace_properties.mutants import (
     user_code,
     watermarks,
 )
-from headrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim import SOUND, Protocol
 
 __all__ = ["CATALOGUE", "MUTANTS", "Directed", "Mutant", "Parts", "Probe", "protocol_named"]

@@ -4,20 +4,20 @@ from typing import ClassVar
 
 import msgspec
 
-from headrace import _messages as m
-from headrace._commits import Commits
-from headrace._effects import Send
-from headrace._interval import OwnedInterval
-from headrace._interval_state import IntervalInput
-from headrace._outbox import Pending
-from headrace._recovery import Recovery
-from headrace._rows import Production, RowDelta, RowImage
-from headrace._seen_filter import SeenFilter
-from headrace._step import Arrival, Holder, KeySlot, Step
-from headrace._stepping import StepRunner
-from headrace._time import MAX_TIME, MIN_TIME
-from headrace._worker import Worker
-from headrace_properties.mutants._mutant import Mutant, Parts, Probe
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.delivery.outbox import Pending
+from headrace.wire import messages as m
+from headrace.wire.effects import Send
+from headrace.wire.rows import Production, RowDelta, RowImage
+from headrace.worker.commits import Commits
+from headrace.worker.interval import OwnedInterval
+from headrace.worker.interval_state import IntervalInput
+from headrace.worker.recovery import Recovery
+from headrace.worker.seen import SeenFilter
+from headrace.worker.step import Arrival, Holder, KeySlot, Step
+from headrace.worker.stepping import StepRunner
+from headrace.worker.worker import Worker
+from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
 class AckOnReceipt(OwnedInterval):

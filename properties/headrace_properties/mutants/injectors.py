@@ -4,15 +4,15 @@ from typing import ClassVar
 
 import msgspec
 
-from headrace._authority import WatermarkAuthority, _Known
-from headrace._effects import Effect, Event, SourceRecord
-from headrace._injector import Injector
-from headrace._intake import Entry, Intake
-from headrace._messages import Progress
-from headrace._outbox import Pending
-from headrace._rows import Production
-from headrace._time import MIN_TIME
-from headrace_properties.mutants._mutant import Mutant, Parts, Probe
+from headrace.api.time import MIN_TIME
+from headrace.delivery.outbox import Pending
+from headrace.injector.injector import Injector
+from headrace.injector.intake import Entry, Intake
+from headrace.watermarks.authority import WatermarkAuthority, _Known
+from headrace.wire.effects import Effect, Event, SourceRecord
+from headrace.wire.messages import Progress
+from headrace.wire.rows import Production
+from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
 class WatermarkAtSend(Intake):

@@ -5,18 +5,18 @@ from typing import ClassVar
 import msgspec
 
 from headrace import MILLISECOND, SECOND
-from headrace import _messages as m
-from headrace._cache import CachedRow
-from headrace._commits import Commits
-from headrace._effects import Start
-from headrace._keys import KeyInterval
-from headrace._master import Master
-from headrace._mediator import Mediator, StoredRow
-from headrace._recovery import OnRecovered, Recovery
-from headrace._step import KeySlot
-from headrace._worker import Worker
 from headrace.history import History
-from headrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from headrace.ownership.master import Master
+from headrace.store.mediator import Mediator, StoredRow
+from headrace.wire import messages as m
+from headrace.wire.effects import Start
+from headrace.wire.keys import KeyInterval
+from headrace.worker.cache import CachedRow
+from headrace.worker.commits import Commits
+from headrace.worker.recovery import OnRecovered, Recovery
+from headrace.worker.step import KeySlot
+from headrace.worker.worker import Worker
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import DelayCommit, FaultSchedule, Operate
 
 _TRANSACTION = 4

@@ -4,17 +4,17 @@ from typing import ClassVar
 
 import msgspec
 
-from headrace import _messages as m
-from headrace._commits import Commits
-from headrace._computation import Context
-from headrace._effects import Send
-from headrace._execution import productions_of
-from headrace._interval import OwnedInterval
-from headrace._recovery import Recovery
-from headrace._rows import Production, RowDelta, RowImage
-from headrace._step import Holder, Step, StepInput, StepState
-from headrace._stepping import StepRunner
-from headrace_properties.mutants._mutant import Mutant, Parts, Probe
+from headrace.api.computation import Context
+from headrace.wire import messages as m
+from headrace.wire.effects import Send
+from headrace.wire.rows import Production, RowDelta, RowImage
+from headrace.worker.commits import Commits
+from headrace.worker.execution import productions_of
+from headrace.worker.interval import OwnedInterval
+from headrace.worker.recovery import Recovery
+from headrace.worker.step import Holder, Step, StepInput, StepState
+from headrace.worker.stepping import StepRunner
+from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
 class SendsBeforeCheckpoint(Commits):

@@ -5,15 +5,15 @@ from typing import ClassVar
 import msgspec
 
 from headrace import SECOND
-from headrace import _messages as m
-from headrace._commits import Commits
-from headrace._records import Clock
-from headrace._recovery import Recovery
-from headrace._rows import RowDelta, RowImage, StoredTimer
-from headrace._step import KeySlot, Step
-from headrace._stepping import StepRunner
-from headrace._timer_queue import TimerQueue, due_timers
-from headrace_properties.mutants._mutant import Mutant, Parts, Probe
+from headrace.api.records import Clock
+from headrace.wire import messages as m
+from headrace.wire.rows import RowDelta, RowImage, StoredTimer
+from headrace.worker.commits import Commits
+from headrace.worker.recovery import Recovery
+from headrace.worker.step import KeySlot, Step
+from headrace.worker.stepping import StepRunner
+from headrace.worker.timers import TimerQueue, due_timers
+from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 _EARLY_US = SECOND // 5
 

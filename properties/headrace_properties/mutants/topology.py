@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 from headrace import MILLISECOND, SECOND
-from headrace._execution import deployed
-from headrace._injector import Injector
-from headrace._master import Master
-from headrace._messages import ChangeTopology, Mint, Table
-from headrace._worker import Worker
-from headrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from headrace.injector.injector import Injector
+from headrace.ownership.master import Master
+from headrace.wire.messages import ChangeTopology, Mint, Table
+from headrace.worker.execution import deployed
+from headrace.worker.worker import Worker
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import DropMessages, FaultSchedule, Hold, Operate
 
 

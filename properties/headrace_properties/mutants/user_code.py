@@ -5,11 +5,11 @@ from typing import ClassVar
 import msgspec
 
 from headrace import SECOND
-from headrace._computation import Context
-from headrace._rows import Production, RowDelta, Version
-from headrace._step import Step
-from headrace._stepping import StepRunner, _Cause
-from headrace_properties.mutants._mutant import Mutant, Parts, Probe
+from headrace.api.computation import Context
+from headrace.wire.rows import Production, RowDelta, Version
+from headrace.worker.step import Step
+from headrace.worker.stepping import StepRunner, _Cause
+from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
 class DropsFailures(StepRunner):

@@ -3,23 +3,23 @@
 from typing import ClassVar
 
 from headrace import MILLISECOND, SECOND
-from headrace import _messages as m
-from headrace._accounts import Accounts
-from headrace._authority import WatermarkAuthority, _Known
-from headrace._effects import Effect, Send
-from headrace._execution import Deployed
-from headrace._interval import OwnedInterval
-from headrace._interval_map import IntervalMap
-from headrace._interval_state import IntervalState
-from headrace._keys import KeyInterval
-from headrace._mediator import Mediator
-from headrace._rows import Production, StoredTimer
-from headrace._step import Holder, KeySlot, LiveTimer
-from headrace._stepping import StepRunner, _Cause
-from headrace._time import MAX_TIME, MIN_TIME
-from headrace._worker import Worker
+from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import Published, Reported
-from headrace_properties.mutants._mutant import Directed, Mutant, Parts, Probe
+from headrace.store.mediator import Mediator
+from headrace.watermarks.authority import WatermarkAuthority, _Known
+from headrace.watermarks.interval_map import IntervalMap
+from headrace.wire import messages as m
+from headrace.wire.effects import Effect, Send
+from headrace.wire.keys import KeyInterval
+from headrace.wire.rows import Production, StoredTimer
+from headrace.worker.accounts import Accounts
+from headrace.worker.execution import Deployed
+from headrace.worker.interval import OwnedInterval
+from headrace.worker.interval_state import IntervalState
+from headrace.worker.step import Holder, KeySlot, LiveTimer
+from headrace.worker.stepping import StepRunner, _Cause
+from headrace.worker.worker import Worker
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import FaultSchedule, Hold, Partition
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace import MIN_TIME, Clock
 from headrace.dataflow import Element, Grouping, KeyState, Pane
-from headrace.dataflow._codecs import StructCodec
+from headrace.dataflow.codecs import StructCodec
 
 CODEC = StructCodec(KeyState)
 

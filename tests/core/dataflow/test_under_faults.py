@@ -22,8 +22,8 @@ from headrace.dataflow import (
     SlidingWindows,
     read,
 )
+from headrace_properties.search.verification import verify
 from headrace_properties.verdict import Violated
-from headrace_properties.verification import verify
 from headrace_sim import Feed, FeedBuilder
 
 

@@ -1,0 +1,1 @@
+"""What users write and read: computations, pipelines, codecs, options and errors (MillWheel 2, 3, 5)."""

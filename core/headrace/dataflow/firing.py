@@ -1,0 +1,342 @@
+"""What triggers do (Dataflow 2.3): state machines as pure functions of a trigger, its JSON-like state, and what is seen.
+
+| trigger | state | ready, that is, fires |
+|---|---|---|
+| `AtWatermark` | none | the watermark has reached the window's end |
+| `AtPeriod` | next boundary | the clock has reached it |
+| `AtCount` | count | it is reached |
+| `AfterDelay` | when, from the first element on | the clock has reached it |
+| `When` | whether the predicate held after the last element | it did |
+| `Custom` | the user's, and when it was last asked, on both clocks | the user says |
+| `Repeat` | of the trigger | the trigger fires |
+| `RepeatUntil` | of both | one of them fires; finished when ``until`` does |
+| `SequenceOf` | index, state of that one | that one fires; finished with the last |
+| `AnyOf` | of each | one fires; finished then |
+| `AllOf` | of each: fired and why, state | the last one fires that had not; finished then |
+
+Rules of this file: a leaf that has fired is finished. `note` takes an element in, `evaluate` tells what fires: once for each
+event.
+Elements that arrive at wall time t are in before what the clock does at t: when an element is evaluated, the clock shows t - 1.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, assert_never
+
+import msgspec
+
+from headrace import MIN_TIME, Clock
+from headrace.dataflow.triggers import (
+    AfterDelay,
+    AllOf,
+    AnyOf,
+    AtCount,
+    AtPeriod,
+    AtWatermark,
+    Custom,
+    Instant,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    Wanted,
+    When,
+)
+from headrace.dataflow.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a trigger sees when it is asked.
+
+    Attributes:
+        now: wall time, microseconds, all of whose elements are in.
+        watermark: event time, microseconds.
+        window: that it lives in.
+        percentiles: percentile watermarks that are known, event time, microseconds.
+    """
+
+    now: int
+    watermark: int
+    window: Window
+    percentiles: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def instant(self) -> Instant:
+        """The part that the user's own triggers see."""
+        return Instant(self.now, self.watermark, self.window)
+
+    def has_passed(self, percentile: float) -> bool:
+        """Tell whether a percentile's watermark has reached the window's end; none is behind the low watermark."""
+        known = self.percentiles.get(percentile_name(percentile), MIN_TIME)
+        return max(self.watermark, known) >= self.window.end
+
+
+def percentile_name(percentile: float) -> str:
+    """Write it as the key of a dict."""
+    return f"{percentile:g}"
+
+
+class Outcome(NamedTuple):
+    """What an evaluation comes to: the new state, and whether it fired, and is finished."""
+
+    state: Any
+    fired: bool
+    finished: bool
+
+
+def start(trigger: Trigger, seen: Seen) -> Any:
+    """Begin: with a window's first element, or anew."""
+    match trigger:
+        case AtWatermark() | AfterDelay():
+            return None
+        case AtPeriod(period_us):
+            return (seen.now // period_us + 1) * period_us
+        case AtCount():
+            return 0
+        case When():
+            return False
+        case Custom(fn):
+            return [fn.start(seen.instant), seen.now, seen.watermark]
+        case Repeat(inner):
+            return start(inner, seen)
+        case RepeatUntil(inner, until):
+            return [start(inner, seen), start(until, seen)]
+        case SequenceOf(triggers):
+            return [0, start(triggers[0], seen)]
+        case AnyOf(triggers):
+            return [start(one, seen) for one in triggers]
+        case AllOf(triggers):
+            return [[_WAITS, start(one, seen)] for one in triggers]
+        case _:
+            assert_never(trigger)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An element, as triggers see it.
+
+    Attributes:
+        now: wall time at which it arrived, microseconds.
+        value: its value.
+        contents: computes what a pane would have as its value now.
+        seen: the rest.
+    """
+
+    now: int
+    value: Any
+    contents: Callable[[], Any]
+    seen: Seen
+
+
+def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
+    """Take an element in; return the new state."""
+    match trigger:
+        case AtWatermark() | AtPeriod():
+            return state
+        case AtCount():
+            return state + 1
+        case AfterDelay(delay_us):
+            return arrival.now + delay_us if state is None else state
+        case When(predicate):
+            return bool(predicate(arrival.contents()))
+        case Custom(fn):
+            instant = msgspec.structs.replace(arrival.seen.instant, now=arrival.now)
+            return [fn.on_element(state[0], arrival.value, instant), *state[1:]]
+        case Repeat(inner):
+            return note(inner, state, arrival)
+        case RepeatUntil(inner, until):
+            return [note(inner, state[0], arrival), note(until, state[1], arrival)]
+        case SequenceOf(triggers):
+            return [state[0], note(triggers[state[0]], state[1], arrival)]
+        case AnyOf(triggers):
+            return [note(one, own, arrival) for one, own in zip(triggers, state, strict=True)]
+        case AllOf(triggers):
+            pairs = zip(triggers, state, strict=True)
+            return [[why, own if why == _FIRED else note(one, own, arrival)] for one, (why, own) in pairs]
+        case _:
+            assert_never(trigger)
+
+
+def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
+    """Ask a trigger whether it fires."""
+    match trigger:
+        case AtWatermark(percentile):
+            return _leaf(state, ready=seen.has_passed(percentile))
+        case AtPeriod():
+            return _leaf(state, ready=seen.now >= state)
+        case AtCount(count):
+            return _leaf(state, ready=state >= count)
+        case AfterDelay():
+            return _leaf(state, ready=state is not None and seen.now >= state)
+        case When():
+            return _leaf(state, ready=state)
+        case Custom(fn):
+            ready = fn.is_ready(state[0], seen.instant)
+            asked = [max(state[1], seen.now), max(state[2], seen.watermark)]
+            return _leaf([state[0], *asked], ready=ready)
+        case Repeat(inner):
+            return Outcome(*_again(inner, state, seen), finished=False)
+        case RepeatUntil():
+            return _repeat_until(trigger, state, seen)
+        case SequenceOf():
+            return _sequence(trigger, state, seen)
+        case AnyOf(triggers):
+            parts = [evaluate(one, own, seen) for one, own in zip(triggers, state, strict=True)]
+            fired = any(part.fired for part in parts)
+            return Outcome([part.state for part in parts], fired, fired)
+        case AllOf():
+            return _all(trigger, state, seen)
+        case _:
+            assert_never(trigger)
+
+
+def merge(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
+    """Make the state of a window that was merged from others, or grew: of what has fired, the furthest advanced part wins."""
+    match trigger:
+        case AtWatermark():
+            return None
+        case AtPeriod():
+            return min(states)
+        case AtCount():
+            return sum(states)
+        case AfterDelay():
+            return min((state for state in states if state is not None), default=None)
+        case When():
+            return any(states)
+        case Custom(fn):
+            return [fn.merge([state[0] for state in states], seen.instant), seen.now, seen.watermark]
+        case Repeat(inner):
+            return merge(inner, states, seen)
+        case RepeatUntil(inner, until):
+            return [merge(one, part, seen) for one, part in zip((inner, until), _turn(states), strict=True)]
+        case SequenceOf(triggers):
+            index = max(state[0] for state in states)
+            return [index, merge(triggers[index], [own for at, own in states if at == index], seen)]
+        case AnyOf(triggers):
+            return [merge(one, part, seen) for one, part in zip(triggers, _turn(states), strict=True)]
+        case AllOf(triggers):
+            return [_merge_one(one, part, seen) for one, part in zip(triggers, _turn(states), strict=True)]
+        case _:
+            assert_never(trigger)
+
+
+class Wish(NamedTuple):
+    """A time at which a trigger wants to be evaluated; ``idle``: in vain when there is nothing new, so that it can wait."""
+
+    wanted: Wanted
+    idle: bool
+
+
+def wishes(trigger: Trigger, state: Any, window: Window, *, idle: bool = False) -> Iterator[Wish]:
+    """List when a trigger wants to be evaluated, besides at arrivals.
+
+    Args:
+        trigger: it.
+        state: its own.
+        window: that it lives in.
+        idle: all that its firing does, if there is nothing new, is to start itself anew.
+    """
+    match trigger:
+        case AtWatermark() | AtPeriod() | AtCount() | AfterDelay() | When() | Custom():
+            yield from (Wish(wanted, idle) for wanted in _wanted(trigger, state, window))
+        case Repeat(inner):
+            yield from wishes(inner, state, window, idle=True)
+        case RepeatUntil(inner, until):
+            yield from wishes(inner, state[0], window, idle=True)
+            yield from wishes(until, state[1], window)
+        case SequenceOf(triggers):
+            yield from wishes(triggers[state[0]], state[1], window)
+        case AnyOf(triggers):
+            plain = idle and all(isinstance(one, _PLAIN) for one in triggers)
+            for one, own in zip(triggers, state, strict=True):
+                yield from wishes(one, own, window, idle=plain)
+        case AllOf(triggers):
+            for one, (why, own) in zip(triggers, state, strict=True):
+                if why == _WAITS:
+                    yield from wishes(one, own, window)
+        case _:
+            assert_never(trigger)
+
+
+def _wanted(
+    leaf: AtWatermark | AtPeriod | AtCount | AfterDelay | When | Custom, state: Any, window: Window
+) -> Iterable[Wanted]:
+    match leaf:
+        case AtWatermark():
+            return (Wanted(window.end, Clock.WATERMARK),)
+        case AtPeriod():
+            return (Wanted(state, Clock.WALL),)
+        case AfterDelay():
+            return () if state is None else (Wanted(state, Clock.WALL),)
+        case AtCount() | When():
+            return ()
+        case Custom(fn):
+            own, *asked = state
+            limits = dict(zip((Clock.WALL, Clock.WATERMARK), asked, strict=True))
+            return (wanted for wanted in fn.wanted(own, window) if wanted.time > limits[wanted.clock])
+        case _:
+            assert_never(leaf)
+
+
+_PLAIN = (AtWatermark, AtPeriod, AtCount, AfterDelay, When)
+LEAVES = (*_PLAIN, Custom)
+"""The triggers that are made of no others."""
+
+
+def _leaf(state: Any, *, ready: bool) -> Outcome:
+    return Outcome(state, ready, ready)
+
+
+def _again(trigger: Trigger, state: Any, seen: Seen) -> tuple[Any, bool]:
+    """Evaluate, and start anew when finished."""
+    outcome = evaluate(trigger, state, seen)
+    return start(trigger, seen) if outcome.finished else outcome.state, outcome.fired
+
+
+def _repeat_until(trigger: RepeatUntil, state: Any, seen: Seen) -> Outcome:
+    until = evaluate(trigger.until, state[1], seen)
+    inner, fired = _again(trigger.trigger, state[0], seen)
+    return Outcome([inner, until.state], fired or until.fired, until.fired)
+
+
+def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Outcome:
+    index, own = state
+    outcome = evaluate(trigger.triggers[index], own, seen)
+    if not outcome.finished:
+        return Outcome([index, outcome.state], outcome.fired, finished=False)
+    if index + 1 == len(trigger.triggers):
+        return Outcome([index, outcome.state], outcome.fired, finished=True)
+    return Outcome([index + 1, start(trigger.triggers[index + 1], seen)], outcome.fired, finished=False)
+
+
+_WAITS, _FIRED, _FIRED_BY_WATERMARK = 0, 1, 2
+"""How far a part of `AllOf` is: it has yet to fire; it has; it has, and would not have, had the watermark not been so far."""
+
+
+def _all(trigger: AllOf, state: Any, seen: Seen) -> Outcome:
+    after = []
+    for one, (why, own) in zip(trigger.triggers, state, strict=True):
+        after.append([why, own] if why != _WAITS else _latched(one, own, seen))
+    complete = all(why != _WAITS for why, _ in after)
+    return Outcome(after, complete, complete)
+
+
+def _latched(trigger: Trigger, state: Any, seen: Seen) -> Any:
+    """Evaluate a part of `AllOf` that has yet to fire."""
+    outcome = evaluate(trigger, state, seen)
+    if not outcome.fired:
+        return [_WAITS, outcome.state]
+    unpassed = Seen(seen.now, MIN_TIME, seen.window)
+    return [_FIRED if evaluate(trigger, state, unpassed).fired else _FIRED_BY_WATERMARK, outcome.state]
+
+
+def _merge_one(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
+    """Merge a part of `AllOf`: where it has fired it has for all, but by the watermark it has to fire anew, at the new end."""
+    fired = any(why == _FIRED for why, _ in states)
+    return [_FIRED if fired else _WAITS, merge(trigger, [own for _, own in states], seen)]
+
+
+def _turn(states: Sequence[Any]) -> list[list[Any]]:
+    """States of one trigger's parts, part by part."""
+    return [list(part) for part in zip(*states, strict=True)]

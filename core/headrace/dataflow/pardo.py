@@ -1,0 +1,131 @@
+"""What a `ParDo` is made of (Dataflow 2.1): steps, each from an element to elements. Values, so that a pipeline can be pickled.
+
+Rules of this file: all but what a step is there to change stays as it was; so what is made of a retraction is one.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace import MIN_TIME
+from headrace.dataflow.errors import DataflowError
+from headrace.dataflow.panes import Element
+from headrace.dataflow.windows import END_OF_TIME, EVENT_TIME
+
+DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
+"""What a user's function makes of an element: (key, value) pairs."""
+
+Step = Callable[[Element], Iterable[Element]]
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """Any number of (key, value) pairs."""
+
+    function: DoFn
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Take them as elements at the same place."""
+        made = []
+        for pair in _several(element, "par_do", self.function, self.function(element), _PAIRS):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise _gave(element, "par_do", self.function, pair, "an output", _PAIRS)
+            key, value = pair
+            made.append(replace(element, key=_key(element, "par_do", self.function, key), value=value))
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """One value for each."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Change the value."""
+        return (replace(element, value=self.function(element.value)),)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMap:
+    """Any number of values."""
+
+    function: Callable[[Any], Iterable[Any]]
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Make an element of each."""
+        made = self.function(element.value)
+        values = _several(element, "flat_map", self.function, made, "Return several values, such as a list")
+        return [replace(element, value=value) for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Some, and others not."""
+
+    function: Callable[[Any], bool]
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Keep it, or not."""
+        return (element,) if self.function(element.value) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBy:
+    """Another key."""
+
+    function: Callable[[Any], str]
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Change the key."""
+        key = _key(element, "key_by", self.function, self.function(element.value))
+        return (replace(element, key=key),)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveInTime:
+    """Another event time (2.2)."""
+
+    function: Callable[[Any], int]
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Change the event time."""
+        time = self.function(element.value)
+        if type(time) is not int or not MIN_TIME < time < END_OF_TIME:
+            raise _gave(element, "with_time", self.function, time, "an event time", f"Return {EVENT_TIME}")
+        return (replace(element, time=time),)
+
+
+_PAIRS = "Return several (key, value) pairs, such as a list of them"
+
+
+def _several(
+    element: Element, call: str, function: Callable[..., Any], made: Any, remedy: str
+) -> Iterable[Any]:
+    if isinstance(made, Iterable):
+        return made
+    raise _gave(element, call, function, made, "its outputs", remedy)
+
+
+def _key(element: Element, call: str, function: Callable[..., Any], key: Any) -> str:
+    if type(key) is str and (key.isascii() or _is_text(key)):
+        return key
+    raise _gave(element, call, function, key, "a key", "Return a str that can be written as UTF-8")
+
+
+def _is_text(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _gave(
+    element: Element, call: str, function: Callable[..., Any], made: Any, meaning: str, remedy: str
+) -> DataflowError:
+    where = f"element with key {element.key!r:.80}, value {element.value!r:.80}"
+    name = getattr(function, "__qualname__", repr(function))
+    return DataflowError(where, f"{call}({name}) gave {made!r:.80} as {meaning}", remedy)

@@ -1,0 +1,89 @@
+"""Who owns a key (MillWheel 6.2, 7.1): the assignment table, arranged for looking up.
+
+Rules of this file: a `Routing` is a function of one `Table` value and never changes; the intervals of a computation cover
+all keys, so the last interval that begins at or before a key has it; a computation that is not in the table has no owner yet.
+"""
+
+from bisect import bisect_right
+
+from headrace.api.pipeline import OUTSIDE
+from headrace.wire.messages import Assignment, Table
+
+OUTSIDE_ADDRESS = "outside"
+"""The address of the outside world, which takes the streams that nobody consumes."""
+
+
+class Routing:
+    """The owners by key of one table, read-only and shared by all processes that have adopted it.
+
+    Attributes:
+        table: what it was built from.
+    """
+
+    __slots__ = ("_assignments", "_by_owner", "_owners", "table")
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._owners: dict[str, tuple[list[str], list[str]]] = {OUTSIDE: ([""], [OUTSIDE_ADDRESS])}
+        self._assignments: dict[str, list[Assignment]] = {}
+        self._by_owner: dict[tuple[str, int], list[Assignment]] = {}
+        for assignment in table.assignments:
+            self._assignments.setdefault(assignment.computation, []).append(assignment)
+            self._by_owner.setdefault((assignment.owner, assignment.incarnation), []).append(assignment)
+        for computation, found in self._assignments.items():
+            _check_cover(found)
+            self._owners[computation] = ([one.interval.low for one in found], [one.owner for one in found])
+
+    def owner(self, computation: str, key: str) -> str | None:
+        """Return the address that a record of this consumer and key goes to; ``None``: nobody owns it yet.
+
+        Called for each send.
+        """
+        found = self._owners.get(computation)
+        if found is None:
+            return None
+        lows, owners = found
+        return owners[0] if len(owners) == 1 else owners[bisect_right(lows, key) - 1]
+
+    def sequencer(self, computation: str, key: str) -> int:
+        """Return the sequencer under which the key is owned; 0: nobody owns it yet."""
+        found = self._assignments.get(computation)
+        if found is None:
+            return 0
+        return found[bisect_right(self._owners[computation][0], key) - 1].sequencer
+
+    def owned_by(self, address: str, incarnation: int) -> tuple[Assignment, ...]:
+        """Return all that this incarnation of a process owns, sorted as in the table."""
+        return tuple(self._by_owner.get((address, incarnation), ()))
+
+
+NOWHERE = Routing(Table())
+"""Before the first table: only the outside world can be reached."""
+
+
+def routing_of(table: Table) -> Routing:
+    """Return the routing of a table; all who ask for the same object share one.
+
+    Choice: remembered by identity, since hashing or comparing a whole table would cost what it is to save.
+    """
+    known = _RECENT.get(id(table))
+    if known is None:  # An entry keeps its table alive, so its id can not come to mean another one.
+        while len(_RECENT) >= _REMEMBERED:
+            del _RECENT[next(iter(_RECENT))]
+        known = _RECENT[id(table)] = Routing(table)
+    return known
+
+
+_REMEMBERED = 16
+_RECENT: dict[int, Routing] = {}
+
+
+def _check_cover(assignments: list[Assignment]) -> None:
+    """A table is sorted, and each computation's intervals cover all keys once (7.1)."""
+    end: str | None = ""
+    for assignment in assignments:
+        assert assignment.interval.low == end, (
+            f"keys from {end!r} on are missing or doubled before {assignment}"
+        )
+        end = assignment.interval.high
+    assert end is None, f"keys from {end!r} on are missing in {assignments[-1].computation!r}"

@@ -1,0 +1,106 @@
+"""From a record of the source to its productions (MillWheel 5.2): decode it, and let each consumer extract its key (4.2).
+
+Rules of this file: a record that can not be read or keyed is refused with its place in the source, by a `MalformedRecordError`;
+each consumer's key extractor gets a copy of its own; what goes to the dead letters is the record as it came.
+"""
+
+from collections.abc import Sequence
+
+from headrace.api.codecs import decode_at, encode_at
+from headrace.api.computation import extract_key
+from headrace.api.dead_letters import injector_letter
+from headrace.api.errors import CodecError, KeyExtractorError, MalformedRecordError
+from headrace.api.pipeline import KeyExtractor, Pipeline, same_key
+from headrace.api.records import Record
+from headrace.api.time import EVENT_TIME, is_timestamp
+from headrace.wire.effects import SourceRecord
+from headrace.wire.rows import Production
+
+Subscribers = Sequence[tuple[str, KeyExtractor]]
+"""(computation, key extractor) of each."""
+
+
+def productions_of(
+    pipeline: Pipeline,
+    injector: str,
+    outputs: tuple[str, ...],
+    record: SourceRecord,
+    origin: int,
+    also: Subscribers = (),
+    *,
+    record_id: str | None = None,
+) -> tuple[Production, ...]:
+    """Make one production for each consumer of a record's stream.
+
+    Args:
+        pipeline: the topology in force.
+        injector: address of the process.
+        outputs: the streams that it may inject into.
+        record: as the source gave it.
+        origin: its stamp, microseconds.
+        also: subscribers that have left this topology, and are still owed the record.
+        record_id: its id, if the source names its records itself; default: the process and the offset.
+
+    Raises:
+        MalformedRecordError: its stream, types, bytes or keys are wrong.
+    """
+    problem = _problem(record, outputs)
+    if problem:
+        raise MalformedRecordError(injector, record.stream, record.offset, problem)
+    stream, data, timestamp = record.stream, record.value, record.timestamp
+    record_id = record_id or f"{injector}:{record.offset}"
+    codec = pipeline.codec(stream)
+    productions = []
+    try:
+        for consumer, extractor in (*pipeline.consumers(stream), *also):
+            value = decode_at("stream {!r}", codec, data, stream)
+            if extractor is same_key:  # what it would return
+                key = record.key
+            else:
+                seen = Record(record.key, value, timestamp, stream, False, record_id)  # noqa: FBT003  ``late``
+                key = extract_key(consumer, stream, extractor, seen)
+            productions.append(Production(record_id, stream, consumer, key, data, timestamp, origin))
+    except (CodecError, KeyExtractorError) as error:
+        raise MalformedRecordError(injector, stream, record.offset, str(error)) from error
+    return tuple(productions)
+
+
+def dead_letter(
+    pipeline: Pipeline,
+    injector: str,
+    stream: str,
+    record: SourceRecord,
+    timestamp: int,
+    error: MalformedRecordError,
+) -> SourceRecord:
+    """Wrap a malformed record for the dead letters' stream, at the same offset.
+
+    Args:
+        pipeline: the topology in force.
+        injector: address of the process.
+        stream: of the dead letters.
+        record: the malformed one.
+        timestamp: its timestamp, or what stands for it if that is what is wrong.
+        error: why it is malformed.
+
+    Raises:
+        CodecError: that stream's codec refuses it.
+    """
+    stamp = record.timestamp if is_timestamp(record.timestamp) else repr(record.timestamp)
+    letter = injector_letter(
+        injector, str(record.stream), record.offset, str(record.key), record.value, stamp, str(error)
+    )
+    data = encode_at(f"stream {stream!r}, dead letters of {injector!r}", pipeline.codec(stream), letter)
+    return SourceRecord(record.offset, stream, str(record.key), data, timestamp)
+
+
+def _problem(record: SourceRecord, outputs: tuple[str, ...]) -> str:
+    if record.stream not in outputs:
+        return f"the stream is not among its outputs ({', '.join(map(repr, outputs))})"
+    if not is_timestamp(record.timestamp):
+        return f"timestamp {record.timestamp!r:.80} is not {EVENT_TIME}"
+    if type(record.key) is not str:
+        return f"key {record.key!r:.80} is not a str"
+    if type(record.value) is not bytes:
+        return f"value {record.value!r:.80} is not bytes; write it with the stream's codec"
+    return ""

@@ -1,0 +1,544 @@
+"""An injector's process (MillWheel 5.2, 6.1.1, 8.4): it brings records in from outside and seeds the low watermark.
+
+Rules of this file:
+
+* **One at a time.** A process claims its role's fenced journal, and reads the source from the journaled position on. When the
+  journal is refused, a successor exists: it never sends anything again.
+* **Same ids.** A record's id is its place in the source, ``INJECTOR/P:OFFSET``: one that is read again is the same record.
+* **Progress** is that of what it has read and not finished (`Intake`). It is journaled when it has changed, and only what is
+  journaled is reported, again and again since a report may be lost.
+* **Skew** (8.4): a record more than the limit ahead of the slowest computation waits, in order of timestamps and not of
+  arrival, since the next one may be what the slowest waits for. Late ones never wait. Choice: as long as nothing is known of
+  a computation it is the slowest one, and all others wait for it: how far the other processes are, no process can know. What
+  waits is in this process's progress, which is journaled and reported all the same, and so the first broadcast comes.
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, ClassVar
+
+from headrace.api.errors import HeadraceError, MalformedRecordError
+from headrace.api.options import EngineOptions
+from headrace.api.pipeline import OUTSIDE, DeadLetter, InjectorSpec, Pipeline
+from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
+from headrace.delivery.outbox import Outbox, Pending
+from headrace.delivery.routing import NOWHERE, routing_of
+from headrace.history import (
+    Acked,
+    DeadLettered,
+    History,
+    Injected,
+    InjectorReported,
+    ProcessStarted,
+    Resent,
+    VersionAdopted,
+)
+from headrace.injector.injection import Subscribers, dead_letter, productions_of
+from headrace.injector.intake import Entry, Intake
+from headrace.wire import messages as m
+from headrace.wire.effects import (
+    Effect,
+    Event,
+    Halt,
+    Replay,
+    Replayed,
+    Send,
+    SourceRecord,
+    SourceWatermark,
+    Start,
+    Wake,
+    WakeAt,
+)
+from headrace.wire.rows import Production
+from headrace.worker.execution import deployed
+
+_Asked = m.Peek | m.Claim | m.JournalPosition
+_QUIET_PERIODS = 4
+"""What has not changed is reported again after so many periods: a report may have been lost."""
+
+
+class Phase(enum.Enum):
+    """Where a process is in its life."""
+
+    NEW = "new"
+    PEEKING = "peeking"
+    CLAIMING = "claiming"
+    RUNNING = "running"
+    FENCED = "fenced"
+    """There is a successor (6.2)."""
+    HALTED = "halted"
+    """A record was malformed, and the policy is to stop."""
+
+    __hash__ = (
+        object.__hash__
+    )  # looked up with each event; an enumeration's own hash is that of the member's name
+
+
+class Injector:
+    """One process of an injector: a state machine.
+
+    Args:
+        spec: the injector.
+        process: its number.
+        topologies: the deployed pipeline versions; a `Table` says which is in force.
+        options: the engine's.
+        history: where it writes what it does.
+
+    Attributes:
+        address: ``INJECTOR/P``, which is also the role whose journal it claims.
+        phase: where it is in its life.
+        intake_class: of what it has read and not finished.
+    """
+
+    intake_class: ClassVar[type[Intake]] = Intake
+
+    def __init__(
+        self,
+        spec: InjectorSpec,
+        process: int,
+        topologies: Sequence[Pipeline],
+        options: EngineOptions,
+        history: History,
+    ) -> None:
+        self.address = f"{spec.name}/{process}"
+        self.phase = Phase.NEW
+        self._spec, self._process, self._topologies = spec, process, topologies
+        self._options, self._history = options, history
+        self._effects: list[Effect] = []
+        self._wakes: list[int] = []
+        self._now = MIN_TIME
+        self._incarnation = 0
+        # The store: at most one request is under way.
+        self._requests = 0
+        self._asked: _Asked | None = None
+        self._ask_again_us = MAX_TIME
+        self._epoch = 0
+        # A predecessor may have sent what is before this offset; `MAX_TIME`: not all of that has been given yet.
+        self._reread_to = 0
+        self._intake = self.intake_class(0, m.Progress())
+        # What waits (8.4), and what was sent.
+        self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
+        self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
+        self._first_pause_us = min(options.retry_us, options.retry_max_us)
+        # What it was told.
+        self._routing = NOWHERE
+        self._watermarks: dict[str, int] = {}
+        self._adopt_topology(0)
+        # What it tells.
+        self._journaled: m.Progress | None = None
+        self._reported: m.Progress | None = None
+        self._reported_us = self._journal_us = self._heartbeat_us = MAX_TIME
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take an event, and say what is to be done.
+
+        Args:
+            now: this process's clock, microseconds.
+            event: see the table `TRANSITIONS`.
+        """
+        transition = TRANSITIONS.get((self.phase, type(event)))
+        assert transition is not None, f"{self.address} is {self.phase.value} and got {event}"
+        effects = self._effects = []
+        was_put_back = now < self._now
+        if was_put_back:
+            self._set_clock_back(now)
+        self._now = now
+        transition.handler(self, now, event)
+        assert self.phase in transition.leads_to, f"{event} led to {self.phase}"
+        if self.phase not in _SILENT:
+            # What was sent just now is not due before the first pause is over.
+            in_time = type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
+            if was_put_back or not in_time:
+                self._ask_to_wake()
+        return effects
+
+    # Becoming the holder of the role
+
+    def _start(self, now: int, event: Start) -> None:
+        history, self._incarnation = self._history, event.incarnation
+        history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
+        # Answers to a former incarnation of this address must not be taken for answers to this one.
+        self._requests = event.incarnation << 32
+        self._peek(now)
+
+    def _peek(self, now: int) -> None:
+        self.phase = Phase.PEEKING
+        self._ask(now, m.Peek(self._new_request(), self.address))
+
+    def _on_peeked(self, now: int, reply: m.Peeked) -> None:
+        if self._is_answer(reply.request):
+            self.phase = Phase.CLAIMING
+            holder = f"{self.address}#{self._incarnation}"
+            self._ask(now, m.Claim(self._new_request(), self.address, reply.epoch, holder))
+
+    def _on_claim_refused(self, now: int, reply: m.Refused) -> None:
+        if self._is_answer(reply.request):  # Somebody else claimed it in between.
+            self._peek(now)
+
+    def _on_claimed(self, now: int, reply: m.Claimed) -> None:
+        if not self._is_answer(reply.request):
+            return
+        self.phase, self._epoch = Phase.RUNNING, reply.epoch
+        self._journaled = dict(reply.contents).get(self.address)
+        self._intake = self.intake_class(reply.position, self._journaled or m.Progress())
+        self._effects.append(Replay(reply.position))
+        self._reread_to = MAX_TIME
+        self._on_table(now, reply.table)
+        self._heartbeat_us = now
+        self._reported_us = now - self._options.report_period_us
+        self._journal_us = now + self._options.injector_journal_us
+        self._tick(now)
+
+    # Reading the source (5.2)
+
+    def _on_record(self, now: int, record: SourceRecord) -> None:
+        intake = self._intake
+        if not intake.is_next(record.offset):
+            return
+        timestamp = record.timestamp
+        if not is_timestamp(timestamp):
+            # It is refused when it is injected; until then, and as a dead letter, it stands at the watermark.
+            timestamp = min(max(intake.promised.low_watermark, 0), MAX_TIME - 1)
+        entry = intake.read(record.arrived_us, record.offset, timestamp)
+        if entry.late or self._may_enter(timestamp):
+            self._inject(now, entry, record)
+        else:
+            heappush(self._waiting, (timestamp, entry.offset, entry, record))
+
+    def _on_source_watermark(self, _now: int, event: SourceWatermark) -> None:
+        intake = self._intake
+        if intake.is_next(event.offset):
+            intake.read_watermark(event.arrived_us, event.offset, event.low_watermark)
+
+    # Injecting
+
+    def _inject(self, now: int, entry: Entry, record: SourceRecord) -> None:
+        productions = self._productions(entry, record)
+        entry.left = len(productions)
+        if not productions:
+            return
+        history, promised_us = self._history, self._intake.promised.low_watermark
+        history.record(Injected(history.at_us, self.address, entry.offset, promised_us, productions))
+        for production in productions:
+            self._send(self._outbox.add(now, production, entry))
+
+    def _productions(self, entry: Entry, record: SourceRecord) -> tuple[Production, ...]:
+        """Nothing: it was malformed, and the policy is to stop."""
+        pipeline, spec = self._pipeline, self._spec
+        try:
+            also = self._owed(record.stream) if entry.offset < self._reread_to else ()
+            return productions_of(pipeline, self.address, spec.outputs, record, entry.origin, also)
+        except MalformedRecordError as error:
+            if not isinstance(spec.on_malformed, DeadLetter):
+                return self._halt(error)
+            stream = spec.on_malformed.stream
+            try:
+                letter = dead_letter(pipeline, self.address, stream, record, entry.timestamp, error)
+                productions = productions_of(pipeline, self.address, (stream,), letter, entry.origin)
+            except HeadraceError as second:
+                return self._halt(second)
+            self._history.record(
+                DeadLettered(self._history.at_us, self.address, spec.name, productions[0].record_id, stream)
+            )
+            return productions
+
+    def _owed(self, stream: str) -> Subscribers:
+        """Retiring subscribers: a predecessor may have died owing them what is read again now."""
+        table = self._routing.table
+        specs = [deployed(name, self._topologies, table).spec for name in table.retiring]
+        return [(spec.name, spec.inputs[stream]) for spec in specs if stream in spec.inputs]
+
+    def _on_replayed(self, _now: int, _event: Replayed) -> None:
+        self._reread_to = self._intake.next_offset
+
+    def _halt(self, error: HeadraceError) -> tuple[Production, ...]:
+        self.phase = Phase.HALTED
+        self._effects.append(Halt(error))
+        return ()
+
+    def _may_enter(self, timestamp: int) -> bool:
+        limit_us = self._spec.skew_limit_us
+        return limit_us is None or timestamp <= self._slowest() + limit_us
+
+    def _slowest(self) -> int:
+        """The slowest computation's low watermark, as far as this process has been told (8.4)."""
+        known = self._watermarks
+        return min((known.get(name, MIN_TIME) for name in self._pipeline.computations), default=MAX_TIME)
+
+    def _release(self, now: int) -> None:
+        while self._waiting and self.phase is Phase.RUNNING and self._may_enter(self._waiting[0][0]):
+            _, _, entry, record = heappop(self._waiting)
+            self._inject(now, entry, record)
+
+    def _send(self, pending: Pending[Entry]) -> bool:
+        production = pending.production
+        owner = self._routing.owner(production.consumer, production.key)
+        if owner is None:
+            return False
+        self._effects.append(Send(owner, m.Deliver(production, self.address)))
+        return True
+
+    def _send_again(self, pending: Pending[Entry]) -> None:
+        if self._send(pending):
+            production, history = pending.production, self._history
+            history.record(Resent(history.at_us, self.address, production.record_id, production.consumer))
+
+    # What it is told
+
+    def _on_ack(self, _now: int, ack: m.Ack) -> None:
+        history = self._history
+        for record_id in ack.record_ids:
+            pending = self._outbox.acked(ack.consumer, record_id)
+            if pending is None:
+                continue
+            history.record(Acked(history.at_us, self.address, record_id, ack.consumer))
+            self._delivered(pending.holder)
+
+    def _delivered(self, entry: Entry) -> None:
+        entry.left -= 1
+        if not entry.left:
+            self._intake.finish(entry)
+
+    def _on_table(self, now: int, table: m.Table) -> None:
+        before = self._routing
+        if table.version <= before.table.version:
+            return
+        self._routing = routing_of(table)
+        for pending in self._outbox.resend_to_changed(now, before, self._routing):
+            if before.owner(pending.production.consumer, pending.production.key) is None:
+                self._send(pending)  # for the first time
+            else:
+                self._send_again(pending)
+        if table.topology != before.table.topology:
+            history = self._history
+            history.record(VersionAdopted(history.at_us, self.address, table.topology))
+            self._adopt_topology(table.topology)
+        self._drop_removed(table)
+        self._release(now)
+        if table.joining is not None:  # the change waits for everybody to know
+            self._heartbeat(now)
+
+    def _drop_removed(self, table: m.Table) -> None:
+        """What was on its way to a computation that has left the topology has nowhere to go (3)."""
+        present = {OUTSIDE, *table.retiring, *self._pipeline.computations}
+        for pending in [one for one in self._outbox if one.production.consumer not in present]:
+            self._outbox.discard(pending)
+            self._delivered(pending.holder)
+
+    def _adopt_topology(self, topology: int) -> None:
+        self._pipeline = pipeline = self._topologies[topology]
+        self._percentiles_wanted = any(
+            spec.watermark_percentile < 100 and self._spec.name in pipeline.upstream(name)
+            for name, spec in pipeline.computations.items()
+        )
+
+    def _on_watermarks(self, now: int, broadcast: m.Watermarks) -> None:
+        if self._spec.skew_limit_us is None:
+            return
+        for name, progress in broadcast.values:
+            self._watermarks[name] = max(progress.low_watermark, self._watermarks.get(name, MIN_TIME))
+        self._release(now)
+
+    # What it tells: progress (7.2), and that it lives (7.1)
+
+    def _on_wake(self, now: int, _event: Wake) -> None:
+        if self._wakes:  # One for each that was asked for, also when a pause or a clock that jumps has made it late or early.
+            heappop(self._wakes)
+        self._tick(now)
+
+    def _tick(self, now: int) -> None:
+        if self._asked is not None and now >= self._ask_again_us:
+            self._ask(now, self._asked)
+        if self.phase is not Phase.RUNNING:
+            return
+        if now >= self._heartbeat_us:
+            self._heartbeat(now)
+        for pending in self._outbox.due(now):
+            self._send_again(pending)
+        if now >= self._journal_us:
+            self._journal_us = now + self._options.injector_journal_us
+            self._journal(now)
+        if now >= self._report_due():
+            self._report(now)
+
+    def _heartbeat(self, now: int) -> None:
+        self._heartbeat_us = now + self._options.heartbeat_period_us
+        beat = m.Heartbeat(
+            self.address, self._incarnation, self._routing.table.version, owing=self._owing(), is_worker=False
+        )
+        self._effects.extend(Send(master, beat) for master in self._options.master_addresses())
+
+    def _owing(self) -> tuple[tuple[str, int], ...]:
+        """What is pending for retiring computations; as long as there is more to re-read, each may be owed some of it."""
+        retiring = self._routing.table.retiring
+        if not retiring:
+            return ()
+        owing = dict(self._outbox.owing(retiring))
+        if self._reread_to == MAX_TIME or any(one.offset < self._reread_to for _, _, one, _ in self._waiting):
+            owing = {name: owing.get(name, 1) for name in retiring}
+        return tuple(owing.items())
+
+    def _journal(self, now: int) -> None:
+        intake = self._intake
+        if self._asked is None and intake.promise():
+            request = self._new_request()
+            self._ask(
+                now, m.JournalPosition(request, self.address, self._epoch, intake.position, intake.promised)
+            )
+
+    def _on_journaled(self, now: int, reply: m.Journaled) -> None:
+        if self._is_answer(reply.request):
+            self._journaled = self._intake.promised
+            if now >= self._report_due():
+                self._report(now)
+
+    def _on_journal_refused(self, _now: int, reply: m.Refused) -> None:
+        if self._is_answer(reply.request):
+            self.phase = Phase.FENCED
+
+    def _report_due(self) -> int:
+        if self._journaled is None:
+            return MAX_TIME
+        changed = self._journaled != self._reported or self._percentiles_wanted
+        periods = 1 if changed else _QUIET_PERIODS
+        return self._reported_us + periods * self._options.report_period_us
+
+    def _report(self, now: int) -> None:
+        progress, options, history = self._journaled, self._options, self._history
+        assert progress is not None
+        self._reported, self._reported_us = progress, now
+        frontier = progress.low_watermark
+        buckets: tuple[tuple[int, int], ...] = ()
+        if self._percentiles_wanted:
+            frontier, buckets = self._intake.source_us, self._intake.buckets(options.percentile_bucket_us)
+        name, low_us, horizon_us = self._spec.name, progress.low_watermark, progress.horizon
+        report = m.InjectorReport(name, self._process, self._epoch, low_us, horizon_us, frontier, buckets)
+        replicas = options.authority_addresses(options.shard_of(name))
+        self._effects.extend(Send(replica, report) for replica in replicas)
+        history.record(InjectorReported(history.at_us, self.address, name, low_us, horizon_us))
+
+    # Asking the store and the clock
+
+    def _new_request(self) -> int:
+        self._requests += 1
+        return self._requests
+
+    def _ask(self, now: int, request: _Asked) -> None:
+        """Ask, until there is an answer: every request may be sent twice."""
+        self._asked, self._ask_again_us = request, now + self._options.store_timeout_us
+        self._effects.append(Send(m.STORE, request))
+
+    def _is_answer(self, request: int) -> bool:
+        if self._asked is None or self._asked.request != request:
+            return False
+        self._asked = None
+        return True
+
+    def _ignore(self, now: int, event: Event) -> None:
+        """See the table for why."""
+
+    def _ask_to_wake(self) -> None:
+        needed_us = MAX_TIME if self._asked is None else self._ask_again_us
+        if self.phase is Phase.RUNNING:
+            retry_us = self._outbox.next_due()
+            needed_us = min(needed_us, self._heartbeat_us, self._journal_us, self._report_due())
+            needed_us = needed_us if retry_us is None else min(needed_us, retry_us)
+        if not self._wakes or needed_us < self._wakes[0]:
+            heappush(self._wakes, needed_us)
+            self._effects.append(WakeAt(needed_us))
+
+    def _set_clock_back(self, now: int) -> None:
+        """This process's clock was put back: nothing waits for longer than it would have."""
+        options = self._options
+        self._ask_again_us = min(self._ask_again_us, now + options.store_timeout_us)
+        self._heartbeat_us = min(self._heartbeat_us, now + options.heartbeat_period_us)
+        self._journal_us = min(self._journal_us, now + options.injector_journal_us)
+        self._reported_us = min(self._reported_us, now)
+        self._outbox.set_clock_back(now)
+
+    @property
+    def unfinished(self) -> int:
+        """How many productions it has sent, or holds back (8.4), and has not got ACKed."""
+        return len(self._outbox) + len(self._waiting)
+
+    def check_invariants(self) -> None:
+        """What is unfinished waits or is pending, and a process without its role has nothing to say."""
+        self._intake.check_invariants()
+        self._outbox.check_invariants()
+        waiting = [entry for _, _, entry, _ in self._waiting]
+        pending = Counter(one.holder.offset for one in self._outbox)
+        for entry in waiting:
+            assert not entry.late, f"{self.address}: late record {entry.offset} waits"
+            assert not pending[entry.offset], f"{self.address}: record {entry.offset} waits and was sent"
+        if self.phase is Phase.RUNNING:
+            assert not waiting or not self._may_enter(self._waiting[0][0]), (
+                f"{self.address}: a record waits for nothing"
+            )
+            assert self._wakes, f"{self.address} would never wake"
+        for one in self._outbox:
+            left = one.holder.left
+            assert left == pending[one.holder.offset], (
+                f"{self.address}: record {one.holder.offset} has {left} left"
+            )
+
+
+# The states and their inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What an input does in a phase, and the phases that it may lead to."""
+
+    handler: Callable[[Injector, int, Any], None]
+    leads_to: tuple[Phase, ...]
+
+
+def _transitions() -> dict[tuple[Phase, type], Transition]:
+    new, peeking, claiming, running = Phase.NEW, Phase.PEEKING, Phase.CLAIMING, Phase.RUNNING
+    fenced, halted = Phase.FENCED, Phase.HALTED
+    own = Injector
+    table: dict[tuple[Phase, type], Transition] = {
+        (new, Start): Transition(own._start, (peeking,)),
+        # Fenced journals: look, then claim what was seen.
+        (peeking, Wake): Transition(own._on_wake, (peeking,)),
+        (peeking, m.Peeked): Transition(own._on_peeked, (peeking, claiming)),
+        (claiming, Wake): Transition(own._on_wake, (claiming,)),
+        (claiming, m.Claimed): Transition(own._on_claimed, (claiming, running)),
+        (claiming, m.Refused): Transition(own._on_claim_refused, (claiming, peeking)),
+        # 5.2, 6.1.1, 7.2, 8.4
+        (running, Wake): Transition(own._on_wake, (running,)),
+        (running, SourceRecord): Transition(own._on_record, (running, halted)),
+        (running, SourceWatermark): Transition(own._on_source_watermark, (running,)),
+        (running, Replayed): Transition(own._on_replayed, (running,)),
+        (running, m.Ack): Transition(own._on_ack, (running,)),
+        (running, m.Table): Transition(own._on_table, (running, halted)),
+        (running, m.Watermarks): Transition(own._on_watermarks, (running, halted)),
+        (running, m.Journaled): Transition(own._on_journaled, (running,)),
+        (running, m.Refused): Transition(own._on_journal_refused, (running, fenced)),
+    }
+    for phase, inputs in _IGNORED.items():
+        table.update({(phase, kind): Transition(own._ignore, (phase,)) for kind in inputs})
+    return table
+
+
+_REPLIES = (m.Peeked, m.Claimed, m.Journaled, m.Refused, m.Unavailable)
+_TOLD = (SourceRecord, SourceWatermark, Replayed, m.Ack, m.Table, m.Watermarks)
+_IGNORED: dict[Phase, tuple[type, ...]] = {
+    # `Replay` brings again what the source has, and `Claimed` a table; broadcasts are repeated; nothing is there to be ACKed.
+    # Replies belong to another incarnation, or were doubled; what is unavailable is asked for again when its time is out.
+    Phase.PEEKING: (*_TOLD, m.Claimed, m.Journaled, m.Refused, m.Unavailable),
+    Phase.CLAIMING: (*_TOLD, m.Peeked, m.Journaled, m.Unavailable),
+    Phase.RUNNING: (m.Peeked, m.Claimed, m.Unavailable),
+    # Silent for ever.
+    Phase.FENCED: (Wake, *_TOLD, *_REPLIES),
+    Phase.HALTED: (Wake, *_TOLD, *_REPLIES),
+}
+_SILENT = (Phase.FENCED, Phase.HALTED)
+_SENDING = (SourceRecord, m.Ack)
+"""What these change is only what is sent, and what is pending."""
+
+TRANSITIONS = _transitions()
+"""(phase, input): what happens, and where it leads. All that is not here is a bug."""

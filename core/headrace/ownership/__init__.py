@@ -1,0 +1,1 @@
+"""Who owns which key interval: the master and its balancing (MillWheel 7.1)."""

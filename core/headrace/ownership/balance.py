@@ -1,0 +1,272 @@
+"""Who should own what (MillWheel 7.1): pure functions from the table, the live workers and their loads to changes of the table.
+
+Rules of this file:
+
+* A computation's intervals always cover all keys: every change replaces intervals by intervals of the same keys.
+* Whatever has to find an owner goes to the live worker that has the fewest intervals, the first by address among equals: for a
+  fresh pipeline this is round-robin.
+* An interval weighs as many records as it ran, or as its CPU time is worth by the proportion of `split_load` to `split_cpu_us`,
+  whichever is more: few records of expensive user code are a load too.
+* By load: an interval that is too hot is split, and its upper part given to the least loaded worker; a worker that is
+  overloaded or short of memory gives one interval away, to one that then has less and is not short itself; neighbours that
+  are idle are merged. One kind of change at a time, the first that applies: the next look sees what it did.
+* Only the splitting looks at intervals singly. Moves and merges wait until every interval is listed by its owner, as a
+  scanning owner knows no loads yet.
+
+Choice: a worker that runs less than one interval may (`split_load`) is not overloaded, however idle the others are: a move
+costs a scan, and the ratio of small numbers is noise.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.api.options import EngineOptions
+from headrace.api.pipeline import Pipeline
+from headrace.wire.keys import KeyInterval, split_all_keys
+from headrace.wire.messages import (
+    Assignment,
+    IntervalLoad,
+    MergeIntervals,
+    MintChange,
+    MoveInterval,
+    SplitInterval,
+    Table,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A live worker, which may own intervals. ``incarnation`` counts its restarts."""
+
+    address: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What balancing looks at.
+
+    Attributes:
+        table: the assignment.
+        workers: the live ones, sorted by address.
+        loads: by sequencer, of intervals that their owners have scanned.
+    """
+
+    table: Table
+    workers: Sequence[Candidate]
+    loads: Mapping[int, IntervalLoad]
+
+
+@dataclass(frozen=True, slots=True)
+class Unowned:
+    """An interval that needs an owner."""
+
+    computation: str
+    interval: KeyInterval
+
+
+def first_intervals(pipeline: Pipeline, table: Table) -> list[Unowned]:
+    """Divide the key spaces of the computations that have no interval yet, at the keys that the user gave."""
+    known = {assignment.computation for assignment in table.assignments}
+    return [
+        Unowned(name, interval)
+        for name, spec in pipeline.computations.items()
+        if name not in known
+        for interval in split_all_keys(spec.split_at)
+    ]
+
+
+def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
+    """Give each interval to the live worker that has the fewest; nothing while there is none."""
+    if not cluster.workers:
+        return []
+    owned = dict.fromkeys(cluster.workers, 0)
+    for assignment in cluster.table.assignments:
+        owner = _owner(assignment)
+        if owner in owned:
+            owned[owner] += 1
+    changes = []
+    for one in unowned:
+        worker = min(cluster.workers, key=owned.__getitem__)
+        owned[worker] += 1
+        changes.append(_give(one.computation, one.interval, worker))
+    return changes
+
+
+# The operator's verbs. One that can not be done changes nothing.
+
+
+def move_interval(verb: MoveInterval, cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+    """Give the interval with this key to another worker."""
+    assignment = _find(cluster.table, verb.computation, verb.key)
+    if assignment is None:
+        return []
+    others = [worker for worker in cluster.workers if worker != _owner(assignment)]
+    if verb.to:
+        others = [worker for worker in others if worker.address == verb.to]
+    if not others:
+        return []
+    totals = _Totals(cluster, options)
+    return [_give(assignment.computation, assignment.interval, min(others, key=totals.order))]
+
+
+def split_interval(verb: SplitInterval, cluster: Cluster) -> list[MintChange]:
+    """Divide the interval with this key at it; both parts stay with their owner."""
+    assignment = _find(cluster.table, verb.computation, verb.key)
+    if assignment is None or assignment.interval.low == verb.key:
+        return []
+    return _split(assignment, verb.key, _owner(assignment))
+
+
+def merge_intervals(verb: MergeIntervals, cluster: Cluster) -> list[MintChange]:
+    """Join the interval with this key and the next one, at the former's owner."""
+    first = _find(cluster.table, verb.computation, verb.key)
+    if first is None or first.interval.high is None:
+        return []
+    second = _find(cluster.table, verb.computation, first.interval.high)
+    assert second is not None, "intervals cover all keys"
+    return [_merge(first, second)]
+
+
+# By load
+
+
+def rebalance(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+    """Change what the loads call for (7.1): split, else move, else merge."""
+    if not cluster.workers:
+        return []
+    changes = _split_hot(cluster, options)
+    if changes or any(one.sequencer not in cluster.loads for one in cluster.table.assignments):
+        return changes
+    return _move_from_overloaded(cluster, options) or _merge_idle(cluster, options)
+
+
+def _weight(load: IntervalLoad, options: EngineOptions) -> int:
+    """How many records it is worth."""
+    return max(load.records, load.cpu_us * options.split_load // options.split_cpu_us)
+
+
+class _Totals:
+    """Loads by interval's sequencer, and by worker."""
+
+    __slots__ = ("burdens", "bytes", "intervals", "sizes", "weights")
+
+    def __init__(self, cluster: Cluster, options: EngineOptions) -> None:
+        self.weights = {sequencer: _weight(load, options) for sequencer, load in cluster.loads.items()}
+        self.sizes = {sequencer: load.bytes for sequencer, load in cluster.loads.items()}
+        self.burdens = dict.fromkeys(cluster.workers, 0)
+        self.bytes = dict.fromkeys(cluster.workers, 0)
+        self.intervals: dict[Candidate, list[Assignment]] = {worker: [] for worker in cluster.workers}
+        for assignment in cluster.table.assignments:
+            owner = _owner(assignment)
+            if owner in self.burdens:
+                self.intervals[owner].append(assignment)
+                self.burdens[owner] += self.weights.get(assignment.sequencer, 0)
+                self.bytes[owner] += self.sizes.get(assignment.sequencer, 0)
+
+    def order(self, worker: Candidate) -> tuple[int, int]:
+        """Order workers by load: weight first, then intervals."""
+        return self.burdens[worker], len(self.intervals[worker])
+
+
+def _split_hot(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+    totals = _Totals(cluster, options)
+    changes: list[MintChange] = []
+    for assignment in cluster.table.assignments:
+        weight = totals.weights.get(assignment.sequencer, 0)
+        if weight <= options.split_load:
+            continue
+        owner, key = _owner(assignment), cluster.loads[assignment.sequencer].split_key
+        if key <= assignment.interval.low or not assignment.interval.contains(key):
+            continue
+        target = min(cluster.workers, key=totals.order)
+        if owner in totals.burdens:
+            totals.burdens[owner] -= weight // 2
+        totals.burdens[target] += weight // 2
+        changes += _split(assignment, key, target)
+    return changes
+
+
+def _move_from_overloaded(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+    totals = _Totals(cluster, options)
+    most = max(options.split_load, options.overload * sum(totals.burdens.values()) / len(cluster.workers))
+    for worker in cluster.workers:
+        if totals.bytes[worker] > options.memory_limit_bytes:
+            changes = _relieve(worker, totals, totals.bytes, totals.sizes, options)
+        elif totals.burdens[worker] > most:
+            changes = _relieve(worker, totals, totals.burdens, totals.weights, options)
+        else:
+            continue
+        if changes:
+            return changes
+    return []
+
+
+def _relieve(
+    worker: Candidate,
+    totals: _Totals,
+    burdens: Mapping[Candidate, int],
+    weights: Mapping[int, int],
+    options: EngineOptions,
+) -> list[MintChange]:
+    """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
+
+    So memory that is short never gets shorter, and loads only get nearer to each other: moves come to an end.
+    """
+    for one in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
+        weight, room = weights[one.sequencer], options.memory_limit_bytes - totals.sizes[one.sequencer]
+        fitting = [other for other in burdens if other != worker and totals.bytes[other] <= room]
+        if not weight or not fitting:
+            continue
+        target = min(fitting, key=burdens.__getitem__)
+        if burdens[target] + weight < burdens[worker]:
+            return [_give(one.computation, one.interval, target)]
+    return []
+
+
+def _merge_idle(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+    changes: list[MintChange] = []
+    first: Assignment | None = None
+    for second in cluster.table.assignments:
+        if first is None or first.computation != second.computation:
+            first = second
+            continue
+        if (
+            sum(_weight(cluster.loads[one.sequencer], options) for one in (first, second))
+            < options.merge_load
+        ):
+            changes.append(_merge(first, second))
+            first = None
+        else:
+            first = second
+    return changes
+
+
+# Single changes
+
+
+def _owner(assignment: Assignment) -> Candidate:
+    return Candidate(assignment.owner, assignment.incarnation)
+
+
+def _give(computation: str, interval: KeyInterval, worker: Candidate) -> MintChange:
+    return MintChange(computation, interval, worker.address, worker.incarnation)
+
+
+def _split(assignment: Assignment, key: str, upper: Candidate) -> list[MintChange]:
+    name, low, high = assignment.computation, assignment.interval.low, assignment.interval.high
+    return [
+        _give(name, KeyInterval(low, key), _owner(assignment)),
+        _give(name, KeyInterval(key, high), upper),
+    ]
+
+
+def _merge(first: Assignment, second: Assignment) -> MintChange:
+    return _give(first.computation, KeyInterval(first.interval.low, second.interval.high), _owner(first))
+
+
+def _find(table: Table, computation: str, key: str) -> Assignment | None:
+    for assignment in table.assignments:
+        if assignment.computation == computation and assignment.interval.contains(key):
+            return assignment
+    return None

@@ -1,0 +1,419 @@
+"""The master (MillWheel 7.1): divides key spaces into intervals, and gives them to workers that live.
+
+Rules of this file:
+
+* The table is what the store minted, never what this master would like. One mint is under way at a time; it is asked again,
+  under its own number, until the store answers.
+* A mint kills the sequencers that it replaces before anybody hears of it (6.2): so a worker that is given up may live on.
+* A process that has not been heard of for `heartbeat_timeout_us` is dead. A fresh master knows nobody: it counts from its claim,
+  and waits for two heartbeat periods before it changes anything. So does one whose own clock has jumped or stood still.
+* In this order: repair what has no live owner; do what the operator says; let the drained leave; follow the load.
+* One `Wake` is outstanding at any time: each asks for the next.
+
+Choice: verbs go to every master; a standby ignores them, lest it repeat old ones when it takes over.
+"""
+
+from collections.abc import Sequence
+
+from headrace.api.options import EngineOptions
+from headrace.api.pipeline import Pipeline
+from headrace.delivery.routing import routing_of
+from headrace.history import History, ProcessStarted
+from headrace.ownership.balance import (
+    Candidate,
+    Cluster,
+    Unowned,
+    assign,
+    first_intervals,
+    merge_intervals,
+    move_interval,
+    rebalance,
+    split_interval,
+)
+from headrace.ownership.draining import Draining
+from headrace.store.election import Election
+from headrace.store.mediator import MASTER_ROLE
+from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
+from headrace.wire.messages import (
+    STORE,
+    Assignment,
+    ChangeTopology,
+    Claimed,
+    Heartbeat,
+    MergeIntervals,
+    Mint,
+    MintChange,
+    Minted,
+    MoveInterval,
+    Peeked,
+    Refused,
+    Renewed,
+    SplitInterval,
+    Table,
+    Unavailable,
+    Verb,
+)
+
+_GRACE = 4
+"""An interval that its live owner does not list for so many heartbeat time-outs is minted anew: a scan takes its time."""
+
+
+class _Member:
+    """A worker or an injector's process: its latest heartbeat, and when it came."""
+
+    __slots__ = ("beat", "heard_us")
+
+    def __init__(self, beat: Heartbeat, heard_us: int) -> None:
+        self.beat = beat
+        self.heard_us = heard_us
+
+
+class Master:
+    """One replica of the master.
+
+    Args:
+        address: of this replica.
+        topologies: the deployed pipeline versions; the table says which is in force.
+        options: of the engine.
+        history: of the run.
+
+    Attributes:
+        table: the assignment as the store holds it; empty on a standby.
+    """
+
+    __slots__ = (
+        "_asked_us",
+        "_balanced_us",
+        "_draining",
+        "_election",
+        "_history",
+        "_joined_at",
+        "_members",
+        "_mint",
+        "_mints",
+        "_options",
+        "_since_us",
+        "_ticked_us",
+        "_topologies",
+        "_unlisted",
+        "_verbs",
+        "address",
+        "table",
+    )  # fmt: skip
+
+    def __init__(
+        self, address: str, topologies: Sequence[Pipeline], options: EngineOptions, history: History
+    ) -> None:
+        self.address = address
+        self._topologies = topologies
+        self._options = options
+        self._history = history
+        self._election = Election(MASTER_ROLE, address, options)
+        self._members: dict[str, _Member] = {}
+        self._ticked_us = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop all that only the active master may know."""
+        self.table = Table()
+        self._mint: Mint | None = None
+        self._mints = 0
+        self._asked_us = 0
+        self._since_us = 0
+        self._balanced_us = 0
+        self._verbs: list[Verb] = []
+        self._joined_at: int | None = None
+        self._unlisted: dict[int, int] = {}
+        self._draining = Draining(self._topologies)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it holds the role, as far as it knows."""
+        return self._election.epoch > 0
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
+        match event:
+            case Start():
+                return self._start(now, event.incarnation)
+            case Wake():
+                return [*self._tick(now), self._next_wake(now)]
+            case Heartbeat():
+                return self._hear(now, event)
+            case MoveInterval() | SplitInterval() | MergeIntervals() | ChangeTopology():
+                if not self.is_active:
+                    return []
+                self._verbs.append(event)
+                return self._decide(now)
+            case Minted() | Refused() | Unavailable() if self._mint and event.request == self._mint.request:
+                return self._mint_answered(now, event)
+            case Minted():
+                return []  # of an earlier mint, or an earlier tenure
+            case Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
+                return self._elect(now, event)
+            case _:
+                raise AssertionError(f"{self.address} can not take {event}")
+
+    # Being the active one
+
+    def _start(self, now: int, incarnation: int) -> list[Effect]:
+        history = self._history
+        history.record(ProcessStarted(history.at_us, self.address, incarnation))
+        self._ticked_us = now
+        return [*self._election.start(now, incarnation), self._next_wake(now)]
+
+    def _elect(self, now: int, answer: Peeked | Claimed | Renewed | Refused | Unavailable) -> list[Effect]:
+        before = self._election.epoch
+        effects = self._election.answer(now, answer)
+        if self._election.epoch != before:
+            self._forget()
+            if isinstance(answer, Claimed):
+                self._settle(now)
+                self._balanced_us = now
+                self._adopt(answer.table)
+        return effects
+
+    def _settle(self, now: int) -> None:
+        """From now on this master listens; it has missed what was said before."""
+        self._since_us = now
+        for member in self._members.values():
+            member.heard_us = min(member.heard_us, now)
+
+    def _tick(self, now: int) -> list[Effect]:
+        gap, self._ticked_us = now - self._ticked_us, now
+        if not 0 <= gap <= 2 * self._options.heartbeat_period_us:
+            self._settle(now)
+        effects = self._election.tick(now)
+        if not self.is_active:
+            return effects
+        if self._mint and not self._asked_us <= now < self._asked_us + self._options.store_timeout_us:
+            effects.append(self._ask(now, self._mint))
+        return effects + self._decide(now)
+
+    def _next_wake(self, now: int) -> WakeAt:
+        due = self._election.due_us
+        if self.is_active:
+            due = min(due, now + self._options.heartbeat_period_us)
+            if self._mint:
+                due = min(due, self._asked_us + self._options.store_timeout_us)
+        return WakeAt(max(due, now + 1))
+
+    # Who lives
+
+    def _hear(self, now: int, beat: Heartbeat) -> list[Effect]:
+        member = self._members.get(beat.sender)
+        if member is None:
+            self._members[beat.sender] = _Member(beat, now)
+        elif beat.incarnation < member.beat.incarnation:
+            return []  # a network remnant of a process that is gone
+        else:
+            member.heard_us = now
+            if _rank(beat) >= _rank(member.beat):
+                member.beat = beat
+        if not self.is_active:
+            return []
+        if beat.table_version < self.table.version:
+            return [Send(beat.sender, self.table)]
+        self._note_unlisted(now, beat)
+        return self._decide(now) if self.table.joining is not None else []
+
+    def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
+        listed = {load.sequencer for load in beat.loads}
+        for one in routing_of(self.table).owned_by(beat.sender, beat.incarnation):
+            if one.sequencer in listed:
+                self._unlisted.pop(one.sequencer, None)
+            else:
+                self._unlisted.setdefault(one.sequencer, now)
+
+    def _live(self, now: int) -> list[Heartbeat]:
+        """The latest heartbeats of those who have been heard of lately, sorted by address."""
+        timeout = self._options.heartbeat_timeout_us
+        members = sorted(self._members.items())
+        return [member.beat for _, member in members if now - member.heard_us <= timeout]
+
+    def _is_orphan(self, now: int, one: Assignment) -> bool:
+        """Its owner has been restarted, or has been silent for too long while this master listened."""
+        member = self._members.get(one.owner)
+        if member is not None and member.beat.incarnation > one.incarnation:
+            return True
+        heard = self._since_us if member is None else max(member.heard_us, self._since_us)
+        return now - heard > self._options.heartbeat_timeout_us
+
+    def _cluster(self, now: int) -> Cluster:
+        beats = [beat for beat in self._live(now) if beat.is_worker]
+        loads = {load.sequencer: load for beat in beats for load in beat.loads}
+        return Cluster(self.table, [Candidate(beat.sender, beat.incarnation) for beat in beats], loads)
+
+    # What to change
+
+    def _decide(self, now: int) -> list[Effect]:
+        """Mint the next change, if one is due and none is under way."""
+        if self._mint or not self._since_us + 2 * self._options.heartbeat_period_us <= now:
+            return []
+        cluster = self._cluster(now)
+        mint = (
+            self._repair(now, cluster)
+            or self._switch(now)
+            or self._obey(cluster)
+            or self._drain(now)
+            or self._balance(now, cluster)
+        )
+        if mint is None:
+            return []
+        self._mint = mint
+        return [self._ask(now, mint)]
+
+    def _repair(self, now: int, cluster: Cluster) -> Mint | None:
+        """Give what nobody owns to the living, and mint anew what a live owner has lost."""
+        grace = _GRACE * self._options.heartbeat_timeout_us
+        unowned: list[Unowned] = []
+        lost: list[MintChange] = []
+        for one in self.table.assignments:
+            if self._is_orphan(now, one):
+                unowned.append(Unowned(one.computation, one.interval))
+            elif now - self._unlisted.get(one.sequencer, now) > grace:
+                lost.append(MintChange(one.computation, one.interval, one.owner, one.incarnation))
+        unowned += first_intervals(self._topologies[self.table.topology], self.table)
+        changes = assign(unowned, cluster) + lost
+        return self._change(changes)
+
+    def _obey(self, cluster: Cluster) -> Mint | None:
+        """Do the operator's first verb that can be done."""
+        while self._verbs and cluster.workers:
+            mint = self._try(self._verbs.pop(0), cluster)
+            if mint is not None:
+                return mint
+        return None
+
+    def _switch(self, now: int) -> Mint | None:
+        """Put the version in force that is joining, once everybody has reported a table that has its computations (3).
+
+        An owner that did not count a new sender could let its watermark and horizon pass what that one sends.
+        """
+        table = self.table
+        if table.joining is None:
+            return None
+        if self._joined_at is None:
+            self._joined_at = table.version
+        for address in self._required(now):
+            member = self._members.get(address)
+            if member is None or member.beat.table_version < self._joined_at:
+                return None
+        self._joined_at = None
+        return self._put_in_force(table.joining)
+
+    def _try(self, verb: Verb, cluster: Cluster) -> Mint | None:
+        match verb:
+            case MoveInterval():
+                return self._change(move_interval(verb, cluster, self._options))
+            case SplitInterval():
+                return self._change(split_interval(verb, cluster))
+            case MergeIntervals():
+                return self._change(merge_intervals(verb, cluster))
+            case ChangeTopology():
+                return self._change_topology(verb.topology, cluster)
+
+    def _change_topology(self, topology: int, cluster: Cluster) -> Mint | None:
+        """Added computations get their intervals first, in the topology that is still in force (3)."""
+        table = self.table
+        if not 0 <= topology < len(self._topologies) or (
+            topology == table.topology and table.joining is None
+        ):
+            return None
+        added = assign(first_intervals(self._topologies[topology], self.table), cluster)
+        self._joined_at = None
+        if not added:
+            return self._put_in_force(topology)
+        return self._build(added, table.topology, table.retiring, topology)
+
+    def _put_in_force(self, topology: int) -> Mint:
+        """Those that are gone begin to drain."""
+        pipeline = self._topologies[topology]
+        present = dict.fromkeys(one.computation for one in self.table.assignments)
+        retiring = tuple(name for name in present if name not in pipeline.computations)
+        return self._build([], topology, retiring, None)
+
+    def _drain(self, now: int) -> Mint | None:
+        table = self.table
+        if not table.retiring:
+            return None
+        beats = {address: member.beat for address, member in self._members.items()}
+        drained = self._draining.look(beats, self._required(now))
+        if not drained and not self._draining.wants_mint:
+            return None
+        retiring = tuple(name for name in table.retiring if name not in drained)
+        return self._build([], table.topology, retiring, table.joining, drained)
+
+    def _required(self, now: int) -> list[str]:
+        """Whose word counts when the topology changes: the living, the owners, and the expected injector processes."""
+        injectors = self._topologies[self.table.topology].injectors.values()
+        required = [beat.sender for beat in self._live(now)]
+        required += [one.owner for one in self.table.assignments]
+        required += [address for spec in injectors for address in spec.addresses()]
+        return list(dict.fromkeys(required))
+
+    def _balance(self, now: int, cluster: Cluster) -> Mint | None:
+        period = self._options.balance_period_us
+        if not period or self._balanced_us <= now < self._balanced_us + period:
+            return None
+        self._balanced_us = now
+        return self._change(rebalance(cluster, self._options))
+
+    # Minting
+
+    def _change(self, changes: Sequence[MintChange]) -> Mint | None:
+        """Change intervals and nothing else; nothing to change is no mint."""
+        table = self.table
+        return self._build(changes, table.topology, table.retiring, table.joining) if changes else None
+
+    def _build(
+        self,
+        changes: Sequence[MintChange],
+        topology: int,
+        retiring: tuple[str, ...],
+        joining: int | None,
+        removed: tuple[str, ...] = (),
+    ) -> Mint:
+        self._mints += 1
+        request, epoch = self._election.request(), self._election.epoch
+        return Mint(request, epoch, self._mints, tuple(changes), topology, retiring, removed, joining)
+
+    def _ask(self, now: int, mint: Mint) -> Send:
+        self._asked_us = now
+        return Send(STORE, mint)
+
+    def _mint_answered(self, now: int, answer: Minted | Refused | Unavailable) -> list[Effect]:
+        match answer:
+            case Minted():
+                self._mint = None
+                self._election.renewed(self._asked_us)
+                self._adopt(answer.table)
+                return [Send(beat.sender, self.table) for beat in self._live(now)] + self._decide(now)
+            case Refused():
+                self._election.refused(now)
+                self._forget()
+                return []
+            case Unavailable():
+                return []  # as silence: asked again when it has lasted too long
+
+    def _adopt(self, table: Table) -> None:
+        self.table = table
+        self._draining.adopt(table)
+        current = {one.sequencer for one in table.assignments}
+        self._unlisted = {one: since for one, since in self._unlisted.items() if one in current}
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events."""
+        self._election.check_invariants()
+        assert self.is_active or (self._mint is None and self.table == Table() and not self._verbs)
+        if self._mint:
+            assert self._mint.epoch == self._election.epoch, "a mint of another tenure is under way"
+            assert self._mint.number == self._mints, "a mint is under way that is not the latest"
+        routing_of(self.table)  # the intervals of each computation cover all keys
+        current = {one.sequencer for one in self.table.assignments}
+        assert all(sequencer in current for sequencer in self._unlisted)
+
+
+def _rank(beat: Heartbeat) -> tuple[int, int]:
+    """A process's heartbeats count up by incarnation, and then by the table that it knows."""
+    return beat.incarnation, beat.table_version

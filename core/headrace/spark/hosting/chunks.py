@@ -1,0 +1,290 @@
+"""Rows in Spark's state store (MillWheel 6.2, 7.1): many in a chunk, and only those touched are looked into.
+
+Rules of this file:
+
+* A call to Spark's state store costs as much as dozens of records, so rows are read and written by the chunk, a chunk is
+  written back only if a row of it was touched, and a row that was not touched stays packed.
+* The header of an interval knows for each chunk how far its rows hold the watermark back and when their next timers are
+  due: chunks with nothing to do are not read at all.
+* A chunk that has grown is divided; which chunk a key is in follows from its hash and the number of chunks.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+from zlib import crc32
+
+import msgspec
+
+from headrace.api.records import Clock
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.store.mediator import StoredRow
+from headrace.wire.rows import StoredTimer, Version
+
+ROWS_IN_CHUNK = 64
+"""Rows in a chunk on average, before the number of chunks is doubled."""
+
+Dues = tuple[int, int, int]
+"""Event time that it holds the watermark at, when the next watermark timer is due (event time), and the next wall timer."""
+
+NEVER = MAX_TIME + 1
+"""When a timer is due that nobody has set: at the end of time there may be one."""
+
+_NOTHING_DUE = (MAX_TIME, NEVER, NEVER)
+
+
+class IntervalStore(Protocol):
+    """What is needed of Spark's state store, for the key interval at hand."""
+
+    def is_begun(self) -> bool:
+        """Tell whether this task has written the header already: an interval can be called twice in a micro-batch."""
+        ...
+
+    def header(self) -> bytes | None:
+        """Read the header."""
+        ...
+
+    def set_header(self, data: bytes) -> None:
+        """Write it."""
+        ...
+
+    def chunk(self, number: int) -> bytes | None:
+        """Read a chunk."""
+        ...
+
+    def set_chunk(self, number: int, data: bytes) -> None:
+        """Write one."""
+        ...
+
+    def remove_chunk(self, number: int) -> None:
+        """Remove one."""
+        ...
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        """Let the interval be called when Spark's watermark reaches ``at_ms``, and not at ``before_ms`` any more."""
+        ...
+
+
+class Header(msgspec.Struct, array_like=True):
+    """What is known of an interval without looking at its rows.
+
+    Attributes:
+        sequencer: under which it was last written.
+        chunks: how many; a power of two.
+        rows: how many.
+        low: of its input, as it last knew it; event time in microseconds.
+        reported: its own low watermark: what is born behind it is late, and holds nothing back (4.5).
+        horizon: likewise, origin in microseconds.
+        held: how far it has told its consumers that it holds the watermark back.
+        timer_ms: the timer that Spark has for it.
+        holds: by group of a sender that holds its input back.
+        horizons: by injector.
+        dues: of the chunks that have anything due.
+        turns: how often it was worked on.
+        records: that have come for it, ever.
+        late_records: of these, how many were behind its low watermark.
+        outputs: that it has produced, ever.
+        newest: timestamp that has come, event time in microseconds.
+        timers: how many are pending.
+        state_bytes: size of its chunks, bytes.
+    """
+
+    sequencer: int = 0
+    chunks: int = 1
+    rows: int = 0
+    low: int = MIN_TIME
+    reported: int = MIN_TIME
+    horizon: int = MIN_TIME
+    held: int = MAX_TIME
+    timer_ms: int | None = None
+    holds: dict[str, int] = {}
+    horizons: dict[str, int] = {}
+    dues: dict[int, Dues] = {}
+    turns: int = 0
+    records: int = 0
+    late_records: int = 0
+    outputs: int = 0
+    newest: int = MIN_TIME
+    timers: int = 0
+    state_bytes: int = 0
+
+
+class _PackedTimer(msgspec.Struct, array_like=True, gc=False):
+    tag: str
+    timestamp: int
+    wall: bool
+    due: int
+    overdue: bool
+    hold: int | None
+    sequencer: int
+    number: int
+    origin: int
+    set_at: int
+
+
+class _PackedRow(msgspec.Struct, array_like=True, gc=False):
+    state: bytes
+    hold: int | None
+    timers: list[_PackedTimer]
+    seen: dict[str, int]
+
+
+_Entry = tuple[Dues | None, msgspec.Raw]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_header = msgspec.msgpack.Decoder(Header).decode
+_decode_chunk = msgspec.msgpack.Decoder(dict[str, _Entry]).decode
+_decode_row = msgspec.msgpack.Decoder(_PackedRow).decode
+
+
+class Chunks:
+    """The rows of one interval.
+
+    Args:
+        store: where they rest.
+        divisor: how many intervals the computation has; what the hash says beyond that decides on the chunk.
+    """
+
+    def __init__(self, store: IntervalStore, divisor: int) -> None:
+        self._store = store
+        self._divisor = divisor
+        data = store.header()
+        self.header = Header() if data is None else _decode_header(data)
+        self._loaded: dict[int, dict[str, _Entry]] = {}
+        self._sizes: dict[int, int] = {}
+        self._timers: dict[str, int] = {}
+
+    def row(self, key: str) -> StoredRow | None:
+        """Read one row."""
+        entry = self._chunk(self._number(key)).get(key)
+        if entry is None:
+            return None
+        row = _unpack(entry[1])
+        self._timers[key] = len(row.timers)
+        return row
+
+    def due(self, low: int, now: int) -> list[str]:
+        """The keys with a timer that is due by the watermark (event time) or by now (wall), in order."""
+        keys: list[str] = []
+        for number, (_, watermark_due, wall_due) in sorted(self.header.dues.items()):
+            if watermark_due <= low or wall_due <= now:
+                for key, (dues, _row) in self._chunk(number).items():
+                    if dues is not None and (dues[1] <= low or dues[2] <= now):
+                        keys.append(key)
+        keys.sort()
+        return keys
+
+    def dues(self) -> Dues:
+        """Of the whole interval."""
+        return _earliest(self.header.dues.values())
+
+    def write(self, rows: dict[str, StoredRow]) -> None:
+        """Put these rows back, each of which was read before or is new, and write the chunks that they are in."""
+        touched: dict[int, dict[str, _Entry]] = {}
+        for key, row in rows.items():
+            number = self._number(key)
+            chunk = touched.setdefault(number, self._chunk(number))
+            before = len(chunk)
+            if _is_empty(row):
+                chunk.pop(key, None)
+            else:
+                chunk[key] = _pack(row, self.header.reported)
+            self.header.rows += len(chunk) - before
+            self.header.timers += len(row.timers) - self._timers.get(key, 0)
+            self._timers[key] = len(row.timers)
+        if self.header.rows > self.header.chunks * ROWS_IN_CHUNK:
+            touched = self._divide()
+        for number, chunk in touched.items():
+            self._write_chunk(number, chunk)
+
+    def write_header(self) -> None:
+        """Write it: the last thing that a step on this interval does."""
+        self._store.set_header(_encode(self.header))
+
+    def _number(self, key: str) -> int:
+        return crc32(key.encode()) // self._divisor % self.header.chunks
+
+    def _chunk(self, number: int) -> dict[str, _Entry]:
+        found = self._loaded.get(number)
+        if found is None:
+            data = self._store.chunk(number)
+            self._sizes[number] = 0 if data is None else len(data)
+            found = self._loaded[number] = {} if data is None else _decode_chunk(data)
+        return found
+
+    def _divide(self) -> dict[int, dict[str, _Entry]]:
+        """Deal all rows out to at least twice as many chunks."""
+        header = self.header
+        old = [self._chunk(number) for number in range(header.chunks)]
+        while header.rows > header.chunks * ROWS_IN_CHUNK:
+            header.chunks *= 2
+        self._loaded = {number: {} for number in range(header.chunks)}
+        for chunk in old:
+            for key, entry in chunk.items():
+                self._loaded[self._number(key)][key] = entry
+        return self._loaded
+
+    def _write_chunk(self, number: int, chunk: dict[str, _Entry]) -> None:
+        dues = _earliest([entry[0] for entry in chunk.values() if entry[0] is not None])
+        if dues == _NOTHING_DUE:
+            self.header.dues.pop(number, None)
+        else:
+            self.header.dues[number] = dues
+        data = _encode(chunk) if chunk else b""
+        self.header.state_bytes += len(data) - self._sizes.get(number, 0)
+        self._sizes[number] = len(data)
+        if chunk:
+            self._store.set_chunk(number, data)
+        else:
+            self._store.remove_chunk(number)
+
+
+def _earliest(dues: Iterable[Dues]) -> Dues:
+    hold, watermark_due, wall_due = _NOTHING_DUE
+    for one in dues:
+        hold, watermark_due, wall_due = min(hold, one[0]), min(watermark_due, one[1]), min(wall_due, one[2])
+    return hold, watermark_due, wall_due
+
+
+def _is_empty(row: StoredRow) -> bool:
+    return not (row.state or row.timers or row.seen) and row.hold == MAX_TIME
+
+
+def _pack(row: StoredRow, reported: int) -> _Entry:
+    assert not row.productions, "what one query makes is delivered in the same micro-batch"
+    timers = [
+        _PackedTimer(
+            one.tag, one.timestamp, one.clock is Clock.WALL, one.due, one.overdue, one.hold,
+            one.set_by.sequencer, one.set_by.number, one.origin, one.set_at,
+        )
+        for one in row.timers.values()
+    ]  # fmt: skip
+    hold = None if row.hold == MAX_TIME else row.hold
+    packed = msgspec.Raw(_encode(_PackedRow(row.state, hold, timers, row.seen)))
+    return (_dues(row, reported) if timers or hold is not None else None), packed
+
+
+def _dues(row: StoredRow, reported: int) -> Dues:
+    hold = row.hold if row.hold >= reported else MAX_TIME
+    watermark_due = wall_due = NEVER
+    for timer in row.timers.values():
+        if timer.clock is Clock.WATERMARK:
+            watermark_due = min(watermark_due, timer.due)
+        else:
+            wall_due = min(wall_due, timer.due)
+            if timer.hold is not None and timer.hold >= reported:
+                hold = min(hold, timer.hold)
+    return hold, watermark_due, wall_due
+
+
+def _unpack(data: msgspec.Raw) -> StoredRow:
+    packed, row = _decode_row(data), StoredRow()
+    row.state = packed.state
+    row.hold = MAX_TIME if packed.hold is None else packed.hold
+    row.seen = packed.seen
+    for one in packed.timers:
+        clock = Clock.WALL if one.wall else Clock.WATERMARK
+        row.timers[one.tag] = StoredTimer(
+            one.tag, one.timestamp, clock, one.due, one.overdue, one.hold, Version(one.sequencer, one.number),
+            one.origin, one.set_at,
+        )  # fmt: skip
+    return row

@@ -1,0 +1,234 @@
+"""The History of a run on Spark (DESIGN 4): in the vocabulary of every host, so that the same checkers judge it.
+
+Rules of this file:
+
+* Events travel with the outputs, and so count if their micro-batch is committed, like the outputs.
+* Intervals here are divisions by hash. The History writes each key with the number of its interval before it, so that they are
+  divisions of the keys as they stand there: ``0003/riva``.
+* Within a micro-batch the operators work one after the other, and the intervals of a level independently of each other. They
+  are told in this order: what was read; then level by level all deliveries, and then all that the watermark's advance led to.
+  At the end of the batch stand the deletions of checkpoints, since a batch's productions are delivered when it is committed, and
+  what is then known of everybody's progress.
+* Recovery scans are left out: here each batch reads just the rows that it needs.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+
+from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.history import (
+    Applied,
+    CheckpointsDeleted,
+    Delivered,
+    DuplicateDropped,
+    Event,
+    Executed,
+    History,
+    IdsCollected,
+    Injected,
+    InjectorReported,
+    IntervalDropped,
+    IntervalMinted,
+    KeysSampled,
+    ProcessStarted,
+    Published,
+    Reported,
+    RoleClaimed,
+    RunEnded,
+    ScanBegun,
+    ScanEnded,
+    UserCodeFailed,
+    WriteRefused,
+)
+from headrace.spark.hosting.history_sample import SampledEvents, sampled_injections
+from headrace.spark.hosting.layout import Plan, computation_of, number_of
+from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.wire.keys import KeyInterval
+from headrace.wire.messages import Progress
+from headrace.wire.rows import Production
+
+_LEFT_OUT = (RoleClaimed, ProcessStarted, ScanBegun, ScanEnded, Reported)
+"""What the driver's own machinery says, and what is not so on Spark."""
+
+
+class Entry(msgspec.Struct, array_like=True, gc=False):
+    """Some events of one interval in one micro-batch, in order.
+
+    Attributes:
+        batch: its number.
+        level: of the operator; -1: of the sources.
+        advanced: whether this is after the watermark advanced.
+        group: the interval, or the partition of the sources.
+        at_us: wall time of the batch, microseconds.
+        low_watermark: Spark's, event time in microseconds.
+        held: how far the interval holds the low watermark back from now on, event time in microseconds.
+        events: what happened.
+        fraction: of the keys, that the events are of.
+    """
+
+    batch: int
+    level: int
+    advanced: bool
+    group: str
+    at_us: int
+    low_watermark: int
+    held: int
+    events: list[Event]
+    fraction: float = 1.0
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Entry).decode
+
+
+def exported(
+    plan: Plan, group: str, batch: MicroBatch, events: Sequence[Event], under_old_watermark: int, held: int
+) -> list[bytes]:
+    """What an interval's task adds to the History.
+
+    Args:
+        plan: the pipeline, laid out.
+        group: the interval.
+        batch: which.
+        events: that the engine wrote.
+        under_old_watermark: how many of them came before the watermark advanced.
+        held: see `Entry`.
+    """
+    assert plan.history is not None, "somebody wants it"
+    fraction, sampling = plan.history.fraction, SampledEvents(plan.history, events)
+    computation = computation_of(group)
+    level = next(number for number, names in enumerate(plan.levels) if computation in names)
+    parts = (
+        (level, False, _without_deletions(events[:under_old_watermark])),
+        (level, True, _without_deletions(events[under_old_watermark:])),
+        (len(plan.levels), False, [event for event in events if isinstance(event, CheckpointsDeleted)]),
+    )
+    return [
+        _encode(
+            Entry(
+                batch.number, at, advanced, group, batch.now_us, batch.low_watermark, held,
+                [
+                    _placed(plan, group, kept)
+                    for event in part
+                    if _is_told(event, computation) and (kept := sampling.part(event)) is not None
+                ],
+                fraction,
+            )
+        )
+        for at, advanced, part in parts
+    ]  # fmt: skip
+
+
+def _without_deletions(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, CheckpointsDeleted)]
+
+
+def exported_injections(
+    plan: Plan, partition: str, number: int, at_us: int, events: Iterable[Injected]
+) -> bytes:
+    """What the reading of a partition of the sources adds to the History."""
+    assert plan.history is not None, "somebody wants it"
+    placed: list[Event] = [
+        msgspec.structs.replace(event, productions=_productions(plan, event.productions))
+        for event in sampled_injections(plan.history, events)
+    ]
+    advanced, fraction = False, plan.history.fraction
+    return _encode(Entry(number, -1, advanced, partition, at_us, MIN_TIME, MAX_TIME, placed, fraction))
+
+
+def _is_told(event: Event, computation: str) -> bool:
+    if isinstance(event, IntervalMinted):  # the driver also mints what stands for the consumers
+        return event.computation == computation
+    return not isinstance(event, _LEFT_OUT)
+
+
+def _placed(plan: Plan, group: str, event: Event) -> Event:
+    """An event with keys and intervals as they stand in the History."""
+    replace, number = msgspec.structs.replace, number_of(group)
+    if isinstance(event, Executed):
+        return replace(event, key=_key(number, event.key), productions=_productions(plan, event.productions))
+    if isinstance(event, Applied):
+        delta = event.delta
+        placed = replace(
+            delta, key=_key(number, delta.key), productions=_productions(plan, delta.productions)
+        )
+        return replace(event, delta=placed)
+    if isinstance(event, Delivered | DuplicateDropped | UserCodeFailed):
+        return replace(event, key=_key(number, event.key))
+    if isinstance(event, CheckpointsDeleted):
+        placed_keys = tuple((_key(number, key), *names) for key, *names in event.checkpoints)
+        return replace(event, checkpoints=placed_keys)
+    if isinstance(event, WriteRefused):
+        return replace(event, keys=tuple(_key(number, key) for key in event.keys))
+    if isinstance(event, IntervalMinted | IntervalDropped | IdsCollected):
+        return replace(event, interval=_interval(number))
+    return event
+
+
+def _key(number: int, key: str) -> str:
+    return f"{number:04d}/{key}"
+
+
+def _interval(number: int) -> KeyInterval:
+    return KeyInterval(f"{number:04d}/", f"{number:04d}0")  # "0" is the character after "/"
+
+
+def _productions(plan: Plan, productions: tuple[Production, ...]) -> tuple[Production, ...]:
+    return tuple(
+        one if one.consumer == OUTSIDE
+        else msgspec.structs.replace(one, key=_key(number_of(plan.group(one.consumer, one.key)), one.key))
+        for one in productions
+    )  # fmt: skip
+
+
+def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
+    """Put the History of a run together.
+
+    Args:
+        pipeline: that ran.
+        rows: the column ``value`` of `Outputs.history`, in any order.
+    """
+    entries = sorted(map(_decode, rows), key=attrgetter("batch", "level", "advanced", "group"))
+    history, held, low = History(), dict[str, int](), MIN_TIME
+    fraction = min([entry.fraction for entry in entries], default=1.0)
+    if fraction < 1:
+        history.record(KeysSampled(entries[0].at_us, "spark", fraction))
+    for _, told in groupby(entries, attrgetter("batch")):
+        batch = list(told)
+        history.at_us = batch[0].at_us
+        low = max(low, *[entry.low_watermark for entry in batch])
+        _report_injectors(history, pipeline, low)
+        for entry in batch:
+            history.events.extend(_with_source_watermark(event, low) for event in entry.events)
+        held.update({entry.group: entry.held for entry in batch if entry.level >= 0})
+        _publish(history, pipeline, held, low)
+    history.record(RunEnded(history.at_us, "spark", "quiescent" if low == MAX_TIME else "deadline"))
+    return history
+
+
+def _with_source_watermark(event: Event, low: int) -> Event:
+    """What an injector does not know where it runs: the watermark in force, behind which a record was late at its source."""
+    return msgspec.structs.replace(event, source_watermark=low) if isinstance(event, Injected) else event
+
+
+def _report_injectors(history: History, pipeline: Pipeline, low: int) -> None:
+    """What Spark knows of them when a micro-batch begins."""
+    if low > MIN_TIME:
+        for name, spec in pipeline.injectors.items():
+            for address in spec.addresses():
+                history.record(InjectorReported(history.at_us, address, name, low, MIN_TIME))
+
+
+def _publish(history: History, pipeline: Pipeline, held: dict[str, int], low: int) -> None:
+    """What is known of everybody's progress at the end of a micro-batch: all work up to Spark's watermark, but what is held."""
+    if low == MIN_TIME:
+        return
+    values = [(name, Progress(low)) for name in pipeline.injectors]
+    for name in pipeline.computations:
+        holds = [time_us for group, time_us in held.items() if computation_of(group) == name]
+        values.append((name, Progress(min([low, *holds]))))
+    history.record(Published(history.at_us, "spark", tuple(values)))

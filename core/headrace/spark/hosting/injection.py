@@ -1,0 +1,261 @@
+"""From rows of the sources to parcels, and from parcels to rows of the outputs (MillWheel 4.2, 5.2).
+
+Rules of this file: a record that can not be read or keyed is refused with its place in the source, or goes to the injector's
+dead letters; a heartbeat's watermark is Spark's business, and its horizon is told to all intervals that keep ids.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import repeat
+from typing import Any, Never
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from headrace.api.errors import MalformedRecordError
+from headrace.api.pipeline import OUTSIDE, DeadLetter
+from headrace.api.time import MIN_TIME
+from headrace.history import Injected
+from headrace.injector.injection import dead_letter, productions_of
+from headrace.spark.hosting.direct_injection import Lane, lane_of
+from headrace.spark.hosting.history_export import exported_injections
+from headrace.spark.hosting.layout import Plan
+from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, is_tally
+from headrace.spark.runtime.collector import collector_paused
+from headrace.spark.runtime.failures import noted
+from headrace.spark.sources.files import open_uri
+from headrace.spark.sources.rows import shown
+from headrace.wire.effects import SourceRecord
+from headrace.wire.rows import Production
+
+SOURCE_COLUMNS = ("injector", "stream", "key", "value", "timestamp", "record_id", "arrived", "horizon")
+"""What is needed of each row that a source gives: a record, or a heartbeat (whose ``key`` and ``stream`` are null)."""
+
+CLOCK = "\n"
+"""As the injector's name: this row only says that time has passed."""
+
+UNPARSED = "\n"
+"""Begins the stream of a row that Spark's reader could not parse; then come its stream, this again, and its file, if it is known.
+Its value is the text."""
+
+OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"
+"""Of a pipeline's outputs. An event of the History has no stream and no key; a tally has no stream, and is in the key's place."""
+
+Batches = Iterator[pa.RecordBatch]
+_PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
+_OUTPUTS = pa.schema(
+    [("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string())]
+)  # fmt: skip
+
+
+def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
+    """Make the function that Spark maps the sources' rows with.
+
+    Args:
+        plan: the pipeline, laid out.
+        kept_ids_us: for injectors whose sources do not say how far they were read: for how long, in event time, a record that is
+            repeated is known as such.
+    """
+    return partial(_inject, plan, kept_ids_us)  # not a closure: those are pickled with all that they refer to
+
+
+def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
+    task = TaskContext.get()
+    number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
+    mapping = Injection(plan, kept_ids_us, number, task.partitionId())
+    for batch in batches:
+        with noted(), collector_paused():
+            post = mapping.inject(zip(*[_values(batch.column(name)) for name in SOURCE_COLUMNS], strict=True))
+        if post.parcels:
+            yield parcel_rows(post)
+
+
+def _values(column: pa.Array) -> Iterable[Any]:
+    """A column's values. Most sources have the same injector, stream, or nothing at all in each row: that is read once."""
+    count = len(column)
+    if column.null_count == count:
+        return repeat(None, count)
+    if column.null_count == 0 and pc.all(pc.equal(column, column[0])).as_py():
+        return repeat(column[0].as_py(), count)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def parcel_rows(post: Post) -> pa.RecordBatch:
+    """What was posted, as rows for the next operator."""
+    groups, parcels = post.encoded()
+    return pa.RecordBatch.from_arrays(
+        [pa.array(groups, pa.string()), pa.array(parcels, pa.binary())], schema=_PARCELS
+    )
+
+
+class Injection:
+    """What the rows of one task's partition come to.
+
+    Args:
+        plan: the pipeline, laid out.
+        kept_ids_us: see `injecting`.
+        batch: number of the micro-batch.
+        partition: number of the partition; with the batch's it begins the ids of records that have none.
+    """
+
+    def __init__(self, plan: Plan, kept_ids_us: dict[str, int], batch: int, partition: int) -> None:
+        self._plan = plan
+        self._kept_ids_us = kept_ids_us
+        self._batch = batch
+        self._place = f"{batch}.{partition}"
+        self._count = 0
+        self._injected: list[Injected] = []
+        self._at_us = time.time_ns() // 1_000 if plan.history else 0
+        self._specs = dict(plan.pipeline.injectors)
+        self._lanes: dict[tuple[str, str], Lane | None] = {}
+        self._outputs = {name: spec.all_outputs for name, spec in self._specs.items()}
+        self._intervals = [group for name in plan.pipeline.computations for group in plan.groups[name]]
+        self._keeping_ids = [
+            group for name, spec in plan.pipeline.computations.items() if spec.exactly_once for group in plan.groups[name]
+        ]  # fmt: skip
+
+    def inject(self, rows: Iterable[tuple[Any, ...]]) -> Post:
+        """Take rows with the columns of `SOURCE_COLUMNS`."""
+        post, place, lanes = Post(), self._place, self._lanes
+        lanes.clear()  # each leads into one post
+        for injector, stream, key, value, timestamp, record_id, arrived, horizon in rows:
+            if stream is None:
+                if injector == CLOCK:
+                    for group in self._intervals:
+                        post.to(group).tick = True
+                else:
+                    self._pass_horizon(post, injector, horizon)
+                continue
+            self._count += 1
+            name = record_id or f"{injector}/{place}:{self._count}"
+            way = (injector, stream)
+            lane = lanes[way] if way in lanes else self._lane(post, injector, stream)
+            if lane is None or not lane.send(name, key, value, timestamp, arrived):
+                came = arrived if arrived is not None else MIN_TIME
+                self._send(
+                    post, injector, SourceRecord(self._count, stream, key, value, timestamp, came), name
+                )
+        if self._injected:
+            told = exported_injections(self._plan, self._place, self._batch, self._at_us, self._injected)
+            post.to(self._plan.groups[OUTSIDE][0]).events.append(told)
+            self._injected.clear()
+        return post
+
+    def _pass_horizon(self, post: Post, injector: str, horizon: int | None) -> None:
+        if horizon is not None:
+            for group in self._plan.groups[OUTSIDE] if self._plan.staged else self._keeping_ids:
+                post.to(group).horizons.append((injector, horizon))
+
+    def _lane(self, post: Post, injector: str, stream: str) -> Lane | None:
+        """The short way of a stream's records, if there is one."""
+        found = lane_of(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
+        self._lanes[injector, stream] = found
+        return found
+
+    def _send(self, post: Post, injector: str, record: SourceRecord, name: str) -> None:
+        """The long way: whatever is wrong with the record is told, or goes to the dead letters."""
+        plan = self._plan
+        spec = self._specs[injector]
+        origin = record.arrived_us
+        file: str | None = None
+        if record.stream.startswith(UNPARSED):
+            _, stream, file = record.stream.split(UNPARSED, 2)
+            record = msgspec.structs.replace(record, stream=stream)
+        if injector not in plan.timed_by_source and type(record.timestamp) is int:
+            origin = record.timestamp + self._kept_ids_us[injector]
+        try:
+            if file is not None:
+                _refuse_unparsed(injector, record, file)
+            if type(record.timestamp) is not int and injector not in plan.timed_by_source:
+                _refuse_nulls(injector, record)
+            productions = productions_of(
+                plan.pipeline, injector, self._outputs[injector], record, origin, record_id=name
+            )
+        except MalformedRecordError as error:
+            if not isinstance(spec.on_malformed, DeadLetter):
+                where = _place_in(file, record.value) if file else ""
+                reason = f"{where}{error.reason} (record {name})"
+                raise MalformedRecordError(injector, str(record.stream), record.offset, reason) from error
+            stream, timestamp = (
+                spec.on_malformed.stream,
+                record.timestamp if type(record.timestamp) is int else 0,
+            )
+            letter = dead_letter(plan.pipeline, injector, stream, record, timestamp, error)
+            productions = productions_of(plan.pipeline, injector, (stream,), letter, origin, record_id=name)
+            record = letter
+        self._post(post, injector, record, productions)
+
+    def _post(
+        self, post: Post, injector: str, record: SourceRecord, productions: tuple[Production, ...]
+    ) -> None:
+        plan = self._plan
+        for one in productions[:1] if plan.staged else productions:
+            # Staged, a record is written to the injector's log as it is, once: consumers take what they want, by their own keys.
+            group, key = (
+                (plan.groups[OUTSIDE][0], record.key)
+                if plan.staged
+                else (plan.group(one.consumer, one.key), one.key)
+            )
+            post.to(group).records.append(
+                (one.stream, one.record_id, key, one.value, one.timestamp, one.origin)
+            )
+        if plan.history:
+            address = (
+                f"{injector}/{crc32(self._place.encode()) % plan.pipeline.injectors[injector].processes}"
+            )
+            self._injected.append(Injected(self._at_us, address, record.offset, MIN_TIME, productions))
+
+
+def _refuse_unparsed(injector: str, record: SourceRecord, file: str) -> Never:
+    reason = (
+        f"{file or 'a row'}: Spark's reader can not parse it by the schema. It reads {shown(record.value)}"
+    )
+    raise MalformedRecordError(injector, record.stream, record.offset, reason)
+
+
+def _refuse_nulls(injector: str, record: SourceRecord) -> Never:
+    reason = (
+        f"timestamp {record.timestamp!r} is not an int of microseconds. If Spark's reader of JSON or CSV could not parse a line, "
+        "it has made a row of nulls of it: add '_corrupt_record string' to the schema of the DataFrame, and the line is shown "
+        "here, and kept in the dead letter"
+    )
+    raise MalformedRecordError(injector, record.stream, record.offset, reason)
+
+
+def _place_in(file: str, text: bytes) -> str:
+    """The number of the first line that reads so, for who has to mend it; nothing if the file can not be looked at here."""
+    try:
+        with open_uri(file) as lines:
+            for number, line in enumerate(lines, 1):
+                if line.rstrip(b"\r\n") == text:
+                    return f"line {number} of "
+    except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException):
+        pass
+    return ""
+
+
+def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark maps with a partial of it
+    """Turn the last operator's parcels, and its tallies if wanted, into rows of the outputs."""
+    for batch in batches:
+        rows = batch.column("parcel").to_pylist()
+        parcels = [decode_parcel(data) for data in rows if not is_tally(data)]
+        yield output_rows(parcels, [data for data in rows if tallies and is_tally(data)])
+
+
+def output_rows(parcels: Iterable[Parcel], tallies: Iterable[bytes] = ()) -> pa.RecordBatch:
+    """What parcels carry to the outside world, and tallies, as rows of `OUTPUT_SCHEMA`."""
+    rows: list[tuple[Any, ...]] = [(None, tally.decode(), None, None, None) for tally in tallies]
+    for parcel in parcels:
+        rows += [
+            (stream, key, value, timestamp, name) for stream, name, key, value, timestamp, _ in parcel.records
+        ]
+        rows += [(None, None, event, None, None) for event in parcel.events]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _OUTPUTS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_OUTPUTS)

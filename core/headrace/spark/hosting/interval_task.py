@@ -1,0 +1,392 @@
+"""One key interval in one micro-batch: the second driver of the engine's `Worker` (MillWheel 6.1, 7.1).
+
+The first driver is the simulated cluster. Neither has protocol logic of its own; what this one does is to play the machines
+around a worker: the store's `Mediator`, over the rows that Spark's state store has; the master, whose assignment lasts for
+one micro-batch; the network, which is Spark's shuffle, and loses nothing.
+
+Rules of this file:
+
+* The sequencer of the assignment comes from the number of the micro-batch: Spark commits a batch's state once, or not at all,
+  and a batch that is run again runs on the state of the batch before it. State with a sequencer that is not smaller than the
+  batch's own is of its own future, and refused (6.2).
+* A production is taken over by the micro-batch at once, and so ACKed at once; it counts if the batch is committed.
+* In a batch, records come first, under the watermark that the interval knew before; then the watermark advances, and timers
+  fire. So what a sender makes in this batch is never late for its consumer in the same batch.
+* A sender whose rows hold the watermark back (state with a hold, wall timers with one, or a sender of its own that does)
+  tells all intervals of its consumers how far, in the batch in which that changes. Apart from that, Spark's watermark is
+  exact: all work up to it has been done by the time that the next operator runs.
+* In the staged layout Spark's watermark is not used: each sender's log tells that sender's low watermark, all intervals are told
+  it, and each reports its own to its log.
+* Rows that nobody needs in this batch stay packed, as if their keys were of another interval.
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
+from operator import itemgetter
+
+from headrace.api.options import EngineOptions
+from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
+from headrace.delivery.routing import OUTSIDE_ADDRESS
+from headrace.history import History, Output
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting.chunks import NEVER, Chunks, IntervalStore
+from headrace.spark.hosting.event_time import END_MS
+from headrace.spark.hosting.history_export import exported
+from headrace.spark.hosting.layout import Plan, batch_of, computation_of
+from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
+from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
+from headrace.wire import messages as m
+from headrace.wire.effects import Deliveries, Effect, Event, Halt, Send, Start, Wake
+from headrace.wire.keys import ALL_KEYS
+from headrace.wire.rows import Production
+from headrace.worker.worker import Worker
+
+OPTIONS = EngineOptions(
+    commit_batch=1 << 30, commits_in_flight=1, cache_bytes=1 << 62, masters=1, authority_replicas=1,
+    user_code_retry_us=1,
+)  # fmt: skip
+"""One write for all that waits; no row leaves memory before the batch is over."""
+
+_ELSEWHERE = "elsewhere"
+_event_time, _arrival = itemgetter(4, 5, 1), itemgetter(5, 4, 1)
+"""By which a record is put in order: timestamp, origin, id; or the origin first."""
+_PATIENCE = 1_000_000
+"""Rounds of messages within one micro-batch, before it counts as hung."""
+
+
+def run_interval(
+    plan: Plan, group: str, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
+) -> Post:
+    """Do all work of one key interval in one micro-batch.
+
+    Args:
+        plan: the pipeline, laid out.
+        group: the interval.
+        batch: which.
+        parcels: what came for it; none if only Spark's watermark has moved.
+        store: where its rows rest.
+
+    Returns:
+        What it sends.
+
+    Raises:
+        SparkHostError: the rows are not of before this batch.
+        HeadraceError: user code failed for good.
+    """
+    return _IntervalTask(plan, group, batch, store).run(parcels)
+
+
+class _IntervalTask:
+    def __init__(self, plan: Plan, group: str, batch: MicroBatch, store: IntervalStore) -> None:
+        self._plan = plan
+        self._group = group
+        self._batch = batch
+        self._store = store
+        self._computation = computation_of(group)
+        self._spec = plan.pipeline.computations[self._computation]
+        self._chunks = Chunks(store, plan.intervals)
+        self._history = History() if plan.history else History.discarding()
+        self._history.at_us = batch.now_us
+        self._under_old_watermark = 0
+        self._post = Post()
+        self._check_state()
+        self._before = copy(self._chunks.header)
+
+    def run(self, parcels: Sequence[Parcel]) -> Post:
+        """See `run_interval`."""
+        header = self._chunks.header
+        for parcel in parcels:
+            header.holds.update(parcel.holds)
+            header.horizons.update(parcel.horizons)
+        self._learn_watermark()
+        low, horizon = self._input_watermark(), self._input_horizon()
+        deliveries = self._deliveries(parcels)
+        self._count(deliveries)
+        rows = self._rows(deliveries, low)
+        if rows or deliveries:
+            self._work(rows, deliveries, low, horizon)
+        header.low, header.horizon = low, horizon
+        self._tell_holds()
+        self._set_timer()
+        if self._plan.progress:
+            self._post_tally()
+        self._chunks.write_header()
+        self._post_history()
+        return self._post
+
+    def _learn_watermark(self) -> None:
+        """Staged, the batch's watermark is the least of what all senders have told; else it is as Spark says, but for holds."""
+        header = self._chunks.header
+        if self._plan.staged:
+            senders = self._plan.pipeline.senders(self._computation)
+            header.holds = {sender: header.holds.get(sender, MIN_TIME) for sender in senders}
+            told = max(header.low, min(header.holds.values()))
+            self._batch = replace(self._batch, low_watermark=told)
+        else:
+            header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
+
+    def _check_state(self) -> None:
+        """Refuse state that this batch, or one after it, has written: work on it would count twice."""
+        found = self._chunks.header.sequencer
+        own = self._plan.sequencer(self._group, self._batch.number)
+        if found < own or (found == own and self._store.is_begun()):
+            return
+        problem = (
+            f"key interval {self._group!r} has state of micro-batch {batch_of(found)}, and micro-batch "
+            f"{self._batch.number} needs what was before it"
+        )
+        remedy = (
+            "The checkpoint's state and its logs are not of one time: restore all of the checkpoint from one backup, "
+            "or begin with a new one"
+        )
+        raise SparkHostError(problem, remedy)
+
+    def _input_watermark(self) -> int:
+        header = self._chunks.header
+        if self._plan.staged:
+            return self._batch.low_watermark
+        return max(header.low, min([self._batch.low_watermark, *header.holds.values()]))
+
+    def _input_horizon(self) -> int:
+        """Up to where ids can be forgotten: as far as the sources were read, by their stamps or else by event time."""
+        plan, header = self._plan, self._chunks.header
+        found = [MAX_TIME]
+        for name in plan.pipeline.injectors:
+            if plan.staged and plan.with_ids and name not in plan.with_ids:
+                continue  # what a computation has written to its log comes once
+            timed = name in plan.timed_by_source
+            found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
+        return max(header.horizon, min(found))
+
+    def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
+        """In the order in which the sources got them, whatever way they have come; or of event time (see `MicroBatch`)."""
+        if len(parcels) == 1 and not self._batch.in_order:
+            return parcels[0].records
+        records = [record for parcel in parcels for record in parcel.records]
+        records.sort(key=_event_time if self._batch.in_order else _arrival)
+        return records
+
+    def _rows(self, deliveries: Iterable[Packed], low: int) -> dict[str, StoredRow]:
+        """The rows that this batch needs: those of its records, and those with a due timer."""
+        keys = dict.fromkeys([record[2] for record in deliveries])
+        keys.update(dict.fromkeys(self._chunks.due(low, self._batch.now_us)))
+        found = {key: self._chunks.row(key) for key in keys}
+        return {key: row for key, row in found.items() if row is not None}
+
+    # The worker and the machines around it
+
+    def _work(self, rows: dict[str, StoredRow], deliveries: Iterable[Packed], low: int, horizon: int) -> None:
+        header, plan, now = self._chunks.header, self._plan, self._batch.now_us
+        header.sequencer = plan.sequencer(self._group, self._batch.number)
+        before = self._progress(header.low, header.horizon)
+        before[self._computation] = m.Progress(header.reported, header.horizon)
+        mediator = Mediator.over(self._history, {self._computation: rows}, before, header.sequencer)
+        machines = _Machines(self._group, plan.pipeline, mediator, self._history, now)
+        machines.tell(Start(1))
+        machines.tell(_assignment(mediator, self._computation, self._group, plan.pipeline))
+        machines.settle()
+        productions = self._productions(deliveries)
+        if self._batch.in_order:
+            self._tell_in_order(machines, productions)
+        else:
+            machines.tell(Deliveries(productions, _ELSEWHERE))
+        machines.settle()
+        self._under_old_watermark = len(self._history)
+        machines.tell(m.Watermarks(0, tuple(self._progress(low, horizon).items())))
+        machines.settle()
+        machines.finish()
+        self._send(machines.sent)
+        self._chunks.write(mediator.rows(self._computation))
+
+    def _tell_in_order(self, machines: "_Machines", productions: Iterable[Production]) -> None:
+        """Let the watermark go along with the records."""
+        header = self._chunks.header
+        reached = header.low
+        for production in productions:
+            if production.timestamp > reached:
+                reached = production.timestamp
+                machines.settle()
+                machines.tell(m.Watermarks(0, tuple(self._progress(reached, header.horizon).items())))
+                machines.settle()
+            machines.tell(m.Deliver(production, _ELSEWHERE))
+
+    def _progress(self, low: int, horizon: int) -> dict[str, m.Progress]:
+        progress = m.Progress(low, horizon)
+        return dict.fromkeys(self._plan.pipeline.senders(self._computation), progress)
+
+    def _productions(self, deliveries: Iterable[Packed]) -> Iterable[Production]:
+        name, earliest = self._computation, self._chunks.header.horizon
+        for stream, record_id, key, value, timestamp, origin in deliveries:
+            # What is known by event time only may come as late as it likes; it is no remnant.
+            # Nor is what waited in a log, while another sender's log was read further.
+            came = origin if self._plan.timed_by_source and not self._plan.staged else max(origin, earliest)
+            yield Production(record_id, stream, name, key, value, timestamp, came)
+
+    def _send(self, productions: Sequence[Production]) -> None:
+        plan, post = self._plan, self._post
+        self._chunks.header.outputs += len({one.record_id for one in productions})
+        for one in productions:
+            parcel = post.to(plan.group(one.consumer, one.key))
+            parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
+
+    # Watermarks (7.2)
+
+    def _tell_holds(self) -> None:
+        """Tell the consumers how far this interval holds the low watermark back, if that has changed."""
+        header, before = self._chunks.header, self._chunks.header.reported
+        held = min([self._chunks.dues()[0], *(() if self._plan.staged else header.holds.values())])
+        header.reported = max(header.reported, min(header.low, held))
+        if self._plan.staged:
+            header.held = held
+            if header.reported > before:
+                self._post.to(self._plan.group(OUTSIDE, self._group)).holds.append(
+                    (self._group, header.reported)
+                )
+            return
+        if held == header.held:
+            return
+        header.held = held
+        for consumer in self._plan.consumers(self._computation):
+            for group in self._plan.groups[consumer]:
+                self._post.to(group).holds.append((self._group, held))
+
+    def _set_timer(self) -> None:
+        """Let Spark call for the next timer that may be due."""
+        header = self._chunks.header
+        _, due, wall_due = self._chunks.dues()
+        if wall_due != NEVER and not self._plan.clock:
+            raise SparkHostError(
+                f"computation {self._computation!r} set a wall timer, and nobody says that time passes",
+                "Say how often to look at wall timers, in microseconds: clock_us=, an option of deploy and of attach",
+            )
+        if self._plan.staged:
+            return  # whenever the watermark moves, all intervals are told
+        soonest_ms = self._batch.low_watermark // MILLISECOND + 1
+        at_ms = None if due == NEVER else max(min(-(-due // MILLISECOND), END_MS), soonest_ms)
+        if at_ms != header.timer_ms:
+            self._store.set_timer(header.timer_ms, at_ms)
+            header.timer_ms = at_ms
+
+    # What is told
+
+    def _count(self, deliveries: Sequence[Packed]) -> None:
+        header = self._chunks.header
+        header.turns += 1
+        header.records += len(deliveries)
+        timestamps = [record[4] for record in deliveries]
+        header.newest = max(header.newest, max(timestamps, default=MIN_TIME))
+        if not self._batch.in_order and min(timestamps, default=MAX_TIME) < header.low:
+            header.late_records += len([1 for timestamp in timestamps if timestamp < header.low])
+
+    def _post_tally(self) -> None:
+        header, before = self._chunks.header, self._before
+        begun = self._store.is_begun()
+        tally = Tally(
+            self._group,
+            self._computation,
+            header.turns,
+            header.records,
+            header.late_records,
+            header.outputs,
+            header.newest,
+            self._batch.low_watermark,
+            header.held,
+            min(header.low, header.held),
+            header.timers,
+            header.rows,
+            header.state_bytes,
+            new_records=header.records - before.records,
+            new_late_records=header.late_records - before.late_records,
+            new_outputs=header.outputs - before.outputs,
+            timers_here=header.timers - (before.timers if begun else 0),
+            keys_here=header.rows - (before.rows if begun else 0),
+            state_bytes_here=header.state_bytes - (before.state_bytes if begun else 0),
+            intervals_here=0 if begun else 1,
+        )
+        self._post.tallies.append((self._plan.group(OUTSIDE, self._group), tally))
+
+    def _post_history(self) -> None:
+        if self._plan.history:
+            parcel = self._post.to(self._plan.group(OUTSIDE, self._group))
+            parcel.events += exported(
+                self._plan, self._group, self._batch, self._history.events, self._under_old_watermark, self._chunks.header.held
+            )  # fmt: skip
+
+
+def _assignment(mediator: Mediator, computation: str, owner: str, pipeline: Pipeline) -> m.Table:
+    """Assign the interval to its owner, and all that it may send to elsewhere, as a master would."""
+    mediator.handle(m.Claim(1, MASTER_ROLE, 0, _ELSEWHERE))
+    consumers = [name for name in pipeline.computations if name != computation]
+    changes = [m.MintChange(computation, ALL_KEYS, owner, 1)]
+    changes += [m.MintChange(name, ALL_KEYS, _ELSEWHERE, 1) for name in consumers]
+    minted = mediator.handle(m.Mint(2, 1, 1, tuple(changes), topology=0))
+    assert isinstance(minted, m.Minted)
+    return minted.table
+
+
+class _Machines:
+    """A worker, its store, and a network that takes over whatever it sends.
+
+    Attributes:
+        sent: productions, in order.
+    """
+
+    def __init__(
+        self, process: str, pipeline: Pipeline, mediator: Mediator, history: History, now: int
+    ) -> None:
+        self.sent: list[Production] = []
+        self._worker = Worker(process, (pipeline,), OPTIONS, history)
+        self._mediator = mediator
+        self._history = history
+        self._now = now
+        self._requests: list[m.Request] = []
+        self._to_ack: dict[str, list[str]] = {}
+
+    def tell(self, event: Event) -> None:
+        """Give the worker an event; what it wants of others waits until `settle`."""
+        for effect in self._worker.handle(self._now, event):
+            self._take(effect)
+
+    def _take(self, effect: Effect) -> None:
+        if isinstance(effect, Halt):
+            raise effect.error
+        if not isinstance(effect, Send):
+            return
+        message = effect.message
+        if isinstance(message, m.Deliver):
+            production = message.production
+            self.sent.append(production)
+            if production.consumer == OUTSIDE:  # it is taken over for good when the batch is
+                self._history.record(Output(self._history.at_us, OUTSIDE_ADDRESS, production))
+            self._to_ack.setdefault(production.consumer, []).append(production.record_id)
+        elif effect.to == m.STORE:
+            self._requests.append(message)  # type: ignore[arg-type]  # only requests go to the store
+
+    def settle(self) -> None:
+        """Answer the worker until it has nothing more to ask."""
+        for _ in range(_PATIENCE):
+            if not self._requests and not self._to_ack:
+                return
+            acks, self._to_ack = self._to_ack, {}
+            for consumer, record_ids in acks.items():
+                self.tell(m.Ack(consumer, tuple(record_ids)))
+            requests, self._requests = self._requests, []
+            for request in requests:
+                self.tell(self._mediator.handle(request))
+        raise AssertionError("a key interval does not come to rest")
+
+    def finish(self) -> None:
+        """Fire due wall timers, let failed user code have its other tries, and forget old ids."""
+        for _ in range(_PATIENCE):
+            self.tell(Wake())
+            self.settle()
+            if not self._worker.unfinished:
+                break
+            self._now += OPTIONS.sweep_period_us
+        for interval in self._worker.intervals:
+            interval.collect_ids(self._now)
+        self.tell(Wake())  # what was asked for outside of an event leaves with the next one
+        self.settle()

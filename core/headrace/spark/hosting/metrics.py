@@ -1,0 +1,61 @@
+"""Progress of a job on Spark by computation, as Spark's own metrics (MillWheel 4.5).
+
+Rules of this file: each key interval that a micro-batch works on has told a `Tally`, one small row, and Spark adds them up; it
+looks at rows that carry a parcel each, and not at records.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from headrace.api.pipeline import Pipeline
+from headrace.api.time import MIN_TIME
+from headrace.spark.hosting.parcels import TALLY_BEGINS
+
+_SCHEMA = (
+    "computation string, new_records long, new_late_records long, new_outputs long, newest long, low_watermark long, "
+    "timers_here long, keys_here long, state_bytes_here long, intervals_here long"
+)
+"""Those fields of a `Tally` that Spark adds up."""
+
+
+def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Let Spark show progress: an observed metric for each computation, by its name, in each progress report of the query.
+
+    ``records``, ``late_records`` and ``outputs`` are those of the micro-batch. ``low_watermark`` and ``newest`` (event time in
+    microseconds; null: not known), ``timers``, ``keys`` and ``state_bytes`` are of the ``intervals`` that it has worked on.
+
+    Args:
+        parcels: what the operators send on.
+        pipeline: whose computations.
+    """
+    text = F.when(
+        F.substring("parcel", 1, 1) == F.lit(bytearray(TALLY_BEGINS)), F.col("parcel").cast("string")
+    )
+    told = parcels.select("*", F.from_json(text, _SCHEMA).alias("tally"))
+    for name in pipeline.computations:
+        told = told.observe(name, *_metrics(name))
+    return told.select(*parcels.columns)
+
+
+def _metrics(computation: str) -> list[Column]:
+    def of(field: str) -> Column:
+        return F.when(F.col("tally.computation") == computation, F.col(f"tally.{field}"))
+
+    sums = {
+        "records": "new_records",
+        "late_records": "new_late_records",
+        "outputs": "new_outputs",
+        "timers": "timers_here",
+        "keys": "keys_here",
+        "state_bytes": "state_bytes_here",
+        "intervals": "intervals_here",
+    }
+    return [
+        *[F.coalesce(F.sum(of(field)), F.lit(0)).alias(shown) for shown, field in sums.items()],
+        _time(F.min(of("low_watermark"))).alias("low_watermark"),
+        _time(F.max(of("newest"))).alias("newest"),
+    ]
+
+
+def _time(found: Column) -> Column:
+    return F.when(found > MIN_TIME, found)

@@ -1,0 +1,232 @@
+"""A level of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1): a group is a key interval.
+
+Rules of this file: what passes through an operator on its way to a later level, or outside, touches no state; an operator
+asks Spark for one timer for each interval, and never looks at another interval's state.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from headrace.api.time import MAX_TIME, MILLISECOND
+from headrace.spark.hosting.chunks import NEVER, Chunks
+from headrace.spark.hosting.event_time import from_spark
+from headrace.spark.hosting.injection import parcel_rows
+from headrace.spark.hosting.interval_task import run_interval
+from headrace.spark.hosting.layout import Plan, computation_of
+from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel
+from headrace.spark.runtime.collector import collector_paused
+from headrace.spark.runtime.failures import noted
+
+
+class LevelProcessor(StatefulProcessor):
+    """Hosts the computations of one level.
+
+    Args:
+        plan: the pipeline, laid out.
+        level: which of its levels.
+    """
+
+    def __init__(self, plan: Plan, level: int) -> None:
+        self._plan = plan
+        self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state: a header and the chunks of each interval."""
+        self._store = _SparkStore(handle)
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803  Spark's name
+    ) -> Iterator[pd.DataFrame]:
+        """Work on what came for an interval, or pass it on."""
+        group = str(key[0])
+        if group not in self._groups:
+            return rows
+        return self._run(group, rows, timerValues)
+
+    def handleExpiredTimer(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803  Spark's name
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
+    ) -> Iterator[pd.DataFrame]:
+        """Spark's watermark has reached the interval's next timer."""
+        return self._run(str(key[0]), (), timerValues)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _run(self, group: str, rows: Iterable[pd.DataFrame], times: TimerValues) -> Iterator[pd.DataFrame]:
+        watermark_ms = times.getCurrentWatermarkInMs()
+        number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
+        now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
+        self._store.group, self._store.watermark_ms = group, watermark_ms
+        batch = MicroBatch(number, now_us, from_spark(watermark_ms))
+        with noted(), collector_paused():
+            # Without a name the parcels are gone before the collector of garbage would look at each record in them.
+            post = run_interval(
+                self._plan,
+                group,
+                batch,
+                [decode_parcel(data) for frame in rows for data in frame["parcel"]],
+                self._store,
+            )
+        if post.parcels or post.tallies:
+            yield frame_of(post)
+
+
+class _SparkStore:
+    """One interval's part of Spark's state store: that of the group which Spark has set."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._header = handle.getValueState("header", "data binary")
+        self._chunks = handle.getMapState("chunks", "number int", "data binary")
+        self._begun: set[str] = set()
+        self.group = ""
+        self.watermark_ms = 0
+
+    def is_begun(self) -> bool:
+        """See `IntervalStore`."""
+        return self.group in self._begun
+
+    def header(self) -> bytes | None:
+        """See `IntervalStore`."""
+        found = self._header.get()
+        return None if found is None else bytes(found[0])
+
+    def set_header(self, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._header.update((data,))
+        self._begun.add(self.group)
+
+    def chunk(self, number: int) -> bytes | None:
+        """See `IntervalStore`."""
+        found = self._chunks.getValue((number,))
+        return None if found is None else bytes(found[0])
+
+    def set_chunk(self, number: int, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._chunks.updateValue((number,), (data,))
+
+    def remove_chunk(self, number: int) -> None:
+        """See `IntervalStore`."""
+        self._chunks.removeKey((number,))
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        """See `IntervalStore`. One that is due by now, Spark removes by itself."""
+        if before_ms is not None and before_ms > self.watermark_ms:
+            self._handle.deleteTimer(before_ms)
+        if at_ms is not None:
+            self._handle.registerTimer(at_ms)
+
+
+def frame_of(post: Post) -> pd.DataFrame:
+    """What was posted, as rows."""
+    groups, parcels = post.encoded()
+    return pd.DataFrame({"group": groups, "parcel": parcels})
+
+
+def bounded(plan: Plan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:
+    """Make what Spark maps the groups of a level with when the input is bounded."""
+    hosted = _BoundedLevel(plan, level)
+
+    def run(
+        key: tuple[pa.Scalar], rows: pa.Table
+    ) -> pa.Table:  # Spark counts arguments: neither method nor partial
+        return hosted.run(key, rows)
+
+    return run
+
+
+class _BoundedLevel:
+    """Hosts the computations of one level when the input is bounded: all of it at once, and then the end of time.
+
+    Args:
+        plan: the pipeline, laid out.
+        level: which of its levels.
+    """
+
+    def __init__(self, plan: Plan, level: int) -> None:
+        self._plan = plan
+        self._level = level
+
+    def run(self, key: tuple[pa.Scalar], rows: pa.Table) -> pa.Table:
+        """Work on all that there is for an interval, or pass it on. Arrow and not pandas: there may be nothing to send."""
+        now_us = time.time_ns() // 1_000
+        with noted(), collector_paused():
+            parcels = [decode_parcel(data) for data in rows["parcel"].to_pylist()]
+            post = run_bounded(self._plan, self._level, key[0].as_py(), parcels, now_us)
+        return pa.Table.from_batches([parcel_rows(post)])
+
+
+def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:
+    """Do all work of one interval on bounded input: all records, then the end of time.
+
+    Args:
+        plan: the pipeline, laid out.
+        level: which of its levels this is.
+        group: the interval.
+        parcels: all that ever came for it.
+        now_us: wall time, microseconds. Wall timers that are still to come fire at their times, before the end.
+    """
+    post = Post()
+    if computation_of(group) not in plan.levels[level]:
+        for parcel in parcels:
+            post.to(group).records.extend(parcel.records)
+            post.to(group).events.extend(parcel.events)
+        return post
+    store = _MemoryStore()
+    post = run_interval(plan, group, MicroBatch(0, now_us, MAX_TIME, in_order=True), list(parcels), store)
+    while (wall_due := Chunks(store, plan.intervals).dues()[2]) != NEVER:
+        post.add(run_interval(plan, group, MicroBatch(0, wall_due, MAX_TIME), [], store))
+    return post
+
+
+class _MemoryStore:
+    """An interval's rows for as long as it is worked on."""
+
+    def __init__(self) -> None:
+        self._header: bytes | None = None
+        self._chunks: dict[int, bytes] = {}
+
+    def is_begun(self) -> bool:
+        """See `IntervalStore`. Nobody else ever writes here."""
+        return True
+
+    def header(self) -> bytes | None:
+        """See `IntervalStore`."""
+        return self._header
+
+    def set_header(self, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._header = data
+
+    def chunk(self, number: int) -> bytes | None:
+        """See `IntervalStore`."""
+        return self._chunks.get(number)
+
+    def set_chunk(self, number: int, data: bytes) -> None:
+        """See `IntervalStore`."""
+        self._chunks[number] = data
+
+    def remove_chunk(self, number: int) -> None:
+        """See `IntervalStore`."""
+        self._chunks.pop(number, None)
+
+    def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
+        """See `IntervalStore`. There is no later."""

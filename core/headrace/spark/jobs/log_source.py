@@ -1,0 +1,168 @@
+"""The logs that a computation reads, as one streaming source of Spark's (MillWheel 3, 4.5).
+
+Rules of this file:
+
+* All senders are one source: Spark fixes the number of a query's sources for ever, and so senders can come and go.
+* A micro-batch takes whole entries of a log: their records, and the low watermark as of the last of them.
+* The source names files, and does not open them: the function that Spark maps its rows with reads them where they are needed.
+* Asking for news waits a little where there are none, so that an idle query costs nothing and a busy one no time.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from headrace.spark.jobs.log import Entry, Log
+
+FORMAT = "headrace_logs"
+COLUMNS = ("sender", "part", "number", "low", "horizon", "tick")
+"""Of a row: a part of a sender's log; or how far its log was read, and what is known after that; or that time has passed."""
+
+_SCHEMA = "sender string, part string, number long, low long, horizon long, tick boolean"
+_ARROW = pa.schema(
+    [
+        ("sender", pa.string()),
+        ("part", pa.string()),
+        ("number", pa.int64()),
+        ("low", pa.int64()),
+        ("horizon", pa.int64()),
+        ("tick", pa.bool_()),
+    ]
+)
+_PATIENCE_S = 0.1
+_LOOK_EVERY_S = 0.005
+
+Offset = dict[str, Any]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a computation reads.
+
+    Attributes:
+        directory: of the deployment.
+        begin: for each sender, after which entry of its log to begin.
+        tasks: into how many tasks the files of a micro-batch are divided.
+        max_records: of a micro-batch; one entry is never divided.
+        clock_us: say that time has passed this often, microseconds; ``None``: never.
+    """
+
+    directory: str
+    begin: dict[str, int]
+    tasks: int
+    max_records: int
+    clock_us: int | None = None
+
+
+def read_logs(spark: SparkSession, reading: Reading) -> DataFrame:
+    """A streaming DataFrame with `COLUMNS`."""
+    spark.dataSource.register(LogDataSource)
+    rows = spark.readStream.format(FORMAT).option("reading", msgspec.json.encode(reading).decode()).load()
+    # Spark gives a stateful operator wall time only together with event time, which is told otherwise here.
+    nothing = F.lit(None).cast("timestamp")
+    return rows.withColumn("_no_watermark", nothing).withWatermark("_no_watermark", "0 seconds")
+
+
+class LogDataSource(DataSource):
+    """The source, as Spark makes it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in ``readStream.format``."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """See `COLUMNS`."""
+        return _SCHEMA
+
+    def streamReader(self, schema: object) -> "LogReader":  # noqa: ARG002, N802  Spark's names
+        """Make the reader."""
+        return LogReader(msgspec.json.decode(self.options["reading"], type=Reading))
+
+
+class _Files(InputPartition):
+    """One task's part of a micro-batch: its rows."""
+
+
+class LogReader(DataSourceStreamReader):
+    """Follows the logs. An offset says for each sender up to which entry, and how often the clock has ticked.
+
+    Args:
+        reading: what.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._logs = {sender: Log(reading.directory, sender) for sender in reading.begin}
+
+    def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
+        """Where a new query begins."""
+        return {"logs": dict(self._reading.begin), "tick": 0}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
+        """As far as there are news, but not too many at a time."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while (found := self._look(start)) == start and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        return found
+
+    def _look(self, start: Offset) -> Offset:
+        clock_us = self._reading.clock_us
+        tick = time.time_ns() // 1_000 // clock_us if clock_us else start["tick"]
+        known, limit = start["logs"], self._reading.max_records // len(self._logs)
+        ends = {
+            sender: _reach(log, known.get(sender, self._reading.begin[sender]), limit)
+            for sender, log in self._logs.items()
+        }
+        if all(ends[sender] == known.get(sender) for sender in ends):
+            ends = known  # also those who send no more
+        return {"logs": ends, "tick": tick}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Divide the files evenly; the first task also tells how far the logs were read."""
+        loads: list[tuple[int, list[tuple[Any, ...]]]] = [(0, []) for _ in range(max(1, self._reading.tasks))]
+        for sender, number in end["logs"].items():
+            after = start["logs"].get(sender, self._reading.begin.get(sender, number))
+            if number <= after:
+                continue
+            entry = None
+            for entry in Log(self._reading.directory, sender).entries(after, number):
+                for part in entry.parts:
+                    size, rows = loads[0]
+                    rows.append((sender, part.name, None, None, None, None))
+                    loads[0] = size + part.size_bytes, rows
+                    loads.sort(key=_load)
+            assert isinstance(entry, Entry)
+            loads[0][1].append((sender, None, number, entry.low, entry.horizon, None))
+        if end["tick"] != start["tick"]:
+            loads[0][1].append((None, None, None, None, None, True))
+        return [_Files(rows) for _, rows in loads if rows]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give a task its rows."""
+        columns = zip(*partition.value, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _load(task: tuple[int, list[tuple[Any, ...]]]) -> int:
+    return task[0]
+
+
+def _reach(log: Log, after: int, limit: int) -> int:
+    """Up to which entry to read."""
+    last = log.entry(log.last(after))
+    if last is None or last.news <= after:
+        return after
+    count = 0
+    for entry in log.entries(after, last.news):
+        if count and count + entry.records > limit:
+            return entry.number - 1
+        count += entry.records
+    return last.news

@@ -1,0 +1,171 @@
+"""The pipelined layout: the whole pipeline is one query (MillWheel 6.1.3: what is produced is delivered before it is persisted).
+
+Rules of this file: Spark knows the state of a query's operators by their place, so a changed pipeline can go on from the same
+checkpoint only if its injectors and its number of levels are what they were.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from headrace.api.pipeline import Pipeline
+from headrace.api.progress import ComputationProgress
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting.event_time import low_watermark_of
+from headrace.spark.hosting.job_descriptions import describe
+from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.progress import Board
+from headrace.spark.jobs.attach import Input, Outputs, attach
+from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
+from headrace.spark.jobs.running import Running, start
+from headrace.spark.jobs.skipping import with_dead_letters, with_skips
+from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
+
+_QUERY = "pipeline"
+
+
+class PipelinedHost:
+    """Runs a pipeline as one query.
+
+    Args:
+        settings: of the deployment.
+        pipeline: which.
+        inputs: for each injector, its records.
+    """
+
+    def __init__(
+        self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
+    ) -> None:
+        self._settings = settings
+        self._inputs = dict(inputs)
+        self._board = Board(settings.directory / "progress.json")
+        self.pipeline = pipeline
+        settings.sinks.check(pipeline, pipeline.output_streams)
+        settings.sinks.warn_of_missing(pipeline)
+        self._running = self._start(pipeline)
+
+    def _start(self, pipeline: Pipeline) -> Running:
+        settings = self._settings
+        as_run = with_skips(settings.directory, pipeline)
+        outputs = attach(
+            as_run,
+            self._inputs,
+            intervals=settings.intervals,
+            clock_us=settings.clock_us,
+            history=settings.history,
+            tallies=True,
+        )
+        layout = _layout(pipeline, settings.intervals)
+        before = read_shape(settings.directory)
+        check_shape(settings.directory, before, layout)
+        _check_levels(before, layout)
+        check_switches(settings.directory, pipeline)
+        write_shape(settings.directory, layout, pipeline)
+        sinks = with_dead_letters(settings.directory, settings.sinks)
+        writer = OutputWriter(as_run, sinks, self._board)
+        name = f"{settings.directory}: {_QUERY}"
+        return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
+
+    def queries(self) -> list[Running]:
+        """The one query."""
+        return [self._running]
+
+    def progress(self) -> tuple[ComputationProgress, ...]:
+        """Of each computation, as of the last micro-batch."""
+        return self._board.progress(self.pipeline, low_watermark_of(self._running.query.lastProgress))
+
+    def settle(self) -> None:
+        """Wait until all that the sources have has come out."""
+        self._running.process_all_available()
+
+    def change(
+        self,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        sinks: Mapping[str, Sink | TypedSink | None],
+        *,
+        from_now: bool,
+    ) -> None:
+        """Start the query again with another pipeline.
+
+        Raises:
+            SparkHostError: Spark can not do that.
+            PipelineError: the two versions do not fit together.
+        """
+        if from_now:
+            raise SparkHostError(
+                "a pipelined computation begins with what is read next",
+                "Leave from_now out, or deploy Layout.STAGED",
+            )
+        pipeline.validate()
+        _check_levels(
+            _layout(self.pipeline, self._settings.intervals), _layout(pipeline, self._settings.intervals)
+        )
+        check_switches(self._settings.directory, pipeline)
+        wanted = self._settings.sinks.changed(pipeline, sinks)
+        wanted.check(pipeline, pipeline.output_streams)
+        wanted.warn_of_missing(pipeline, known=self.pipeline.output_streams)
+        self._settings = replace(self._settings, sinks=wanted)
+        self._inputs.update(inputs)
+        self._running.stop()
+        self._running = self._start(pipeline)
+        self.pipeline = pipeline
+
+
+def _layout(pipeline: Pipeline, intervals: int) -> Shape:
+    levels = plan_of(pipeline, intervals=intervals, with_ids=frozenset()).levels
+    return Shape(
+        "pipelined", pipeline.name, intervals, list(pipeline.injectors), [list(level) for level in levels]
+    )
+
+
+def _check_levels(before: Shape | None, now: Shape) -> None:
+    if before is None:
+        return
+    shapes = [(one.injectors, len(one.stages)) for one in (before, now)]
+    if shapes[0] != shapes[1]:
+        (old_injectors, old_levels), (injectors, levels) = shapes
+        raise SparkHostError(
+            f"the pipeline {now.pipeline!r} had the injectors {old_injectors} and {old_levels} levels, and now has "
+            f"{injectors} and {levels}: one query of Spark's can not change that and keep its state",
+            "Deploy with Layout.STAGED, where computations come and go; or begin in an empty directory",
+        )
+
+
+class OutputWriter:
+    """Gives each stream's rows of a micro-batch to its sink.
+
+    Args:
+        pipeline: whose outputs.
+        sinks: for them.
+        board: where progress is put up.
+    """
+
+    def __init__(self, pipeline: Pipeline, sinks: Sinks, board: Board) -> None:
+        self._pipeline, self._sinks, self._board = pipeline, sinks, board
+        self.failure: Exception | None = None
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Take a micro-batch."""
+        try:
+            self._write(frame, number)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _write(self, frame: DataFrame, number: int) -> None:
+        sinks = self._sinks
+        describe(frame.sparkSession, self._board.progress(self._pipeline))
+        kept = frame.persist()  # it must be computed once, and wholly, whatever the sinks do
+        try:
+            outputs = Outputs(kept, self._pipeline)
+            kinds = kept.groupBy("stream", outputs.tally.alias("tally")).count().collect()
+            counts = {row["stream"]: row["count"] for row in kinds if row["tally"] is None}
+            for stream in sinks.wanted(counts):
+                sinks.write(outputs, stream, number)
+            if sinks.history is not None and counts.get(None):
+                sinks.history(outputs.history, number)
+            self._board.take_encoded(row["tally"] for row in kinds if row["tally"] is not None)
+        finally:
+            kept.unpersist()

@@ -1,0 +1,432 @@
+"""The staged layout, while it runs (MillWheel 3, 6.1.2): one query for each injector and each computation.
+
+Rules of this file:
+
+* A stage is started again only if it itself has changed: its code, its senders, or, if it is an injector with dead letters, its
+  consumers. All others run on.
+* A computation that is removed first works off what its senders had written when it was asked to go; then it stops; then its
+  consumers work off what it has written; only then do they forget it. So nothing that was taken in is lost, but what it still
+  kept, in state and timers, is.
+* What a stage's consumers have all taken, and what is older than the retention, is dropped from its log.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from headrace.api.pipeline import ComputationSpec, DeadLetter, Pipeline
+from headrace.api.progress import ComputationProgress
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting.job_descriptions import describe
+from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.progress import Board
+from headrace.spark.jobs.attach import (
+    Input,
+    Outputs,
+    check_inputs,
+    level_operator,
+    prepared_input,
+    sources_of,
+)
+from headrace.spark.jobs.job import (
+    Settings,
+    Shape,
+    check_shape,
+    check_switches,
+    read_shape,
+    replace_file,
+    write_shape,
+)
+from headrace.spark.jobs.log import Entry, Log, entry_of, file_name, taken_for_good
+from headrace.spark.jobs.log_source import Reading
+from headrace.spark.jobs.running import Running, start
+from headrace.spark.jobs.skipping import with_dead_letters, with_skips
+from headrace.spark.jobs.stages import (
+    computation_plan,
+    decode_piece,
+    injector_pieces,
+    injector_plan,
+    logged,
+    outlet,
+    outputs_of,
+    parcels_of,
+)
+from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
+
+_LOOK_EVERY_S = 0.02
+_SHORTEN_EVERY = 32
+"""Micro-batches of a stage, until its log is looked at for what can be dropped."""
+
+
+class StagedHost:
+    """Runs a pipeline as a query for each injector and each computation.
+
+    Args:
+        settings: of the deployment.
+        pipeline: which.
+        inputs: for each injector, its records.
+
+    Attributes:
+        pipeline: as it runs now.
+        board: where progress is put up.
+    """
+
+    def __init__(
+        self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
+    ) -> None:
+        self._settings = settings
+        self._inputs = dict(inputs)
+        self._stages: dict[str, Running] = {}
+        self._shortening = threading.Lock()
+        self.board = Board(settings.directory / "progress.json")
+        self.pipeline = pipeline
+        self._check(pipeline, self._inputs, settings.sinks)
+        settings.sinks.warn_of_missing(pipeline)
+        before = read_shape(settings.directory)
+        check_shape(settings.directory, before, self._layout())
+        _check_nobody_left(before, self._layout())
+        self._prepare(pipeline, from_now=False)
+        try:
+            self._start_missing()
+        except BaseException:
+            for running in self._stages.values():
+                running.stop()
+            raise
+
+    def queries(self) -> list[Running]:
+        """All of them, sources first."""
+        return [self._stages[name] for name in _order(self.pipeline)]
+
+    def progress(self) -> tuple[ComputationProgress, ...]:
+        """Of each computation, as of its last micro-batch."""
+        return self.board.progress(self.pipeline)
+
+    def settle(self) -> None:
+        """Wait until all that the sources have has come out."""
+        for name in self.pipeline.injectors:
+            self._stages[name].process_all_available()
+        for name in self.pipeline.computations:
+            self._await_taken(name, self._written(self.pipeline.senders(name)))
+
+    def change(
+        self,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        sinks: Mapping[str, Sink | TypedSink | None],
+        *,
+        from_now: bool,
+    ) -> None:
+        """Go over to another pipeline while it runs.
+
+        Args:
+            pipeline: which.
+            inputs: of injectors that are new.
+            sinks: of streams that are new, or have another sink from now on; see `Sinks.changed`.
+            from_now: computations that are new begin with what their senders write next, and not with what is still in the logs.
+        """
+        given = {name: one for name, one in {**self._inputs, **inputs}.items() if name in pipeline.injectors}
+        wanted = self._settings.sinks.changed(pipeline, sinks)
+        self._check(pipeline, given, wanted)
+        before = self.pipeline
+        wanted.warn_of_missing(pipeline, known=before.output_streams)
+        changed = [name for name in _order(before) if not _is_same(name, before, pipeline)]
+        changed += [name for name in inputs if name in self._stages and name not in changed]
+        giving_out = {name for stream in sinks for name in _producers(before, stream)}
+        changed += [name for name in _order(before) if name in giving_out and name not in changed]
+        self._retire([name for name in changed if name not in _order(pipeline)])
+        for name in changed:
+            if name in self._stages:
+                self._stages.pop(name).stop()
+        self._settings = replace(self._settings, sinks=wanted)
+        with self._shortening:  # nothing is dropped that a new consumer will read
+            self._prepare(pipeline, from_now=from_now)
+            self.pipeline, self._inputs = pipeline, given
+        self._start_missing()
+
+    def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], sinks: Sinks) -> None:
+        pipeline.validate()
+        check_inputs(pipeline, inputs)
+        check_switches(self._settings.directory, pipeline)
+        plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset())
+        sinks.check(pipeline, pipeline.streams)
+
+    def _layout(self) -> Shape:
+        pipeline = self.pipeline
+        stages = [[name] for name in pipeline.computations]
+        return Shape("staged", pipeline.name, self._settings.intervals, list(pipeline.injectors), stages)
+
+    # Starting
+
+    def _prepare(self, pipeline: Pipeline, *, from_now: bool) -> None:
+        names = [name for name in _order(pipeline) if name not in self._stages]
+        for name in names:
+            self._log(name).prepare()
+        for name in names:
+            if name in pipeline.computations:
+                self._note_beginnings(name, pipeline.senders(name), from_now=from_now)
+
+    def _start_missing(self) -> None:
+        write_shape(self._settings.directory, self._layout(), self.pipeline)
+        for name in [name for name in _order(self.pipeline) if name not in self._stages]:
+            is_injector = name in self.pipeline.injectors
+            self._stages[name] = self._start_injector(name) if is_injector else self._start_computation(name)
+
+    def _start_injector(self, name: str) -> Running:
+        settings, pipeline, given = self._settings, self.pipeline, self._inputs[name]
+        sources = sources_of(self._inputs)
+        plan = injector_plan(pipeline, name, sources, history=settings.history)
+        pieces = injector_pieces(
+            prepared_input(pipeline, name, given), plan, self._log(name), kept_ids_us=sources.kept_ids_us,
+            delay_us=given.delay_us if isinstance(given, Input) else 0,
+        )  # fmt: skip
+        return self._start(name, pieces, (name,))
+
+    def _start_computation(self, name: str) -> Running:
+        settings, pipeline = self._settings, with_skips(self._settings.directory, self.pipeline)
+        plan = computation_plan(
+            pipeline, name, sources_of(self._inputs), intervals=settings.intervals,
+            clock=settings.clock_us is not None, history=settings.history,
+        )  # fmt: skip
+        begin = self._beginnings(name)
+        reading = Reading(
+            directory=str(settings.directory),
+            begin={sender: begin[sender] for sender in pipeline.senders(name)},
+            tasks=settings.spark.sparkContext.defaultParallelism,
+            max_records=settings.max_records,
+            clock_us=settings.clock_us,
+        )
+        produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
+        return self._start(name, logged(produced, plan, self._log(name)), plan.groups[name])
+
+    def _start(self, name: str, pieces: DataFrame, units: tuple[str, ...]) -> Running:
+        settings = self._settings
+        checkpoint = settings.checkpoint(file_name(name))
+        log = self._log(name)
+        committed = log.entry(_last_committed(checkpoint))
+        writer = LogWriter(
+            self,
+            log,
+            units,
+            outlet(with_skips(settings.directory, self.pipeline), name),
+            replace(settings, sinks=with_dead_letters(settings.directory, settings.sinks)),
+            dict(committed.taken) if committed else {},
+        )
+        return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings.trigger_us)
+
+    def _log(self, name: str) -> Log:
+        return Log(self._settings.directory, name)
+
+    # Where a computation began to read its senders' logs, which must be the same whenever Spark asks
+
+    def _beginnings(self, name: str) -> dict[str, int]:
+        try:
+            return msgspec.json.decode(self._beginnings_path(name).read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return {}
+
+    def _note_beginnings(self, name: str, senders: Iterable[str], *, from_now: bool) -> None:
+        noted = self._beginnings(name)
+        for sender in senders:
+            log = self._log(sender)
+            noted.setdefault(sender, log.last() if from_now else log.first() - 1)
+        for sender in set(noted) - set(senders):
+            noted[sender] = self._log(
+                sender
+            ).last()  # it has left, and all was taken; should it come back, go on from there
+        replace_file(self._beginnings_path(name), msgspec.json.encode(noted))
+
+    def _beginnings_path(self, name: str) -> Path:
+        return self._settings.directory / "stages" / f"{file_name(name)}.json"
+
+    # Waiting
+
+    def _written(self, senders: Iterable[str]) -> dict[str, int]:
+        """By sender, the latest entry that has anything for consumers."""
+        found = {}
+        for sender in senders:
+            log = self._log(sender)
+            entry = log.entry(log.last())
+            found[sender] = entry.news if entry is not None else -1
+        return found
+
+    def _await_taken(self, name: str, upto: Mapping[str, int]) -> None:
+        """Wait until a computation has finished what its senders had written.
+
+        Raises:
+            HeadraceError: it, or one of its senders, has ended.
+        """
+        running = self._stages[name]
+        begin = self._beginnings(name)
+        assert isinstance(running.writer, LogWriter)
+        while not all(
+            running.writer.finished.get(one, begin.get(one, -1)) >= number for one, number in upto.items()
+        ):
+            running.check()
+            if not running.is_active:
+                raise SparkHostError(
+                    f"the query of {name!r} was stopped", "Deploy the pipeline again to go on"
+                )
+            time.sleep(_LOOK_EVERY_S)
+
+    def _retire(self, names: list[str]) -> None:
+        """Let some go, sources first: each works off what it was sent, and its consumers what it has sent."""
+        before = self.pipeline
+        for name in names:
+            if name in before.computations:
+                self._await_taken(name, self._written(before.senders(name)))
+            self._stages.pop(name).stop()
+        for name in names:
+            for consumer in before.graph.successors(name):
+                if consumer not in names:
+                    self._await_taken(consumer, self._written([name]))
+
+    # Forgetting
+
+    def shorten(self, name: str, retention_us: int) -> None:
+        """Drop from a log what all its consumers have taken, and what is older than that, microseconds."""
+        log = self._log(name)
+        with self._shortening:
+            taken = [
+                taken_for_good(name, self._log(consumer), self._beginnings(consumer).get(name, -1))
+                for consumer in self.pipeline.graph.successors(name)
+            ]
+            log.shorten(min(taken, default=log.last()), before_us=time.time_ns() // 1_000 - retention_us)
+
+
+class LogWriter:
+    """Ends the micro-batches of a stage: an entry in its log, and then its sinks, from what stands in the log.
+
+    Args:
+        host: that knows the consumers.
+        log: of the stage.
+        units: that report low watermarks: its intervals, or the injector.
+        pipeline: see `outlet`.
+        settings: of the deployment.
+        finished: see below.
+
+    Attributes:
+        failure: what it has failed with, if it has.
+        finished: up to which entry of each sender's log everything is done, the sinks included.
+    """
+
+    def __init__(
+        self, host: StagedHost, log: Log, units: tuple[str, ...], pipeline: Pipeline, settings: Settings, finished: dict[str, int]
+    ) -> None:  # fmt: skip
+        self.failure: Exception | None = None
+        self.finished = finished
+        self._host = host
+        self._log = log
+        self._units = units
+        self._pipeline = pipeline
+        self._settings = settings
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        """Take a micro-batch."""
+        try:
+            self._write(frame, number)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def _write(self, frame: DataFrame, number: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        describe(frame.sparkSession, [one for one in self._host.progress() if one.name == self._log.stage])
+        before = self._log.following(number, query)
+        pieces = [decode_piece(row["piece"]) for row in frame.collect()]
+        entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units)
+        standing = self._log.append(entry)
+        self._give_out(frame, standing)
+        self._host.board.take(tally for piece in pieces for tally in piece.tallies)
+        self.finished = standing.taken
+        retention_us = self._settings.retention_us
+        if retention_us is not None and number % _SHORTEN_EVERY == 0:
+            self._host.shorten(self._log.stage, retention_us)
+
+    def _give_out(self, frame: DataFrame, entry: Entry) -> None:
+        sinks = self._settings.sinks
+        counts: dict[str, int] = {}
+        for part in entry.parts:
+            for stream, count in part.records.items():
+                counts[stream] = counts.get(stream, 0) + count
+        wanted = sinks.wanted(counts)
+        has_events = sinks.history is not None and any(part.events for part in entry.parts)
+        if not wanted and not has_events:
+            return
+        rows = outputs_of(frame.sparkSession, self._log, [part.name for part in entry.parts])
+        outputs = Outputs(rows, self._pipeline)
+        for stream in wanted:
+            sinks.write(outputs, stream, entry.number)
+        if has_events and sinks.history is not None:
+            sinks.history(outputs.history, entry.number)
+
+
+def _order(pipeline: Pipeline) -> list[str]:
+    """All stages, sources first."""
+    return [*pipeline.injectors, *pipeline.computations]
+
+
+def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
+    """Tell whether a stage can run on when the pipeline changes."""
+    if name in before.injectors:
+        if name not in after.injectors or before.injectors[name] != after.injectors[name]:
+            return False
+        if not isinstance(before.injectors[name].on_malformed, DeadLetter):
+            return True
+        return list(_consumers(before, name)) == list(_consumers(after, name))
+    if name not in after.computations:
+        return False
+    specs = [_comparable(one.computations[name]) for one in (before, after)]
+    senders = [
+        {one: _carried(pipeline, one, name) for one in pipeline.senders(name)} for pipeline in (before, after)
+    ]
+    return specs[0] == specs[1] and senders[0] == senders[1]
+
+
+def _consumers(pipeline: Pipeline, injector: str) -> Iterator[tuple[str, dict[str, object]]]:
+    for name in pipeline.graph.successors(injector):
+        yield name, dict(pipeline.computations[name].inputs)
+
+
+def _producers(pipeline: Pipeline, stream: str) -> list[str]:
+    return [
+        name
+        for name in _order(pipeline)
+        if stream in (pipeline.injectors.get(name) or pipeline.computations[name]).all_outputs
+    ]
+
+
+def _carried(pipeline: Pipeline, sender: str, consumer: str) -> tuple[str, ...]:
+    streams: tuple[str, ...] = pipeline.graph.edges[sender, consumer]["streams"]
+    return tuple(sorted(streams))
+
+
+def _comparable(spec: ComputationSpec) -> ComputationSpec:
+    return replace(spec, output_codecs={})
+
+
+def _last_committed(checkpoint: Path) -> int:
+    """The last micro-batch that Spark has finished, by its checkpoint; -1: none."""
+    commits = checkpoint / "commits"
+    names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+    return max([int(name) for name in names if name.isdigit()], default=-1)
+
+
+def _names(layout: Shape) -> set[str]:
+    return {name for level in (layout.injectors, *layout.stages) for name in level}
+
+
+def _check_nobody_left(before: Shape | None, now: Shape) -> None:
+    """A computation that is removed must be let go by a deployment that still has it."""
+    if before is None:
+        return
+    gone = sorted(_names(before) - _names(now))
+    if gone:
+        problem = f"the deployment had {gone}, which the pipeline {now.pipeline!r} has not"
+        raise SparkHostError(
+            problem, "Deploy the pipeline as it was, and take them out with Deployment.remove"
+        )

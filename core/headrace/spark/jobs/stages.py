@@ -1,0 +1,307 @@
+"""The staged layout (MillWheel 3, 6.1.2): each injector and each computation is a query of its own, with a log behind it.
+
+Rules of this file:
+
+* A stage sees a pipeline of its own, **cut** out of the whole: its computation, and its senders as injectors. What it produces is
+  written as it is, by stream: who consumes it, and by which keys, is the consumers' business (4.2). So stages come and go without
+  those before them.
+* Only an injector with dead letters also asks its consumers' key extractors, since what they refuse is malformed.
+* Productions are in the log before anybody downstream sees them: they are strong.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from headrace.api.codecs import decode_at
+from headrace.api.computation import extract_key
+from headrace.api.pipeline import OUTSIDE, ComputationSpec, DeadLetter, Pipeline, Stop, same_key
+from headrace.api.records import Record
+from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
+from headrace.history import Injected
+from headrace.spark.hosting.event_time import END_MS
+from headrace.spark.hosting.history_export import exported_injections
+from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.injection import (
+    OUTPUT_SCHEMA,
+    SOURCE_COLUMNS,
+    Batches,
+    Injection,
+    output_rows,
+    parcel_rows,
+)
+from headrace.spark.hosting.layout import Plan, plan_of
+from headrace.spark.hosting.metrics import observed
+from headrace.spark.hosting.parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel, decode_tally, is_tally
+from headrace.spark.jobs.attach import Sources
+from headrace.spark.jobs.log import Log, PartWriter, Piece
+from headrace.spark.jobs.log_source import COLUMNS, Reading, read_logs
+from headrace.spark.runtime.failures import noted
+from headrace.wire.rows import Production
+
+PIECE_SCHEMA = "piece binary"
+_PIECES = pa.schema([("piece", pa.binary())])
+_LOW = "low"
+_FLUSH_RECORDS = 50_000
+"""Parcels of a task leave when they have so many records together."""
+
+encode_piece = msgspec.msgpack.Encoder().encode
+decode_piece = msgspec.msgpack.Decoder(Piece).decode
+
+
+# Cutting
+
+
+def cut_injector(pipeline: Pipeline, name: str) -> Pipeline:
+    """The pipeline that an injector's stage sees."""
+    spec = pipeline.injectors[name]
+    consumers = []
+    if isinstance(spec.on_malformed, DeadLetter):
+        consumers = [one for one in pipeline.computations.values() if set(one.inputs) & set(spec.all_outputs)]
+    cut = Pipeline(pipeline.name)
+    _add_injector(cut, name, spec.outputs, on_malformed=spec.on_malformed)
+    for one in consumers:
+        _add_computation(cut, one, [stream for stream in one.inputs if stream in spec.all_outputs])
+    return _with_codecs(cut, pipeline)
+
+
+def cut_computation(pipeline: Pipeline, name: str) -> Pipeline:
+    """The pipeline that a computation's stage sees."""
+    spec = pipeline.computations[name]
+    cut = Pipeline(pipeline.name)
+    for sender in pipeline.senders(name):
+        found = pipeline.injectors.get(sender) or pipeline.computations[sender]
+        _add_injector(cut, sender, [stream for stream in found.all_outputs if stream in spec.inputs])
+    _add_computation(cut, spec, list(spec.inputs))
+    return _with_codecs(cut, pipeline)
+
+
+def outlet(pipeline: Pipeline, name: str) -> Pipeline:
+    """The pipeline as those see it who read what comes out of a stage: streams and their codecs."""
+    spec = pipeline.injectors.get(name) or pipeline.computations[name]
+    seen = Pipeline(pipeline.name)
+    _add_injector(seen, name, spec.all_outputs)
+    return _with_codecs(seen, pipeline)
+
+
+def _add_injector(
+    cut: Pipeline, name: str, outputs: Iterable[str], on_malformed: Stop | DeadLetter | None = None
+) -> None:
+    cut.injector(name, outputs=outputs, on_malformed=on_malformed)
+
+
+def _add_computation(cut: Pipeline, spec: ComputationSpec, inputs: Iterable[str]) -> None:
+    cut.add(
+        spec.computation,
+        name=spec.name,
+        inputs={stream: spec.inputs[stream] for stream in inputs},
+        outputs=spec.outputs,
+        productions=spec.productions,
+        exactly_once=spec.exactly_once,
+        state_codec=spec.state_codec,
+        watermark_percentile=spec.watermark_percentile,
+        on_failure=spec.on_failure,
+    )
+
+
+def _with_codecs(cut: Pipeline, pipeline: Pipeline) -> Pipeline:
+    for stream in cut.streams:
+        cut.stream(stream, pipeline.codec(stream))
+    return cut
+
+
+def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> Plan:
+    """Lay an injector's stage out."""
+    return plan_of(
+        cut_injector(pipeline, name), intervals=1, with_ids=sources.with_ids, timed_by_source=sources.timed,
+        history=history, staged=True,
+    )  # fmt: skip
+
+
+def computation_plan(
+    pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool | Sample
+) -> Plan:
+    """Lay a computation's stage out."""
+    senders = frozenset(pipeline.senders(name))
+    return plan_of(
+        cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
+        timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
+    )  # fmt: skip
+
+
+# An injector's stage
+
+
+def injector_pieces(
+    prepared: DataFrame, plan: Plan, log: Log, *, kept_ids_us: Mapping[str, int], delay_us: int
+) -> DataFrame:
+    """From an injector's rows to what its tasks have written to its log.
+
+    Args:
+        prepared: its rows, with the column of its watermark last.
+        plan: see `injector_plan`.
+        log: its log.
+        kept_ids_us: see `Sources`.
+        delay_us: how far its low watermark is behind what that column says, microseconds.
+    """
+    marked = prepared.select(*SOURCE_COLUMNS, F.unix_micros(prepared.columns[-1]).alias(_LOW))
+    return marked.mapInArrow(partial(_log_injected, plan, log, dict(kept_ids_us), delay_us), PIECE_SCHEMA)
+
+
+def _log_injected(
+    plan: Plan, log: Log, kept_ids_us: dict[str, int], delay_us: int, batches: Batches
+) -> Batches:
+    number, partition = place()
+    injection = Injection(plan, kept_ids_us, number, partition)
+    writer = PartWriter(log, number, partition)
+    with noted():
+        for batch in batches:
+            low = pc.max(batch.column(_LOW)).as_py()
+            if low is not None:
+                writer.report(log.stage, MAX_TIME if low >= END_MS * MILLISECOND else low - delay_us)
+            rows = zip(*[batch.column(name).to_pylist() for name in SOURCE_COLUMNS], strict=True)
+            for parcel in injection.inject(rows).parcels.values():
+                writer.take(parcel)
+        yield _told(writer)
+
+
+# A computation's stage
+
+
+def parcels_of(spark: SparkSession, reading: Reading, plan: Plan) -> DataFrame:
+    """From the logs of its senders to parcels for a computation's intervals."""
+    return read_logs(spark, reading).mapInArrow(partial(_read, plan, reading.directory), PARCEL_SCHEMA)
+
+
+def _read(plan: Plan, directory: str, batches: Batches) -> Batches:
+    keying = Keying(plan, *place())
+    post, count = Post(), 0
+    with noted():
+        for batch in batches:
+            for sender, part, number, low, horizon, tick in zip(
+                *[batch.column(name).to_pylist() for name in COLUMNS], strict=True
+            ):
+                if part is not None:
+                    for parcel in Log(directory, sender).parcels(part):
+                        keying.address(post, sender, parcel.records)
+                        count += len(parcel.records)
+                elif sender is not None:
+                    keying.tell(post, sender, number, low, horizon)
+                if tick:
+                    keying.tick(post)
+                if count > _FLUSH_RECORDS:
+                    yield parcel_rows(post)
+                    post, count = Post(), 0
+        if post.parcels:
+            yield parcel_rows(post)
+
+
+class Keying:
+    """Addresses what the logs say to the intervals of one computation.
+
+    Args:
+        plan: see `computation_plan`.
+        batch: number of the micro-batch.
+        partition: number of the partition.
+    """
+
+    def __init__(self, plan: Plan, batch: int, partition: int) -> None:
+        self._plan = plan
+        self._batch, self._partition = batch, partition
+        (self._spec,) = plan.pipeline.computations.values()
+        self._groups = plan.groups[self._spec.name]
+        self._count = 0
+
+    def address(self, post: Post, sender: str, records: Iterable[Packed]) -> None:
+        """Let the computation's key extractors say whose the records are.
+
+        Raises:
+            KeyExtractorError: one failed.
+            CodecError: a value can not be read.
+        """
+        plan, name, told = self._plan, self._spec.name, []
+        for stream, record_id, key, value, timestamp, origin in records:
+            extractor = self._spec.inputs.get(stream)
+            if extractor is None:
+                continue
+            own = key
+            if extractor is not same_key:
+                decoded = decode_at(_CONSUMED, plan.pipeline.codec(stream), value, stream, name, record_id)
+                seen = Record(key, decoded, timestamp, stream, False, record_id)  # noqa: FBT003  ``late``
+                own = extract_key(name, stream, extractor, seen)
+            post.to(plan.group(name, own)).records.append((stream, record_id, own, value, timestamp, origin))
+            if plan.history:
+                self._count += 1
+                production = Production(record_id, stream, name, own, value, timestamp, origin)
+                told.append(Injected(0, f"{sender}/0", self._count, MIN_TIME, (production,)))
+        if told:
+            events = exported_injections(plan, f"{self._batch}.{self._partition}", self._batch, 0, told)
+            post.to(plan.groups[OUTSIDE][0]).events.append(events)
+
+    def tell(self, post: Post, sender: str, number: int, low: int, horizon: int | None) -> None:
+        """Tell all intervals what is known of a sender, and the log how far it was read."""
+        for group in self._groups:
+            parcel = post.to(group)
+            parcel.holds.append((sender, low))
+            if horizon is not None and self._spec.exactly_once:
+                parcel.horizons.append((sender, horizon))
+        post.to(self._plan.groups[OUTSIDE][0]).taken.append((sender, number))
+
+    def tick(self, post: Post) -> None:
+        """Tell all intervals that time has passed."""
+        for group in self._groups:
+            post.to(group).tick = True
+
+
+def logged(produced: DataFrame, plan: Plan, log: Log) -> DataFrame:
+    """From what an operator sends to what its tasks have written to its log."""
+    return observed(produced, plan.pipeline).mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
+
+
+def _log_produced(log: Log, batches: Batches) -> Batches:
+    writer = PartWriter(log, *place())
+    for batch in batches:
+        for data in batch.column("parcel").to_pylist():
+            if is_tally(data):
+                writer.tell(decode_tally(data))
+            else:
+                writer.take(decode_parcel(data))
+    yield _told(writer)
+
+
+# Outputs
+
+
+def outputs_of(spark: SparkSession, log: Log, parts: Iterable[str]) -> DataFrame:
+    """The records of some parts of a log, and events of the History, as rows of `OUTPUT_SCHEMA`."""
+    names = [(name,) for name in parts]
+    rows = spark.createDataFrame(names, "part string")
+    return rows.mapInArrow(partial(_read_outputs, log), OUTPUT_SCHEMA)
+
+
+def _read_outputs(log: Log, batches: Batches) -> Batches:
+    for batch in batches:
+        for name in batch.column("part").to_pylist():
+            for parcel in log.parcels(name):
+                yield output_rows([parcel])
+
+
+def place() -> tuple[int, int]:
+    """Of the running task: number of the micro-batch and of the partition."""
+    task = TaskContext.get()
+    assert task is not None, "only within a task of Spark's"
+    return int(task.getLocalProperty("streaming.sql.batchId") or 0), task.partitionId()
+
+
+def _told(writer: PartWriter) -> pa.RecordBatch:
+    data = [encode_piece(writer.finish())]
+    return pa.RecordBatch.from_arrays([pa.array(data, pa.binary())], schema=_PIECES)
+
+
+_CONSUMED = "stream {!r}, consumed by {!r}, record {}"

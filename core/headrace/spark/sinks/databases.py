@@ -1,0 +1,281 @@
+"""The databases that a `DatabaseSink` writes to: SQLite, in a file, and PostgreSQL, by URL.
+
+Rules of this file: what the two do differently, and nothing of what a sink does. What a transaction has read must still hold when
+it commits: SQLite's lock is taken at once. Whatever a driver raises becomes a `SinkError` that says what to do.
+"""
+
+import datetime as dt
+import importlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError, OptionsError
+from headrace.spark.io_errors import SinkBusyError, SinkError, SinkTableError
+
+Values = Sequence[Any]
+
+
+class Transaction(Protocol):
+    """An open transaction. ``?`` stands for a value."""
+
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement; return its rows."""
+        ...
+
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none: there is no such table."""
+        ...
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
+        """Insert many rows."""
+        ...
+
+
+class Database(Protocol):
+    """A database that can be written to in transactions."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it: without a password."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Open a transaction; commit it at the end, or undo it on an exception."""
+        ...
+
+    def type_of(self, kind: t.DataType) -> str | None:
+        """The column type for a type of Spark's; ``None``: there is none."""
+        ...
+
+
+def database_of(url: str, timeout_s: float) -> Database:
+    """Find the database that a URL names.
+
+    Args:
+        url: ``postgresql://...``; ``sqlite:///PATH``, or just the path of a file.
+        timeout_s: how long to wait for others' locks.
+
+    Raises:
+        OptionsError: it names none that is known.
+        SinkError: there is no driver for it.
+    """
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return Sqlite(url, timeout_s)
+    if scheme == "sqlite" and rest.startswith("/"):
+        return Sqlite(rest[1:], timeout_s)
+    if scheme in ("postgresql", "postgres"):
+        return Postgres(url, timeout_s)
+    raise OptionsError("url", without_password(url), "postgresql://..., sqlite:///PATH or the path of a file")
+
+
+def without_password(url: str) -> str:
+    """Write a URL for messages.
+
+    >>> without_password("postgresql://ann:secret@db.example:5432/mail?sslmode=require")
+    'postgresql://db.example:5432/mail'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def quoted(table: str) -> str:
+    """Write a name, with its schema if it has one, as SQL."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
+
+
+# SQLite
+
+
+@dataclass(frozen=True, slots=True)
+class Sqlite:
+    """A file."""
+
+    path: str
+    timeout_s: float
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    def type_of(self, kind: t.DataType) -> str | None:
+        """SQLite keeps times as text."""
+        return next((name for kinds, name in _SQLITE_TYPES if isinstance(kind, kinds)), None)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Take the write lock at once: the file has only one."""
+        try:
+            connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield _SqliteTransaction(connection)
+                connection.execute("COMMIT")
+            finally:
+                connection.close()  # undoes what was not committed
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+
+    def _told(self, error: sqlite3.Error) -> HeadraceError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        kind, problem, remedy = _SQLITE_ERRORS.get(
+            code, (SinkError, str(error), "Nothing of this batch was written")
+        )
+        return kind(self.name, problem.format(timeout_s=self.timeout_s, error=error), remedy)
+
+
+class _SqliteTransaction:
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def columns(self, table: str) -> list[str]:
+        return [row[1] for row in self.ask(f"PRAGMA table_info({quoted(table)})")]
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
+        names, marks = ", ".join(map(quoted, columns)), ", ".join("?" * len(columns))
+        sql = f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks})"  # noqa: S608  quoted
+        self._connection.executemany(sql, ([_sqlite_value(value) for value in row] for row in rows))
+
+
+def _sqlite_value(value: Any) -> Any:
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+_SQLITE_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    ((t.StringType, t.TimestampType, t.TimestampNTZType, t.DateType, t.DecimalType), "TEXT"),
+    ((t.IntegralType, t.BooleanType), "INTEGER"),
+    ((t.FractionalType,), "REAL"),
+    ((t.BinaryType,), "BLOB"),
+)
+
+_SQLITE_ERRORS: dict[int, tuple[type[SinkError], str, str]] = {
+    sqlite3.SQLITE_BUSY: (
+        SinkBusyError, "somebody else has kept it locked for {timeout_s:g} s",
+        "Let the other writer finish, or give the sink a longer timeout_s; the query goes on from here when it is started again",
+    ),
+    sqlite3.SQLITE_FULL: (
+        SinkError, "its disk is full",
+        "Make room; the query goes on from here when it is started again",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (SinkError, "it can not be opened ({error})", "Make its folder, or mend the path"),
+    sqlite3.SQLITE_NOTADB: (SinkError, "it is not a database of SQLite", "Name another file"),
+    sqlite3.SQLITE_READONLY: (SinkError, "it can not be written ({error})", "Give the query the right to write there"),
+    sqlite3.SQLITE_CONSTRAINT: (
+        SinkTableError, "the table refuses a row ({error})",
+        "Mend the table's constraints, or choose another table",
+    ),
+}  # fmt: skip
+
+
+# PostgreSQL
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A server."""
+
+    url: str
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        """Look for the driver where the sink is made, and not in its first batch."""
+        self._driver()
+
+    @property
+    def name(self) -> str:
+        """The URL without its password."""
+        return without_password(self.url)
+
+    def type_of(self, kind: t.DataType) -> str | None:
+        """The nearest type."""
+        if isinstance(kind, t.DecimalType):
+            return f"NUMERIC({kind.precision}, {kind.scale})"
+        return next((name for kinds, name in _POSTGRES_TYPES if isinstance(kind, kinds)), None)
+
+    def _driver(self) -> Any:
+        try:
+            return importlib.import_module("psycopg")
+        except ImportError as error:
+            raise SinkError(
+                self.name,
+                f"there is no driver for PostgreSQL ({error})",
+                "Install psycopg: pip install 'psycopg[binary]'",
+            ) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Wait for others' locks no longer than was said."""
+        driver = self._driver()
+        try:
+            with driver.connect(self.url, connect_timeout=max(2, int(self.timeout_s))) as connection:
+                connection.execute(f"SET LOCAL lock_timeout = {int(self.timeout_s * 1_000)}")
+                yield _PostgresTransaction(connection)
+        except driver.Error as error:
+            raise self._told(driver, error) from error
+
+    def _told(self, driver: Any, error: Exception) -> HeadraceError:
+        errors, text = driver.errors, str(error).strip().replace("\n", "; ")
+        if isinstance(error, errors.LockNotAvailable):
+            remedy = "See pg_stat_activity for who; a longer timeout_s waits longer"
+            return SinkBusyError(self.name, f"somebody else has kept a lock for {self.timeout_s:g} s", remedy)
+        if isinstance(error, errors.DiskFull):
+            return SinkError(self.name, f"its disk is full ({text})", "Make room, then start the query again")
+        if isinstance(error, driver.DataError | driver.IntegrityError | driver.ProgrammingError):
+            remedy = "Mend the table or the types, or choose another table"
+            return SinkTableError(self.name, f"the database refuses it ({text})", remedy)
+        return SinkError(
+            self.name, text, "Nothing of this batch was written, unless the connection was lost in the commit"
+        )
+
+
+class _PostgresTransaction:
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(sql.replace("?", "%s"), values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def columns(self, table: str) -> list[str]:
+        of_the_table = "attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped"
+        sql = f"SELECT attname FROM pg_attribute WHERE {of_the_table} ORDER BY attnum"  # noqa: S608  ours
+        rows = self.ask(sql, quoted(table))
+        return [row[0] for row in rows]
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
+        names = ", ".join(map(quoted, columns))
+        with (
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {quoted(table)} ({names}) FROM STDIN") as copy,
+        ):
+            for row in rows:
+                copy.write_row(row)
+
+
+_POSTGRES_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    ((t.StringType,), "TEXT"),
+    ((t.BooleanType,), "BOOLEAN"),
+    ((t.IntegralType,), "BIGINT"),
+    ((t.FractionalType,), "DOUBLE PRECISION"),
+    ((t.TimestampType,), "TIMESTAMPTZ"),
+    ((t.TimestampNTZType,), "TIMESTAMP"),
+    ((t.DateType,), "DATE"),
+    ((t.BinaryType,), "BYTEA"),
+)

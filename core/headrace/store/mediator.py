@@ -1,0 +1,416 @@
+"""The mediator of the backing store (MillWheel 6.2, 7.1): rows, sequencers, the assignment table, fenced journals.
+
+Rules of this file:
+
+* A write is applied whole or refused whole: its sequencer must be the latest minted for an interval that covers its keys *at the
+  moment it is applied*, not when it was issued.
+* A mint kills every older sequencer that overlaps, before anybody can scan under the new one.
+* Every change of a row is a blind delta, and taking the same write twice is taking it once.
+* Journals are fenced by epochs; ownership of keys and their sequencers are one table, so they can not disagree.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any
+
+from headrace.api.time import MAX_TIME
+from headrace.history import (
+    Applied,
+    CheckpointsDeleted,
+    ComputationRemoved,
+    History,
+    IdsCollected,
+    IntervalMinted,
+    RoleClaimed,
+    VersionAdopted,
+    WriteRefused,
+)
+from headrace.wire import messages as m
+from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
+from headrace.wire.messages import STORE, Progress
+from headrace.wire.rows import Production, RowDelta, RowImage, StoredTimer, Version
+
+MASTER_ROLE = "master"
+
+_NOTHING = Progress()
+_NOBODY: dict[int, KeyInterval] = {}
+
+
+def authority_role(shard: int) -> str:
+    """The journal of one shard of the authority."""
+    return f"authority-{shard}"
+
+
+class StoredRow:
+    """One row as it rests in the store."""
+
+    __slots__ = ("hold", "number", "productions", "seen", "sequencer", "state", "timers")
+
+    def __init__(self) -> None:
+        self.sequencer = 0
+        self.number = 0
+        self.state = b""
+        self.hold = MAX_TIME
+        self.timers: dict[str, StoredTimer] = {}
+        self.productions: dict[tuple[str, str], Production] = {}
+        self.seen: dict[str, int] = {}
+
+    def image(self, key: str) -> RowImage:
+        """Read it."""
+        return RowImage(
+            key, Version(self.sequencer, self.number), self.state, self.hold,
+            tuple(self.timers.values()), tuple(self.productions.values()), tuple(self.seen.items()),
+        )  # fmt: skip
+
+    def apply(self, sequencer: int, delta: RowDelta) -> None:
+        """Make all changes of a delta that comes from the owner of this sequencer."""
+        self.sequencer, self.number = sequencer, delta.number
+        if delta.state is not None:
+            self.state = delta.state
+        if delta.hold is not None:
+            self.hold = delta.hold
+        if delta.fired or delta.cancelled or delta.set_timers:
+            self._apply_timers(delta)
+        for production in delta.productions:
+            self.productions[production.record_id, production.consumer] = production
+        if delta.seen:
+            self.seen.update(delta.seen)
+
+    def _apply_timers(self, delta: RowDelta) -> None:
+        timers = self.timers
+        for timer in delta.fired:
+            if timer.tag in timers and timers[timer.tag].set_by == timer.set_by:
+                del timers[timer.tag]
+        for tag in delta.cancelled:
+            timers.pop(tag, None)
+        for timer in delta.set_timers:
+            timers[timer.tag] = timer
+
+
+class Journal:
+    """A role's fenced journal. ``renewals`` moves whenever its holder shows that it lives."""
+
+    __slots__ = ("contents", "epoch", "holder", "position", "renewals")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.holder = ""
+        self.renewals = 0
+        self.position = 0
+        self.contents: dict[str, Progress] = {}
+
+
+class Mediator:
+    """The store's gatekeeper: `handle` takes a request and gives its reply, at once and atomically.
+
+    Args:
+        history: where what it applied and refused is written.
+        page_rows: rows in one page of a scan.
+    """
+
+    def __init__(self, history: History, page_rows: int = 1_000) -> None:
+        self._history = history
+        self._page_rows = page_rows
+        self._rows: dict[str, dict[str, StoredRow]] = {}
+        self._live: dict[str, dict[int, KeyInterval]] = {}
+        self._sorted_keys: dict[str, list[str]] = {}
+        self._journals: dict[str, Journal] = {}
+        self._progress: dict[str, Progress] = {}
+        self._table = m.Table()
+        self._next_sequencer = 1
+        self._last_mint = (0, 0)
+        self._handlers: dict[type, Callable[[Any], m.Reply]] = {
+            m.Write: self._write,
+            m.Read: self._read,
+            m.Scan: self._scan,
+            m.CollectIds: self._collect,
+            m.Mint: self._mint,
+            m.Peek: self._peek,
+            m.Claim: self._claim,
+            m.Renew: self._renew,
+            m.JournalWatermarks: self._journal_watermarks,
+            m.JournalPosition: self._journal_position,
+        }
+
+    @classmethod
+    def over(
+        cls,
+        history: History,
+        rows: dict[str, dict[str, StoredRow]],
+        progress: dict[str, Progress],
+        next_sequencer: int,
+    ) -> "Mediator":
+        """A mediator of rows that its host keeps elsewhere between its times.
+
+        Args:
+            history: see `Mediator`.
+            rows: by computation and key; changed in place.
+            progress: what was journaled, by computation and injector.
+            next_sequencer: the first to mint; more than any before.
+        """
+        mediator = cls(history)
+        mediator._rows, mediator._progress, mediator._next_sequencer = rows, progress, next_sequencer
+        return mediator
+
+    def rows(self, computation: str) -> dict[str, StoredRow]:
+        """The rows of a computation by key, as they are now."""
+        return self._rows.get(computation, {})
+
+    @property
+    def table(self) -> m.Table:
+        """The assignment table as it was last minted."""
+        return self._table
+
+    def handle(self, request: m.Request) -> m.Reply:
+        """Serve one request."""
+        return self._handlers[type(request)](request)
+
+    # Rows (6.2)
+
+    def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
+        """Tell whether this sequencer owns the keys from ``low`` to ``high``, both inclusive, now."""
+        interval = self._live.get(computation, _NOBODY).get(sequencer)
+        if interval is None:
+            return False
+        end = interval.high
+        return interval.low <= low and (end is None or high < end)
+
+    def already_taken(self, row: StoredRow, sequencer: int, number: int) -> bool:
+        """Tell whether the row has taken this write, or a later one, before."""
+        return (sequencer, number) <= (row.sequencer, row.number)
+
+    def live_sequencer(self, computation: str, key: str) -> int:
+        """The sequencer that owns a key now; 0 if none does."""
+        for sequencer, interval in self._live.get(computation, _NOBODY).items():
+            if interval.contains(key):
+                return sequencer
+        return 0
+
+    def _write(self, request: m.Write) -> m.Reply:
+        computation, sequencer, deltas = request.computation, request.sequencer, request.deltas
+        keys = request.keys()
+        if not self.is_live(computation, sequencer, min(keys), max(keys)):
+            return self._refuse(request)
+        rows = self._rows.get(computation)
+        if rows is None:
+            rows = self._rows[computation] = {}
+        history, is_latest = self._history, sequencer in self._live.get(computation, _NOBODY)
+        if request.delivered:  # they were there before this write was made, and so go first
+            self._delete(request, rows, is_latest=is_latest)
+        for delta in deltas:
+            row = rows.get(delta.key)
+            if row is None:
+                row = rows[delta.key] = StoredRow()
+                self._sorted_keys.pop(computation, None)
+            elif self.already_taken(row, sequencer, delta.number):
+                continue
+            row.apply(sequencer, delta)
+            live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
+            history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
+        return m.Written(request.request)
+
+    def _delete(self, request: m.Write, rows: dict[str, StoredRow], *, is_latest: bool) -> None:
+        """Delete checkpoints: blind, and needing no version, as a checkpoint that has been ACKed never comes back to be kept."""
+        deleted = []
+        for name in request.delivered:
+            key, record_id, consumer = name
+            row = rows.get(key)
+            if row is not None and row.productions.pop((record_id, consumer), None) is not None:
+                deleted.append(name)
+        if deleted:
+            computation, sequencer, history = request.computation, request.sequencer, self._history
+            live = sequencer if is_latest else self.live_sequencer(computation, deleted[0][0])
+            history.record(
+                CheckpointsDeleted(history.at_us, STORE, computation, sequencer, live, tuple(deleted))
+            )
+
+    def _refuse(self, request: m.Write) -> m.Reply:
+        computation, keys, history = request.computation, request.keys(), self._history
+        live = self.live_sequencer(computation, keys[0])
+        history.record(WriteRefused(history.at_us, STORE, computation, request.sequencer, live, tuple(keys)))
+        return m.Refused(request.request, live)
+
+    def _read(self, request: m.Read) -> m.Reply:
+        if not self.is_live(request.computation, request.sequencer, request.key, request.key):
+            return m.Refused(request.request, self.live_sequencer(request.computation, request.key))
+        row = self._rows.get(request.computation, {}).get(request.key)
+        return m.RowRead(request.request, None if row is None else row.image(request.key))
+
+    def _scan(self, request: m.Scan) -> m.Reply:
+        low = request.interval.low
+        if not self.is_live(request.computation, request.sequencer, low, low):
+            return m.Refused(request.request, self.live_sequencer(request.computation, low))
+        keys = self._keys_in(request.computation, request.interval, request.after)
+        page = keys[: self._page_rows]
+        rows = self._rows.get(request.computation, {})
+        after = page[-1] if len(keys) > len(page) else None
+        progress = tuple(
+            (name, self._progress[name]) for name in request.progress_of if name in self._progress
+        )
+        return m.Scanned(request.request, tuple(rows[key].image(key) for key in page), after, progress)
+
+    def _keys_in(self, computation: str, interval: KeyInterval, after: str | None) -> list[str]:
+        keys = self._sorted_keys.get(computation)
+        if keys is None:
+            keys = self._sorted_keys[computation] = sorted(self._rows.get(computation, ()))
+        begin = bisect_left(keys, interval.low) if after is None else bisect_right(keys, after)
+        return keys[begin : None if interval.high is None else bisect_left(keys, interval.high)]
+
+    def _collect(self, request: m.CollectIds) -> m.Reply:
+        interval, below = request.interval, request.below
+        if not self.is_live(request.computation, request.sequencer, interval.low, interval.low):
+            return m.Refused(request.request, self.live_sequencer(request.computation, interval.low))
+        count = 0
+        rows = self._rows.get(request.computation, {})
+        for key in self._keys_in(request.computation, interval, None):
+            row = rows[key]
+            if row.seen and min(row.seen.values()) < below:
+                kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
+                count += len(row.seen) - len(kept)
+                row.seen = kept
+        history = self._history
+        if count:
+            history.record(IdsCollected(history.at_us, STORE, request.computation, interval, below, count))
+        return m.Collected(request.request)
+
+    # Ownership (7.1)
+
+    def _mint(self, request: m.Mint) -> m.Reply:
+        journal = self._journal(MASTER_ROLE)
+        if request.epoch != journal.epoch:
+            return m.Refused(request.request, journal.epoch)
+        if (request.epoch, request.number) > self._last_mint:
+            self._last_mint = (request.epoch, request.number)
+            journal.renewals += 1
+            self._change_table(request)
+        return m.Minted(request.request, self._table)
+
+    def _change_table(self, request: m.Mint) -> None:
+        by_computation: dict[str, list[m.MintChange]] = {}
+        for change in request.changes:
+            by_computation.setdefault(change.computation, []).append(change)
+        kept = [a for a in self._table.assignments if a.computation not in request.removed]
+        for computation, changes in by_computation.items():
+            kept = self._replace(computation, changes, kept)
+        for computation in request.removed:
+            self._live.pop(computation, None)
+            self._history.record(ComputationRemoved(self._history.at_us, STORE, computation))
+        if request.topology != self._table.topology:
+            self._history.record(VersionAdopted(self._history.at_us, STORE, request.topology))
+        kept.sort(key=lambda one: (one.computation, one.interval.low))
+        before = self._table
+        since = dict(zip(before.retiring, before.retired_from, strict=True))
+        retired_from = tuple(since.get(name, before.topology) for name in request.retiring)
+        self._table = m.Table(
+            before.version + 1, request.topology, request.retiring, tuple(kept), request.joining, retired_from
+        )
+
+    def _replace(
+        self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]
+    ) -> list[m.Assignment]:
+        wanted = [change.interval for change in changes]
+        replaced = [
+            a
+            for a in assignments
+            if a.computation == computation and any(a.interval.overlaps(one) for one in wanted)
+        ]
+        assert cover_same_keys(wanted, [a.interval for a in replaced] or [ALL_KEYS]), (
+            "a mint leaves keys without an owner"
+        )
+        live = self._live.setdefault(computation, {})
+        for old in replaced:
+            live.pop(old.sequencer, None)
+        kept = [a for a in assignments if a not in replaced]
+        history = self._history
+        for change in changes:
+            sequencer = self._next_sequencer
+            self._next_sequencer += 1
+            live[sequencer] = change.interval
+            kept.append(
+                m.Assignment(computation, change.interval, sequencer, change.owner, change.incarnation)
+            )
+            history.record(
+                IntervalMinted(
+                    history.at_us,
+                    STORE,
+                    computation,
+                    change.interval,
+                    sequencer,
+                    change.owner,
+                    change.incarnation,
+                )
+            )
+        return kept
+
+    # Fenced journals
+
+    def _journal(self, role: str) -> Journal:
+        journal = self._journals.get(role)
+        if journal is None:
+            journal = self._journals[role] = Journal()
+        return journal
+
+    def _peek(self, request: m.Peek) -> m.Reply:
+        journal = self._journal(request.role)
+        return m.Peeked(request.request, journal.epoch, journal.renewals)
+
+    def _claim(self, request: m.Claim) -> m.Reply:
+        journal = self._journal(request.role)
+        if request.seen_epoch == journal.epoch:
+            journal.epoch += 1
+            journal.holder = request.holder
+            history = self._history
+            history.record(RoleClaimed(history.at_us, STORE, request.role, journal.epoch, request.holder))
+        elif not (request.seen_epoch + 1 == journal.epoch and journal.holder == request.holder):
+            return m.Refused(request.request, journal.epoch)
+        journal.renewals += 1
+        return m.Claimed(
+            request.request, journal.epoch, tuple(journal.contents.items()), journal.position, self._table
+        )
+
+    def _renew(self, request: m.Renew) -> m.Reply:
+        journal = self._journal(request.role)
+        if request.epoch != journal.epoch:
+            return m.Refused(request.request, journal.epoch)
+        journal.renewals += 1
+        return m.Renewed(request.request)
+
+    def _journal_watermarks(self, request: m.JournalWatermarks) -> m.Reply:
+        journal = self._journal(request.role)
+        if request.epoch != journal.epoch:
+            return m.Refused(request.request, journal.epoch)
+        journal.renewals += 1
+        stale = tuple(report for report in request.reports if not self.is_current_report(*report))
+        if not stale:
+            for name, progress in request.values:
+                journal.contents[name] = journal.contents.get(name, _NOTHING).at_least(progress)
+                self._progress[name] = journal.contents[name]
+        return m.Journaled(request.request, stale)
+
+    def is_current_report(self, reporter: str, fence: int) -> bool:
+        """Tell whether a watermark report came from the latest owner: of an interval, or of an injector's process."""
+        if "/" in reporter:
+            return self._journal(reporter).epoch == fence
+        return fence in self._live.get(reporter, ())
+
+    def _journal_position(self, request: m.JournalPosition) -> m.Reply:
+        journal = self._journal(request.role)
+        if request.epoch != journal.epoch:
+            return m.Refused(request.request, journal.epoch)
+        journal.renewals += 1
+        journal.position = max(journal.position, request.position)
+        journal.contents[request.role] = journal.contents.get(request.role, _NOTHING).at_least(
+            request.progress
+        )
+        return m.Journaled(request.request)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between requests: live intervals are disjoint and are those of the table."""
+        for computation, live in self._live.items():
+            assigned = {
+                a.sequencer: a.interval for a in self._table.assignments if a.computation == computation
+            }
+            assert assigned == live, f"table and live sequencers of {computation!r} disagree"
+            assert cover_same_keys(live.values(), [ALL_KEYS]), (
+                f"intervals of {computation!r} do not cover all keys once"
+            )

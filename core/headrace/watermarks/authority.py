@@ -1,0 +1,413 @@
+"""The watermark authority (MillWheel 4.5, 7.2): combines what owners and injectors report, journals it, tells everybody.
+
+Rules of this file:
+
+* It only combines: the minimum over a computation's intervals, or over an injector's expected processes. The minimum over
+  a computation's inputs is its owners' business, who know what they hold.
+* It broadcasts nothing but what the store has accepted, together with the reports that it rests on. The store accepts them
+  all or none: a report by somebody who had been replaced is forgotten, and the rest is journaled at the next turn.
+* Values only rise, also across restarts: a new holder begins with the journal, and takes it for every interval's last
+  known value.
+* Standbys listen to reports as well, to be up to date when they take over; what they have heard must pass the store first.
+* One `Wake` is outstanding at any time: each asks for the next.
+
+Choice: broadcasts may be lost, so that all values are sent again every fourth period, and to whoever reports for the first time.
+Choice: percentiles need the pending work of all that is upstream in one place, and so an authority of one shard.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from headrace.api.errors import OptionsError
+from headrace.api.options import EngineOptions
+from headrace.api.pipeline import Pipeline
+from headrace.api.time import MIN_TIME
+from headrace.history import History, ProcessStarted, Published
+from headrace.store.election import Election
+from headrace.store.mediator import authority_role
+from headrace.watermarks.interval_map import (
+    IntervalMap,
+    Unconfirmed,
+    interval_of_process,
+    process_of_interval,
+)
+from headrace.watermarks.percentile import percentile_watermark
+from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
+from headrace.wire.keys import ALL_KEYS
+from headrace.wire.messages import (
+    STORE,
+    Claimed,
+    InjectorReport,
+    Journaled,
+    JournalWatermarks,
+    Peeked,
+    Progress,
+    Refused,
+    Renewed,
+    Report,
+    Unavailable,
+    Watermarks,
+)
+
+_AGAIN = 4
+"""Periods without a change after which everything is broadcast again."""
+
+
+class _Known:
+    """What is known of one computation or injector.
+
+    Attributes:
+        name: of the computation or injector.
+        processes: how many an injector has; 0: it is a computation.
+        wanted: percentiles that its consumers want.
+        upstream: it and all that feed it, if a percentile is wanted.
+        map: progress by interval, or by process.
+        frontiers: of the injector's processes (5.2).
+        published: accepted by the store.
+    """
+
+    __slots__ = ("frontiers", "map", "name", "processes", "published", "upstream", "wanted")
+
+    def __init__(
+        self,
+        name: str,
+        processes: int,
+        wanted: Sequence[float],
+        upstream: Sequence[str],
+        progress: IntervalMap,
+    ) -> None:
+        self.name = name
+        self.processes = processes
+        self.wanted = wanted
+        self.upstream = upstream
+        self.map = progress
+        self.frontiers = dict.fromkeys(range(processes), MIN_TIME)
+        self.published = Progress()
+
+
+class _Journaling:
+    """A journal entry under way, with the values that it rests on."""
+
+    __slots__ = ("asked_us", "request", "unconfirmed")
+
+    def __init__(self, request: JournalWatermarks, unconfirmed: list[tuple[_Known, Unconfirmed]]) -> None:
+        self.request = request
+        self.unconfirmed = unconfirmed
+        self.asked_us = 0
+
+
+class WatermarkAuthority:
+    """One replica of one shard of the authority.
+
+    Args:
+        address: of this replica.
+        shard: which computations and injectors it has (`EngineOptions.shard_of`).
+        topologies: the deployed pipeline versions; it serves the names of all.
+        options: of the engine.
+        history: of the run.
+
+    Raises:
+        OptionsError: a percentile is wanted of an authority of several shards.
+
+    Attributes:
+        map_class: of what it knows of each name's intervals, or processes.
+    """
+
+    map_class: ClassVar[type[IntervalMap]] = IntervalMap
+
+    __slots__ = (
+        "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role", "_shard",
+        "address",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        address: str,
+        shard: int,
+        topologies: Sequence[Pipeline],
+        options: EngineOptions,
+        history: History,
+    ) -> None:
+        self.address = address
+        self._shard = shard
+        self._options = options
+        self._history = history
+        self._role = authority_role(shard)
+        self._election = Election(self._role, address, options)
+        self._known = {
+            known.name: known
+            for known in _names(topologies, options, self.map_class)
+            if options.shard_of(known.name) == shard
+        }
+        self._listeners = dict.fromkeys(
+            address
+            for pipeline in topologies
+            for injector in pipeline.injectors.values()
+            for address in injector.addresses()
+        )
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop all that only the active replica may know."""
+        self._journaling: _Journaling | None = None
+        self._looked_us = 0
+        self._quiet = 0
+        for known in self._known.values():
+            known.published = Progress()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it holds the role, as far as it knows."""
+        return self._election.epoch > 0
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
+        match event:
+            case Report():
+                return self._take_report(event)
+            case InjectorReport():
+                return self._take_injector_report(event)
+            case Start():
+                return self._start(now, event.incarnation)
+            case Wake():
+                return [*self._tick(now), self._next_wake(now)]
+            case Journaled() | Refused() | Unavailable() if self._is_mine(event):
+                return self._journal_answered(now, event)
+            case Journaled():
+                return []  # of an earlier entry, or an earlier tenure
+            case Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
+                return self._elect(now, event)
+            case _:
+                raise AssertionError(f"{self.address} can not take {event}")
+
+    # Reports
+
+    def _take_report(self, report: Report) -> list[Effect]:
+        for one in report.intervals:
+            known = self._known.get(one.computation)
+            if known is not None and not known.processes:
+                known.map.update(one.interval, one.sequencer, one.low_watermark, one.horizon, one.pending)
+        if report.sender in self._listeners:
+            return []
+        self._listeners[report.sender] = None
+        return self._tell([report.sender])
+
+    def _take_injector_report(self, report: InjectorReport) -> list[Effect]:
+        known = self._known.get(report.injector)
+        if known is not None and report.process < known.processes:
+            place = interval_of_process(report.process, known.processes)
+            counts = known.map.update(
+                place, report.epoch, report.low_watermark, report.horizon, report.pending
+            )
+            if counts:
+                known.frontiers[report.process] = report.frontier
+        return []
+
+    # Being the active one
+
+    def _start(self, now: int, incarnation: int) -> list[Effect]:
+        history = self._history
+        history.record(ProcessStarted(history.at_us, self.address, incarnation))
+        return [*self._election.start(now, incarnation), self._next_wake(now)]
+
+    def _elect(self, now: int, answer: Peeked | Claimed | Renewed | Refused | Unavailable) -> list[Effect]:
+        before = self._election.epoch
+        effects = self._election.answer(now, answer)
+        if self._election.epoch != before:
+            self._forget()
+            if isinstance(answer, Claimed):
+                effects += self._take_over(now, answer)
+        return effects
+
+    def _take_over(self, now: int, claimed: Claimed) -> list[Effect]:
+        """Say again what the former holder may have had no time to say, and go on from there."""
+        journaled = dict(claimed.contents)
+        for known in self._known.values():
+            known.published = journaled.get(known.name, Progress())
+            known.map.start_from(known.published.low_watermark, known.published.horizon)
+        if claimed.contents:
+            self._history.record(Published(self._history.at_us, self.address, claimed.contents))
+        self._looked_us = now
+        return self._tell(sorted(self._listeners)) + self._publish(now)
+
+    def _tick(self, now: int) -> list[Effect]:
+        effects = self._election.tick(now)
+        if not self.is_active:
+            return effects
+        if self._journaling is not None:
+            asked = self._journaling.asked_us
+            if not asked <= now < asked + self._options.store_timeout_us:
+                effects.append(self._ask(now, self._journaling))
+        elif not self._looked_us <= now < self._looked_us + self._options.broadcast_period_us:
+            self._looked_us = now
+            effects += self._publish(now)
+        return effects
+
+    def _next_wake(self, now: int) -> WakeAt:
+        due = self._election.due_us
+        if self._journaling is not None:
+            due = min(due, self._journaling.asked_us + self._options.store_timeout_us)
+        if self.is_active:
+            period_us = self._options.broadcast_period_us
+            look_us = self._looked_us + period_us
+            due = min(
+                due, look_us if look_us > now else now + period_us
+            )  # later, if an entry is still under way then
+        return WakeAt(max(due, now + 1))
+
+    def _publish(self, now: int) -> list[Effect]:
+        """Journal what has risen. If nothing has for a while, broadcast again what everybody should know."""
+        risen = [(known, progress) for known in self._known.values() if (progress := self._risen(known))]
+        if not risen:
+            self._quiet += 1
+            return self._tell(sorted(self._listeners)) if self._quiet % _AGAIN == 0 else []
+        unconfirmed = [(known, known.map.unconfirmed()) for known, _ in risen]
+        request = JournalWatermarks(
+            self._election.request(),
+            self._role,
+            self._election.epoch,
+            tuple((known.name, progress) for known, progress in risen),
+            tuple(dict.fromkeys(_reporters(unconfirmed))),
+        )
+        self._journaling = _Journaling(request, unconfirmed)
+        return [self._ask(now, self._journaling)]
+
+    def _ask(self, now: int, journaling: _Journaling) -> Send:
+        journaling.asked_us = now
+        return Send(STORE, journaling.request)
+
+    # Combining
+
+    def progress(self, name: str) -> Progress:
+        """What is known of a name now, whether or not the store has accepted it."""
+        return self._progress(self._known[name])
+
+    def _progress(self, known: _Known) -> Progress:
+        published, low_watermark, horizon = known.published, known.map.low_watermark, known.map.horizon
+        if low_watermark < published.low_watermark:  # noqa: PLR1730  a call of max() for each look
+            low_watermark = published.low_watermark
+        if horizon < published.horizon:  # noqa: PLR1730  likewise
+            horizon = published.horizon
+        percentiles = self._percentiles(known, low_watermark) if known.wanted else published.percentiles
+        return Progress(low_watermark, horizon, percentiles)
+
+    def _risen(self, known: _Known) -> Progress | None:
+        """Return a name's progress if there is any."""
+        progress = self._progress(known)
+        return progress if progress != known.published else None
+
+    def _percentiles(self, known: _Known, low_watermark: int) -> tuple[tuple[float, int], ...]:
+        """Return the percentiles that are wanted of a name; none before its low watermark is known.
+
+        Then all that is upstream of it in the topology in force has been published: what has not is of another one. Of
+        what has, each interval must have been heard of, lest its pending work be overlooked.
+        """
+        if low_watermark == MIN_TIME:
+            return ()
+        upstream = [self._known[name] for name in known.upstream]
+        upstream = [one for one in upstream if one is known or one.published.low_watermark > MIN_TIME]
+        frontier, pending = MIN_TIME, list[tuple[int, int]]()
+        if all(one.map.is_complete for one in upstream):
+            frontier = min((us for one in upstream for us in one.frontiers.values()), default=MIN_TIME)
+            pending = [bucket for one in upstream for bucket in one.map.pending()]
+        before = dict(known.published.percentiles)
+        return tuple(
+            (
+                percent,
+                percentile_watermark(
+                    percent, before.get(percent, MIN_TIME), low_watermark, frontier, pending
+                ),
+            )
+            for percent in known.wanted
+        )
+
+    # The store's answers
+
+    def _is_mine(self, answer: Journaled | Refused | Unavailable) -> bool:
+        return self._journaling is not None and answer.request == self._journaling.request.request
+
+    def _journal_answered(self, now: int, answer: Journaled | Refused | Unavailable) -> list[Effect]:
+        journaling = self._journaling
+        assert journaling is not None
+        match answer:
+            case Journaled():
+                self._journaling = None
+                self._election.renewed(journaling.asked_us)
+                if answer.stale:
+                    self._disown(answer.stale)
+                    return []
+                return self._accepted(journaling)
+            case Refused():
+                self._election.refused(now)
+                self._forget()
+                return []
+            case Unavailable():
+                return []  # as silence: asked again when it has lasted too long
+
+    def _disown(self, stale: Sequence[tuple[str, int]]) -> None:
+        """Nothing was journaled: these reports came from owners that had been replaced (7.2)."""
+        for reporter, fence in stale:
+            name, _, process = reporter.partition("/")
+            known = self._known[name]
+            keys = interval_of_process(int(process), known.processes) if process else ALL_KEYS
+            known.map.disown(fence, keys)
+
+    def _accepted(self, journaling: _Journaling) -> list[Effect]:
+        for known, unconfirmed in journaling.unconfirmed:
+            known.map.confirm(unconfirmed)
+        for name, progress in journaling.request.values:
+            self._known[name].published = progress
+        history = self._history
+        history.record(Published(history.at_us, self.address, journaling.request.values))
+        self._quiet = 0
+        return self._tell(sorted(self._listeners))
+
+    def _tell(self, listeners: Sequence[str]) -> list[Effect]:
+        """Broadcast all values that the store has accepted (7.2); a standby knows of none."""
+        nothing = Progress()
+        values = [
+            (known.name, known.published) for known in self._known.values() if known.published != nothing
+        ]
+        if not values:
+            return []
+        message = Watermarks(self._shard, tuple(values))
+        return [Send(listener, message) for listener in listeners]
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events."""
+        self._election.check_invariants()
+        assert self._journaling is None or self._journaling.request.epoch == self._election.epoch
+        for known in self._known.values():
+            known.map.check_invariants()
+            assert self.is_active or known.published == Progress()
+
+
+def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[tuple[str, int]]:
+    """Iterate over (computation, sequencer) and (injector process's role, epoch) of those who reported these values."""
+    for known, values in unconfirmed:
+        for interval, fence in values.reporters:
+            yield (f"{known.name}/{process_of_interval(interval)}" if known.processes else known.name), fence
+
+
+def _names(
+    topologies: Sequence[Pipeline], options: EngineOptions, map_class: type[IntervalMap]
+) -> Iterator[_Known]:
+    """Iterate over what the authority serves, sorted by name."""
+    processes: dict[str, int] = {}
+    wanted: dict[str, set[float]] = {}
+    upstream: dict[str, set[str]] = {}
+    for pipeline in topologies:
+        for injector in pipeline.injectors.values():
+            processes[injector.name] = max(injector.processes, processes.get(injector.name, 0))
+        for spec in pipeline.computations.values():
+            processes.setdefault(spec.name, 0)
+            for sender in pipeline.senders(spec.name) if spec.watermark_percentile < 100 else ():
+                wanted.setdefault(sender, set()).add(spec.watermark_percentile)
+                upstream.setdefault(sender, {sender}).update(pipeline.upstream(sender))
+    if wanted and options.authority_shards > 1:
+        raise OptionsError(
+            "authority_shards", options.authority_shards, "1, as a computation wants a percentile watermark"
+        )
+    for name in sorted(processes):
+        wants, feeders = sorted(wanted.get(name, ())), sorted(upstream.get(name, ()))
+        yield _Known(name, processes[name], wants, feeders, map_class())

@@ -1,0 +1,297 @@
+"""The interval map of a computation (MillWheel 7.2): what the authority knows of each key interval's progress.
+
+Rules of this file:
+
+* The map covers the whole key space. What nobody has reported yet is at minus infinity; what is missing has its last known value.
+* A report counts unless an overlapping interval has a newer sequencer. It cuts what it overlaps of older intervals; the
+  rest of them keeps its last known value.
+* A report by the same owner never takes back an earlier one (the network reorders); one by a newer owner does.
+* Every value is either confirmed (the store took a journal entry that rests on it, and found its owner in place) or falls back
+  to the last confirmed one when the store says that its owner had been replaced.
+
+Choice: the processes of an injector are the intervals of such a map too, with a process's number for its keys and its epoch for
+the sequencer (`interval_of_process`): the rules are the same.
+
+Costs: the common report, of an interval that exists, is a dictionary lookup; for the minima see `_interval_minimum`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from headrace.watermarks.interval_minimum import Entry, Minimum, Pending
+from headrace.wire.keys import ALL_KEYS, KeyInterval
+
+
+class Unconfirmed:
+    """Values that a journal entry rests on, as they were when it was made.
+
+    Attributes:
+        reporters: (interval, sequencer) of those who reported them, each once.
+    """
+
+    __slots__ = ("_values", "reporters")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._values = [(entry, entry.low_watermark, entry.horizon) for entry in entries]
+        self.reporters = [(entry.interval, entry.sequencer) for entry in entries]
+
+    def __iter__(self) -> Iterator[tuple[Entry, int, int]]:
+        """Iterate over (entry, low watermark, horizon)."""
+        return iter(self._values)
+
+
+class IntervalMap:
+    """Progress by key interval, over all keys.
+
+    >>> known = IntervalMap()
+    >>> known.update(KeyInterval("", "m"), 1, low_watermark=30, horizon=3)
+    True
+    >>> from headrace.api.time import MIN_TIME
+    >>> known.low_watermark == MIN_TIME  # nobody has said anything of the other keys
+    True
+    >>> known.update(KeyInterval("m"), 2, low_watermark=20, horizon=2)
+    True
+    >>> known.low_watermark, known.horizon
+    (20, 2)
+    >>> known.update(KeyInterval(), 1, low_watermark=90, horizon=9)  # a zombie: 2 is newer
+    False
+    """
+
+    __slots__ = ("_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_unheard")
+
+    def __init__(self) -> None:
+        everything = Entry(ALL_KEYS)
+        self._numbers = 1
+        self._lows: list[str] = [""]
+        self._by_low: dict[str, Entry] = {"": everything}
+        self._listed: list[Entry] = []
+        self._low_watermarks = Minimum(attrgetter("low_watermark"), self._by_low)
+        self._horizons = Minimum(attrgetter("horizon"), self._by_low)
+        self._low_watermarks.lowered(everything)
+        self._horizons.lowered(everything)
+        self._unheard = 1
+
+    @property
+    def low_watermark(self) -> int:
+        """The minimum over all intervals; event time, microseconds."""
+        return self._low_watermarks.read()
+
+    @property
+    def horizon(self) -> int:
+        """The minimum over all intervals; origin, microseconds."""
+        return self._horizons.read()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each interval has been reported by an owner that the store has not disowned since."""
+        return self._unheard == 0
+
+    def pending(self) -> Iterator[tuple[int, int]]:
+        """Iterate over (event time rounded down, count) of all intervals' pending work; times repeat."""
+        for low in self._lows:
+            yield from self._by_low[low].pending
+
+    def __len__(self) -> int:
+        """How many intervals there are, missing ones included."""
+        return len(self._lows)
+
+    def update(
+        self, interval: KeyInterval, sequencer: int, low_watermark: int, horizon: int, pending: Pending = ()
+    ) -> bool:
+        """Take a report (7.2).
+
+        Args:
+            interval: the keys that it speaks for.
+            sequencer: of the interval's owner.
+            low_watermark: event time, microseconds.
+            horizon: origin, microseconds.
+            pending: the interval's pending work, for percentiles.
+
+        Returns:
+            Whether it counts; it does not if a newer sequencer has been heard of for any of these keys.
+        """
+        entry = self._by_low.get(interval.low)
+        if entry is None or (entry.interval is not interval and entry.interval.high != interval.high):
+            entry = self._carve(interval, sequencer)
+            if entry is None:
+                return False
+        elif sequencer < entry.sequencer:
+            return False
+        elif sequencer == entry.sequencer:
+            if entry.heard:  # the usual report, which lowers nothing
+                if low_watermark > entry.low_watermark:  # noqa: PLR1730  a call of max() for each report
+                    entry.low_watermark = low_watermark
+                if horizon > entry.horizon:  # noqa: PLR1730  likewise
+                    entry.horizon = horizon
+                if entry.pending is not pending:
+                    entry.pending = pending
+                if not entry.is_listed:
+                    self._list(entry)
+                return True
+            low_watermark = max(low_watermark, entry.low_watermark)
+            horizon = max(horizon, entry.horizon)
+        entry.sequencer = sequencer
+        entry.pending = pending
+        if not entry.heard:
+            entry.heard = True
+            self._unheard -= 1
+        self._set(entry, low_watermark, horizon)
+        return True
+
+    def _set(self, entry: Entry, low_watermark: int, horizon: int) -> None:
+        """Change what is known. Whatever is not confirmed has to be, whoever said it first."""
+        before, entry.low_watermark = entry.low_watermark, low_watermark
+        if low_watermark < before:
+            self._low_watermarks.lowered(entry)
+        before, entry.horizon = entry.horizon, horizon
+        if horizon < before:
+            self._horizons.lowered(entry)
+        if not entry.is_listed:
+            self._list(entry)
+
+    def _list(self, entry: Entry) -> None:
+        """Note what may be unconfirmed."""
+        if not entry.is_confirmed:
+            entry.is_listed = True
+            self._listed.append(entry)
+
+    # Bounds that are new: the table was minted anew there (7.1)
+
+    def _carve(self, interval: KeyInterval, sequencer: int) -> Entry | None:
+        """Make room for an interval, unless something newer is in the way."""
+        begin = bisect_right(self._lows, interval.low) - 1
+        end = len(self._lows) if interval.high is None else bisect_left(self._lows, interval.high)
+        old = [self._by_low[low] for low in self._lows[begin:end]]
+        if any(entry.sequencer > sequencer for entry in old):
+            return None
+        first, last = old[0], old[-1]
+        new = self._merged(interval, old)
+        parts = [new]
+        if first.interval.low < interval.low:
+            parts.insert(0, self._part(first, KeyInterval(first.interval.low, interval.low)))
+        if interval.high is not None and last.interval.high != interval.high:
+            parts.append(self._part(last, KeyInterval(interval.high, last.interval.high)))
+        for entry in old:
+            self._remove(entry)
+        self._lows[begin:end] = [part.interval.low for part in parts]
+        for part in parts:
+            self._insert(part)
+        return new
+
+    def _entry(self, interval: KeyInterval) -> Entry:
+        self._numbers += 1
+        return Entry(interval, number=self._numbers)
+
+    def _merged(self, interval: KeyInterval, old: Sequence[Entry]) -> Entry:
+        """Return an entry with what is known of all its keys: the least of everything."""
+        entry = self._entry(interval)
+        entry.low_watermark = min(one.low_watermark for one in old)
+        entry.horizon = min(one.horizon for one in old)
+        entry.confirmed_low_watermark = min(one.confirmed_low_watermark for one in old)
+        entry.confirmed_horizon = min(one.confirmed_horizon for one in old)
+        return entry
+
+    def _part(self, old: Entry, interval: KeyInterval) -> Entry:
+        """Return an entry for some of the keys of another, with all that is known of them."""
+        entry = self._merged(interval, [old])
+        entry.sequencer, entry.pending, entry.heard = old.sequencer, old.pending, old.heard
+        if old.is_listed and not old.is_confirmed:
+            entry.is_listed = True
+            self._listed.append(entry)
+        return entry
+
+    def _remove(self, entry: Entry) -> None:
+        entry.in_map = False
+        del self._by_low[entry.interval.low]
+        self._unheard -= not entry.heard
+
+    def _insert(self, entry: Entry) -> None:
+        self._by_low[entry.interval.low] = entry
+        self._low_watermarks.lowered(entry)
+        self._horizons.lowered(entry)
+        self._unheard += not entry.heard
+
+    # What the store has confirmed
+
+    def unconfirmed(self) -> Unconfirmed:
+        """Return the values that no accepted journal entry rests on yet."""
+        return Unconfirmed(self._still_unconfirmed())
+
+    def _still_unconfirmed(self) -> list[Entry]:
+        """Of those that are listed; all others leave the list."""
+        before, self._listed = self._listed, []
+        for entry in before:
+            entry.is_listed = entry.in_map and not entry.is_confirmed
+            if entry.is_listed:
+                self._listed.append(entry)
+        return self._listed
+
+    def confirm(self, journaled: Unconfirmed) -> None:
+        """The store took a journal entry that rests on these."""
+        for entry, low_watermark, horizon in journaled:
+            entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
+        self._still_unconfirmed()
+
+    def disown(self, sequencer: int, keys: KeyInterval = ALL_KEYS) -> None:
+        """The store says that the owner of these keys had been replaced: forget what it reported since the last confirmation.
+
+        Its successor's sequencer is greater; until that is heard of, nobody is.
+        """
+        for entry in list(self._listed):
+            if (
+                not entry.in_map
+                or entry.is_confirmed
+                or entry.sequencer != sequencer
+                or not entry.interval.overlaps(keys)
+            ):
+                continue
+            self._set(entry, entry.confirmed_low_watermark, entry.confirmed_horizon)
+            entry.sequencer += 1
+            entry.pending = ()
+            self._unheard += entry.heard
+            entry.heard = False
+        self._still_unconfirmed()
+
+    def start_from(self, low_watermark: int, horizon: int) -> None:
+        """Take the journaled minimum as every interval's last known value (7.2).
+
+        What was heard before, by a standby, stands until it is confirmed or disowned.
+        """
+        for low in self._lows:
+            entry = self._by_low[low]
+            entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
+            if entry.heard:
+                self._set(entry, max(low_watermark, entry.low_watermark), max(horizon, entry.horizon))
+            else:
+                self._set(entry, low_watermark, horizon)
+
+    def check_invariants(self) -> None:
+        """Assert that the map covers all keys once, and that its minima are those of its entries."""
+        entries = [self._by_low[low] for low in self._lows]
+        assert len(entries) == len(self._by_low), "entries that no boundary leads to"
+        end: str | None = ""
+        for entry in entries:
+            assert entry.interval.low == end, f"keys from {end!r} on are missing or doubled"
+            end = entry.interval.high
+        assert end is None, f"keys from {end!r} on are missing"
+        assert self.low_watermark == min(entry.low_watermark for entry in entries)
+        assert self.horizon == min(entry.horizon for entry in entries)
+        assert self._unheard == sum(not entry.heard for entry in entries)
+        for entry in entries:
+            assert entry.is_confirmed or entry.is_listed, f"{entry.interval} rests on nothing"
+
+
+def interval_of_process(process: int, processes: int) -> KeyInterval:
+    """Return the place of an injector's process among its expected ones (5.2).
+
+    >>> [str(interval_of_process(process, 2)) for process in (0, 1)]
+    ["['', '00000001')", "['00000001', end)"]
+    """
+    low = f"{process:08d}" if process else ""
+    return KeyInterval(low, None if process + 1 == processes else f"{process + 1:08d}")
+
+
+def process_of_interval(interval: KeyInterval) -> int:
+    """Return the number of the process that `interval_of_process` gave this place."""
+    return int(interval.low or "0")

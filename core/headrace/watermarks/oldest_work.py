@@ -1,0 +1,71 @@
+"""Oldest work (MillWheel 4.5, 7.2): the smallest of many pending times, kept up as work comes and goes.
+
+A count for each distinct time, and a heap whose stale tops are dropped when somebody looks.
+"""
+
+from heapq import heappop, heappush
+
+from headrace.api.time import MAX_TIME
+
+_SPARE = 64
+
+
+class OldestWork:
+    """A multiset of times in microseconds, with its minimum.
+
+    >>> work = OldestWork()
+    >>> work.add(30), work.add(20), work.remove(20)
+    (None, None, None)
+    >>> work.oldest()
+    30
+    """
+
+    __slots__ = ("_counts", "_heap")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._heap: list[int] = []
+
+    def add(self, time_us: int) -> None:
+        """Work of this time has come."""
+        counts = self._counts
+        if time_us in counts:
+            counts[time_us] += 1
+            return
+        counts[time_us] = 1
+        heap = self._heap
+        heappush(heap, time_us)
+        if len(heap) > _SPARE + 4 * len(
+            counts
+        ):  # while one time is held, what is done behind it would pile up
+            self._heap = sorted(counts)
+
+    def remove(self, time_us: int) -> None:
+        """Work of this time is done."""
+        counts = self._counts
+        left = counts[time_us] - 1
+        if left:
+            counts[time_us] = left
+        else:
+            del counts[time_us]
+
+    def oldest(self) -> int:
+        """The smallest time; `MAX_TIME` if there is no work."""
+        heap, counts = self._heap, self._counts
+        while heap:
+            if heap[0] in counts:
+                return heap[0]
+            heappop(heap)
+        return MAX_TIME
+
+    def buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
+        """(time rounded down to ``width_us``, count), sorted: what percentile watermarks are made of (7.2)."""
+        found: dict[int, int] = {}
+        for time_us, count in self._counts.items():
+            bucket = time_us // width_us * width_us
+            found[bucket] = found.get(bucket, 0) + count
+        return tuple(sorted(found.items()))
+
+    def __len__(self) -> int:
+        """How much work there is."""
+        return sum(self._counts.values())

@@ -1,0 +1,1 @@
+"""The worker: owned key intervals, steps, commits, timers and recovery (MillWheel 4, 6, 7.1)."""

@@ -1,0 +1,418 @@
+"""From steps to writes (MillWheel 6.1.1, 6.1.3, 6.2): which steps run, when they are written, and what follows from that.
+
+Rules of this file:
+
+* Per key strictly serial: a key is locked from user code to the answer of its write. Keys run in parallel.
+* Group commit (6.1.1): steps that wait share the next write, as far as it has room; so do the deletions of checkpoints that were
+  ACKed, which need no lock and no version of their own (see docs/protocol.md).
+* Strong order: user code, commit, ACK, send. Weak order (6.1.3): user code, send, wait, commit, ACK; what is not ACKed in time is
+  checkpointed by the commit instead.
+* Soft state is brought up to the row when the write is answered, and not before; a refused write ends the assignment.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.api.time import MIN_TIME
+from headrace.history import Checkpointed
+from headrace.wire import messages as m
+from headrace.wire.effects import WakeAt
+from headrace.wire.rows import Production
+from headrace.worker.cache import CachedRow, compact
+from headrace.worker.interval_state import IntervalInput, IntervalState
+from headrace.worker.step import Holder, KeySlot, Step, StepInput, StepState
+from headrace.worker.stepping import StepRunner
+
+if TYPE_CHECKING:
+    from headrace.worker.interval import OwnedInterval, Shared
+
+# Asked for with each record: a global name is found faster than an enumeration's member.
+_OWNED = IntervalState.OWNED
+_COMPLETE, _WRITE, _WRITTEN = StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN
+
+
+class Commits:
+    """The steps and writes of one owned interval.
+
+    Args:
+        interval: whose; its soft state is what steps read, and what writes change.
+        shared: of the worker.
+
+    Attributes:
+        waits: nothing runs before something comes back to `pump` by itself.
+        batch: see `EngineOptions.commit_batch`.
+        runner_class: of what runs its steps.
+    """
+
+    runner_class: ClassVar[type[StepRunner]] = StepRunner
+
+    __slots__ = (
+        "_committable", "_delivered", "_delivered_since", "_exactly_once", "_interval", "_linger_until", "_most_writes", "_ready",
+        "_runner", "_shared", "_stragglers", "_strong", "_woken", "_writes", "batch", "waits",
+    )  # fmt: skip
+
+    def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
+        options, where = shared.options, interval.where
+        self._interval = interval
+        self._shared = shared
+        self._strong, self._exactly_once = where.strong, where.exactly_once  # for as long as it is assigned
+        self._runner = self.runner_class(interval, shared)
+        self._ready = interval.ready
+        self._committable: deque[Step] = deque()
+        self._stragglers: deque[tuple[int, Step]] = deque()
+        self._delivered: list[tuple[str, str, str]] = []
+        self._delivered_since = 0
+        self._writes = 0
+        self._most_writes = options.commits_in_flight
+        self.batch = options.commit_batch
+        self._linger_until = MIN_TIME
+        self._woken = False
+        self.waits = False
+
+    def pump(self, now: int) -> None:
+        """Run what is ready, and write what is to be committed, as far as writes may be under way.
+
+        A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
+        """
+        interval, strong, ready, committable, batch = (
+            self._interval, self._strong, self._ready, self._committable, self.batch,
+        )  # fmt: skip
+        if strong and self._must_wait(now):
+            return
+        while interval.state is _OWNED:
+            while ready and not (strong and len(committable) >= batch):
+                self._turn(now, ready.popleft())
+            if not committable or self._must_wait(now):
+                return
+            self._write(now)
+            if strong and self._must_wait(now):
+                return
+
+    def _must_wait(self, now: int) -> bool:
+        """Nothing may be written now: what it waits for comes back to `pump`.
+
+        Too many writes are under way; or the next one lingers for more to share it, unless there is enough already.
+        ``waits`` tells deliveries that they need not ask.
+        """
+        self.waits = self._strong
+        if self._writes >= self._most_writes:
+            return True
+        waiting = len(self._ready) + len(self._committable)
+        self.waits = False
+        if now >= self._linger_until or waiting >= self.batch:
+            return False
+        if waiting and not self._woken:
+            self._woken = True
+            self._shared.effects.append(WakeAt(self._linger_until))
+        self.waits = self._strong and self._woken
+        return True
+
+    def _turn(self, now: int, slot: KeySlot) -> None:
+        if slot.busy:
+            return
+        if slot.row is None:
+            if slot.stored:
+                self._read(now, slot)
+                return
+            slot.row = CachedRow()
+        slot.busy = True
+        step = self._runner.run(now, slot)
+        if step is None:  # user code failed, and the key rests
+            return
+        count = len(step.arrivals) + len(step.fired)
+        self._interval.records_run += count
+        if not count:
+            self._interval.release(slot)
+        elif self._strong:
+            step.checkpoints = step.productions
+            self.complete(step)
+        else:
+            self._send_first(now, step)
+
+    def _read(self, now: int, slot: KeySlot) -> None:
+        slot.busy = True
+        store, interval = self._shared.store, self._interval
+
+        def read(now: int, reply: m.Reply) -> None:
+            if isinstance(reply, m.Refused):
+                interval.drop(IntervalInput.REFUSED)
+                return
+            assert isinstance(reply, m.RowRead)
+            row = reply.row
+            slot.row = CachedRow(row.state, dict(row.seen)) if row is not None else CachedRow()
+            slot.busy = False
+            self._ready.append(slot)
+            self.pump(now)
+
+        request = m.Read(store.number(), interval.computation, interval.sequencer, slot.key)
+        store.ask(now, request, read, interval)
+
+    def _send_first(self, now: int, step: Step) -> None:
+        """Weak productions are sent before anything is committed (6.1.3)."""
+        for production in step.productions:
+            known = self._shared.outbox.find(production.consumer, production.record_id)
+            # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
+            if known is not None and any(one.durable for one in known.holder.all()):
+                continue
+            holder = Holder(self._interval, step.slot, step, durable=False)
+            step.holders += (holder,)
+            step.waiting += 1
+            self._interval.send_or_share(now, production, holder)
+        if not step.waiting:
+            self.complete(step)
+            return
+        step.advance(StepInput.SENT)
+        self._stragglers.append((now + self._shared.options.straggler_delay_us, step))
+
+    def complete(self, step: Step) -> None:
+        """Nothing is left to wait for before the step's commit."""
+        step.advance(_COMPLETE)
+        self._committable.append(step)
+
+    def sweep(self, now: int) -> None:
+        """Look after what has waited long enough: stragglers, rests, deletions."""
+        if self._stragglers:
+            self._checkpoint_stragglers(now)
+        self._runner.end_rests(now)
+        self.pump(now)
+        if self._delivered:
+            self._delete_delivered(now)
+
+    def set_clock_back(self, now: int) -> None:
+        """The worker's clock was put back: nothing waits for longer than it would from now on."""
+        options = self._shared.options
+        latest = now + options.straggler_delay_us
+        self._stragglers = deque((min(due, latest), step) for due, step in self._stragglers)
+        self._delivered_since = min(self._delivered_since, now)
+        self._linger_until = min(self._linger_until, now + options.commit_linger_us)
+        self._woken = self.waits = False
+        self._runner.set_clock_back(now + options.user_code_retry_us)
+
+    def _checkpoint_stragglers(self, now: int) -> None:
+        """Weak steps that have waited too long get their un-ACKed productions checkpointed (Figure 11)."""
+        while self._stragglers and self._stragglers[0][0] <= now:
+            step = self._stragglers.popleft()[1]
+            if step.state is not StepState.AWAITING_ACKS:
+                continue
+            outbox, shared, history = self._shared.outbox, self._shared, self._shared.history
+            pending = [outbox.find(p.consumer, p.record_id) for p in step.productions]
+            late = [one.production for one in pending if one is not None and one.holder.of(step) is not None]
+            step.checkpoints = tuple(late)
+            for production in late:
+                history.record(
+                    Checkpointed(
+                        history.at_us,
+                        shared.address,
+                        self._interval.computation,
+                        production.record_id,
+                        production.consumer,
+                    )
+                )
+            step.advance(StepInput.STRAGGLING)
+            self._committable.append(step)
+
+    # Writes (6.1.1, 6.2)
+
+    def _write(self, now: int) -> None:
+        """Commit the next steps, with the deletions that have come up meanwhile."""
+        to_write, to_skip = [], []
+        for step in self._next_batch():
+            if step.touched or self._needs_write(step):
+                step.advance(_WRITE)
+                to_write.append(step)
+            else:
+                step.advance(StepInput.SKIP_WRITE)
+                to_skip.append(step)
+        if to_skip:
+            self._finish(now, to_skip)
+        if not to_write and not self._delivered:
+            return
+        remember = self._exactly_once
+        deltas = [step.delta(remember=remember) for step in to_write]
+        delivered, self._delivered = self._delivered, []
+        self._writes += 1
+        self._linger_until = now + self._shared.options.commit_linger_us
+        self._woken = self.waits = False
+        store, interval = self._shared.store, self._interval
+
+        def written(now: int, reply: m.Reply) -> None:
+            if isinstance(reply, m.Refused):
+                interval.drop(IntervalInput.REFUSED)
+                return
+            self._writes -= 1
+            for step in to_write:
+                step.advance(_WRITTEN)
+                step.slot.stored = True
+            self._finish(now, to_write)
+            self.pump(now)
+
+        computation, sequencer = interval.computation, interval.sequencer
+        request = m.Write(store.number(), computation, sequencer, tuple(deltas), tuple(delivered))
+        store.ask(now, request, written, interval)
+
+    def _next_batch(self) -> list[Step]:
+        """The steps to commit together."""
+        committable, room = self._committable, self.batch
+        steps: list[Step] = []
+        for step in committable:
+            room -= len(step.arrivals) + len(step.fired)
+            if room < 0 and steps:
+                break
+            steps.append(step)
+        for _ in steps:
+            committable.popleft()
+        return steps
+
+    def _needs_write(self, step: Step) -> bool:
+        """A step that used neither state nor timers and has nothing to remember is a stateless function (6.1.3)."""
+        return bool(step.touched or step.checkpoints or step.fired or (step.arrivals and self._exactly_once))
+
+    def _delete_delivered(self, now: int) -> None:
+        """Delete ACKed checkpoints that have waited long enough for a write to share."""
+        options = self._shared.options
+        due = now - self._delivered_since >= options.delete_delay_us
+        if due and not self._committable and not self._ready and self._writes < options.commits_in_flight:
+            self._write(now)
+
+    def _finish(self, now: int, steps: list[Step]) -> None:
+        """The steps are durable (or need not be): ACK the senders, then send the productions."""
+        acks: dict[str, list[str]] = {}
+        interval = self._interval
+        in_progress = interval.in_progress
+        for step in steps:
+            self._adopt(now, step)
+            for arrival in step.arrivals:
+                record_id, sender = arrival.production.record_id, arrival.sender
+                del in_progress[record_id]
+                if sender in acks:
+                    acks[sender].append(record_id)
+                else:
+                    acks[sender] = [record_id]
+        if self._exactly_once:
+            self._remember(steps)
+        for sender, record_ids in acks.items():
+            interval.ack(sender, record_ids)
+        strong = self._strong
+        for step in steps:
+            slot = step.slot
+            if strong:
+                for production in step.productions:
+                    interval.send(now, production, Holder(interval, slot, None, durable=True))
+            elif step.holders:
+                self._settle_holders(now, step)
+            if step.held_origins:
+                for origin in step.held_origins:
+                    interval.accounts.release_origin(origin)
+            interval.release(slot)
+
+    def _remember(self, steps: list[Step]) -> None:
+        """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""
+        prints: list[int] = []
+        newest_origin = MIN_TIME
+        for step in steps:
+            for arrival in step.arrivals:
+                prints.append(arrival.print)
+                origin = arrival.production.origin
+                if origin > newest_origin:  # noqa: PLR1730  a call of max() for each record
+                    newest_origin = origin
+        self._interval.seen_filter.add_all(prints, newest_origin)
+
+    def _settle_holders(self, now: int, step: Step) -> None:
+        """Of a weak step's productions, those that it checkpointed are durable now."""
+        if not step.checkpoints:
+            return
+        for production in step.checkpoints:
+            pending = self._shared.outbox.find(production.consumer, production.record_id)
+            holder = None if pending is None else pending.holder.of(step)
+            if holder is not None:
+                holder.durable = True
+                holder.step = None
+            else:  # ACKed while the checkpoint was being written
+                self.delete(now, step.slot.key, production)
+
+    def _adopt(self, now: int, step: Step) -> None:
+        """Bring soft state up to what the row now is (6.2)."""
+        slot, arrivals = step.slot, step.arrivals
+        row = slot.row
+        if row is not None:
+            if step.state_after is not None:
+                row.state = compact(step.state_after)
+            if arrivals and self._exactly_once:
+                if type(row.seen) is not dict:
+                    row.seen = {}
+                seen: dict[str, int] = row.seen
+                for arrival in arrivals:
+                    production = arrival.production
+                    seen[production.record_id] = production.origin
+        else:
+            assert not arrivals, "a locked key lost its row"
+            assert not step.fired, "a locked key lost its row"
+        if step.hold is not None:
+            self._interval.accounts.set_hold(slot, step.hold)
+        if step.fired or step.changes:
+            self._adopt_timers(now, step)
+
+    def _adopt_timers(self, now: int, step: Step) -> None:
+        slot, interval = step.slot, self._interval
+        accounts = interval.accounts
+        timers = slot.timers if slot.timers is not None else {}
+        slot.timers = timers
+        for timer in step.fired:
+            live = timers.get(timer.tag)
+            if live is not None and live.timer.set_by == timer.set_by:
+                accounts.remove_timer(timers.pop(timer.tag))
+        for tag, changed in step.changes.items():
+            before = timers.pop(tag, None)
+            if before is not None:
+                accounts.remove_timer(before)
+            if changed is not None:
+                timers[tag] = accounts.add_timer(changed)
+                interval.timers.add(slot.key, changed)
+        if not timers:
+            slot.timers = None
+        interval.mark_due(now)
+        interval.wake_for_wall_timers(now)
+
+    def delete(self, now: int, key: str, production: Production) -> None:
+        """A checkpoint was ACKed: delete it with any write of the interval, whatever its key is doing."""
+        if not self._delivered:
+            self._delivered_since = now
+        self._delivered.append((key, production.record_id, production.consumer))
+
+    # What the interval says of it
+
+    def clear(self) -> None:
+        """The interval was dropped."""
+        self._committable.clear()
+        self._stragglers.clear()
+
+    @property
+    def delivered(self) -> Sequence[tuple[str, str, str]]:
+        """Checkpoints that are to be deleted: key, record id and consumer."""
+        return self._delivered
+
+    def to_be_committed(self) -> list[Production]:
+        """Productions of steps that wait for a write."""
+        return [production for step in self._committable for production in step.checkpoints]
+
+    @property
+    def under_way(self) -> int:
+        """Writes that are not answered, and checkpoints to delete."""
+        return self._writes + len(self._delivered)
+
+    @property
+    def unfinished(self) -> int:
+        """All that it is in the middle of."""
+        return self.under_way + len(self._committable)
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events."""
+        interval = self._interval
+        assert self._writes >= 0
+        assert not (self.waits and interval.ready) or self._woken or self._writes >= self._most_writes, (
+            "steps wait, and nothing will wake them"
+        )
+        assert all(interval.interval.contains(key) for key, _, _ in self._delivered), (
+            "a foreign key has a checkpoint"
+        )

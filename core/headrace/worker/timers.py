@@ -1,0 +1,60 @@
+"""Soft timer state (MillWheel 4.6, 7.1): which keys have a timer that may be due, on either clock.
+
+The rows are the truth; these heaps only say which key to look at. An entry whose timer has moved or fired is skipped by
+the key's own timers.
+"""
+
+from heapq import heappop, heappush
+
+from headrace.api.records import Clock
+from headrace.wire.rows import StoredTimer
+from headrace.worker.step import KeySlot
+
+
+class TimerQueue:
+    """Keys by the time when a timer of theirs is due."""
+
+    __slots__ = ("_wall", "_watermark")
+
+    def __init__(self) -> None:
+        self._watermark: list[tuple[int, str]] = []
+        self._wall: list[tuple[int, str]] = []
+
+    def add(self, key: str, timer: StoredTimer) -> None:
+        """A timer was set."""
+        heappush(self._watermark if timer.clock is Clock.WATERMARK else self._wall, (timer.due, key))
+
+    def entries(self) -> dict[Clock, frozenset[tuple[int, str]]]:
+        """When which key will be looked at, by clock."""
+        return {Clock.WATERMARK: frozenset(self._watermark), Clock.WALL: frozenset(self._wall)}
+
+    def due_keys(self, watermark: int, now: int) -> list[str]:
+        """Take out the keys with a timer due by the watermark (event time) or now (wall), in order of time."""
+        keys = []
+        for heap, limit in ((self._watermark, watermark), (self._wall, now)):
+            while heap and heap[0][0] <= limit:
+                keys.append(heappop(heap)[1])
+        return keys
+
+    def next_wall(self) -> int | None:
+        """When the next wall timer may be due, microseconds; ``None``: there is none."""
+        return self._wall[0][0] if self._wall else None
+
+
+def due_timers(slot: KeySlot, watermark: int, now: int) -> list[StoredTimer]:
+    """The timers of a key that are to fire, in the order in which they must (4.6)."""
+    watermark_due, wall_due = [], []
+    for live in (slot.timers or {}).values():
+        timer = live.timer
+        if timer.clock is Clock.WATERMARK:
+            if timer.due <= watermark:
+                watermark_due.append(timer)
+        elif timer.due <= now:
+            wall_due.append(timer)
+    watermark_due.sort(key=_order)
+    wall_due.sort(key=_order)
+    return watermark_due + wall_due
+
+
+def _order(timer: StoredTimer) -> tuple[int, bool, int, str]:
+    return timer.order

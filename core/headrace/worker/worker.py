@@ -1,0 +1,455 @@
+"""The worker (MillWheel 7.1, Figure 8): a process that owns key intervals of computations and runs their user code.
+
+Rules of this file:
+
+* What it owns is what the newest table that it has seen says of this very incarnation; a new interval is scanned before it works.
+* A computation's input watermark is the minimum over its senders *as this worker has been told* (7.2); it never goes back.
+* Deliveries for keys that it does not own are ignored: their senders retry, with a newer table.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from headrace.api.options import EngineOptions
+from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.delivery.routing import routing_of
+from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
+from headrace.wire import messages as m
+from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
+from headrace.wire.rows import Production
+from headrace.worker.execution import Deployed, deployed
+from headrace.worker.interval import OwnedInterval, Shared
+from headrace.worker.interval_state import IntervalInput, IntervalState
+
+_REPEAT_REPORTS = 4
+"""A report that has not changed is sent every so many periods only: messages may be lost."""
+
+
+class Worker:
+    """A sans-IO worker: `handle` takes an event and returns effects.
+
+    Args:
+        address: its own, such as ``worker-3``.
+        topologies: the deployed pipeline versions; the table says which is in force.
+        options: of the engine.
+        history: where it writes what happens.
+
+    Attributes:
+        interval_class: what becomes of an assignment.
+    """
+
+    interval_class: ClassVar[type[OwnedInterval]] = OwnedInterval
+
+    def __init__(
+        self, address: str, topologies: Sequence[Pipeline], options: EngineOptions, history: History
+    ) -> None:
+        self.address = address
+        self._topologies = topologies
+        self._options = options
+        self._history = history
+        self._shared = Shared(address, options, history)
+        self._effects = self._shared.effects
+        self._incarnation = 0
+        self._table = m.Table()
+        self._intervals: dict[int, OwnedInterval] = {}
+        self._by_computation: dict[str, list[OwnedInterval]] = {}
+        self._progress: dict[str, m.Progress] = {}
+        self._inputs: dict[str, tuple[int, int, int]] = {}
+        self._senders_of: dict[str, tuple[str, ...]] = {}
+        self._last_reports: dict[int, tuple[int, m.IntervalReport]] = {}
+        self._next_sweep = self._next_report = self._next_heartbeat = self._next_collect = 0
+        self._report_round = 0
+        self._is_charged = False
+        self._now = MIN_TIME
+        self._handlers: dict[Any, Callable[[int, Any], None]] = {
+            m.Deliver: self._on_deliver,
+            Deliveries: self._on_deliveries,
+            m.Ack: self._on_ack,
+            m.Table: self._on_table,
+            m.Watermarks: self._on_watermarks,
+            Start: self._on_start,
+            Wake: self._on_wake,
+            m.Refused: self._on_refused,
+        }
+        self._handlers.update(dict.fromkeys(_REPLIES, self._shared.store.reply))
+
+    @property
+    def user_code_runs(self) -> int:
+        """How often user code has run."""
+        return self._shared.runs
+
+    @property
+    def uncharged_runs(self) -> Sequence[OwnedInterval]:
+        """For which intervals it has run, run by run, since the last `charge`."""
+        return self._shared.uncharged
+
+    def charge(self, cpu_us: int) -> None:
+        """Take in what CPU time user code took since the host last said so, for the reports of load (7.1).
+
+        A host that calls this after each `handle` which ran user code tells computations apart; runs that are charged
+        together share the time evenly. One that never does has its intervals weighed by their records.
+
+        Args:
+            cpu_us: CPU time, microseconds.
+        """
+        self._is_charged = True
+        uncharged = self._shared.uncharged
+        if uncharged:
+            share_us = cpu_us // len(uncharged)
+            for interval in uncharged:
+                interval.cpu_us += share_us
+            uncharged.clear()
+
+    @property
+    def intervals(self) -> Sequence[OwnedInterval]:
+        """What it owns, or scans."""
+        return tuple(self._intervals.values())
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The sequencers of what it owns and has scanned."""
+        return frozenset(
+            sequencer for sequencer, interval in self._intervals.items() if interval.state is _OWNED
+        )
+
+    @property
+    def unacked(self) -> int:
+        """How many productions it has sent and not got ACKed."""
+        return len(self._shared.outbox)
+
+    @property
+    def unfinished(self) -> int:
+        """How much it is in the middle of, or has sent and not got ACKed; 0: it only waits."""
+        scanning = sum(interval.state is IntervalState.SCANNING for interval in self._intervals.values())
+        return self.unacked + scanning + sum(interval.unfinished for interval in self._intervals.values())
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take one event.
+
+        Args:
+            now: this process's clock, microseconds.
+            event: what has happened.
+        """
+        if now < self._now:
+            self._set_clock_back(now)
+        self._now = now
+        self._handlers[type(event)](now, event)
+        effects = self._effects
+        if not effects:
+            return _NO_EFFECTS
+        taken = effects.copy()
+        effects.clear()
+        return taken
+
+    # Time
+
+    def _on_start(self, now: int, event: Start) -> None:
+        self._incarnation = event.incarnation
+        self._shared.store.start(event.incarnation)
+        self._history.record(ProcessStarted(self._history.at_us, self.address, event.incarnation))
+        self._next_sweep = now
+        self._next_report = now + self._options.report_period_us
+        self._next_heartbeat = now
+        self._next_collect = now + self._options.collect_period_us
+        self._on_wake(now, Wake())
+
+    def _set_clock_back(self, now: int) -> None:
+        """What is due is not to wait until this clock has come round again."""
+        options = self._options
+        self._shared.outbox.set_clock_back(now)
+        self._shared.store.set_clock_back(now)
+        for interval in self._intervals.values():
+            interval.set_clock_back(now)
+        self._next_sweep = min(self._next_sweep, now + options.sweep_period_us)
+        self._next_report = min(self._next_report, now + options.report_period_us)
+        self._next_heartbeat = min(self._next_heartbeat, now + options.heartbeat_period_us)
+        self._next_collect = min(self._next_collect, now + options.collect_period_us)
+        self._shared.effects.append(WakeAt(self._next_sweep))
+
+    def _on_wake(self, now: int, _event: Wake) -> None:
+        for interval in self._intervals.values():
+            if interval.state is _OWNED:
+                interval.fire_wall_timers(now)
+                interval.pump(now)
+        if now < self._next_sweep:
+            return
+        self._sweep(now)
+        options = self._options
+        if now >= self._next_report:
+            self._next_report = now + options.report_period_us
+            self._report()
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + options.heartbeat_period_us
+            self._heartbeat()
+        if now >= self._next_collect:
+            self._next_collect = now + options.collect_period_us
+            for interval in self.intervals:
+                interval.collect_ids(now)
+                interval.forget_idle()
+        self._next_sweep = now + options.sweep_period_us
+        self._shared.effects.append(WakeAt(self._next_sweep))
+
+    def _sweep(self, now: int) -> None:
+        shared = self._shared
+        shared.store.sweep(now)
+        self._resend(shared.outbox.due(now))
+        for interval in self.intervals:
+            interval.sweep(now)
+
+    def _resend(self, pendings: Sequence[Any]) -> None:
+        shared, history = self._shared, self._history
+        for pending in pendings:
+            production = pending.production
+            owner = shared.routing.owner(production.consumer, production.key)
+            if owner is not None:
+                history.record(Resent(history.at_us, self.address, production.record_id, production.consumer))
+                shared.effects.append(Send(owner, m.Deliver(production, self.address)))
+
+    # Records (6.1.1)
+
+    def _on_deliver(self, now: int, message: m.Deliver) -> None:
+        self._deliver(now, message.production, message.sender)
+
+    def _deliver(self, now: int, production: Production, sender: str) -> None:
+        key = production.key
+        for interval in self._by_computation.get(production.consumer, ()):
+            keys = interval.interval
+            if keys.low <= key and (keys.high is None or key < keys.high):  # as `contains` does
+                if interval.deliver(production, sender):
+                    interval.pump(now)
+                return
+
+    def _on_deliveries(self, now: int, event: Deliveries) -> None:
+        for production in event.productions:
+            self._deliver(now, production, event.sender)
+
+    def _on_ack(self, now: int, message: m.Ack) -> None:
+        outbox, history = self._shared.outbox, self._history
+        touched: OwnedInterval | None = None
+        consumer = message.consumer
+        for record_id in message.record_ids:
+            pending = outbox.acked(consumer, record_id)
+            if pending is None:
+                continue
+            history.record(Acked(history.at_us, self.address, record_id, consumer))
+            holder = pending.holder
+            if touched is not None and holder.interval is not touched:
+                touched.pump(now)
+            touched = holder.interval
+            touched.acked(now, holder, pending.production)
+        if touched is not None and not touched.where.strong:  # a weak step may have waited for it
+            touched.pump(now)
+
+    def _on_refused(self, now: int, message: m.Refused) -> None:
+        self._shared.store.reply(now, message)
+        self._forget_dropped()
+
+    # Ownership (7.1)
+
+    def _on_table(self, now: int, table: m.Table) -> None:
+        if table.version <= self._table.version:
+            return
+        if table.topology != self._table.topology:
+            self._history.record(VersionAdopted(self._history.at_us, self.address, table.topology))
+        self._table = table
+        self._senders_of.clear()
+        before = self._shared.routing
+        routing = self._shared.routing = routing_of(table)
+        mine = {one.sequencer: one for one in routing.owned_by(self.address, self._incarnation)}
+        for sequencer, interval in self._intervals.items():
+            if sequencer not in mine:
+                interval.drop(IntervalInput.REASSIGNED)
+        self._forget_dropped()
+        specs: dict[str, Deployed] = {}
+        for sequencer, assignment in mine.items():
+            name = assignment.computation
+            if name not in specs:
+                specs[name] = deployed(name, self._topologies, table)
+            if sequencer not in self._intervals:
+                self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
+            else:
+                self._intervals[sequencer].where = specs[name]
+        self._index()
+        self._drop_removed(now)
+        self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
+        self._advance_all(now)  # a sender that has left holds nothing back any more
+        for interval in self.intervals:
+            if interval.state is IntervalState.SCANNING and not interval.begun:
+                names = (interval.computation, *self._senders(interval.computation))
+                interval.begin(now, names, self._on_recovered)
+        if table.joining is not None:  # the change waits for everybody to know
+            self._heartbeat()
+
+    def _on_recovered(self, now: int, interval: OwnedInterval, progress: Mapping[str, m.Progress]) -> None:
+        if self._learn(progress.items()):
+            self._advance_all(now)
+        self._advance(now, interval)
+
+    def _forget_dropped(self) -> None:
+        gone = [sequencer for sequencer, one in self._intervals.items() if one.state is IntervalState.DROPPED]
+        if gone:
+            for sequencer in gone:
+                del self._intervals[sequencer]
+                self._last_reports.pop(sequencer, None)
+            self._index()
+
+    def _index(self) -> None:
+        self._by_computation = {}
+        for interval in self._intervals.values():
+            self._by_computation.setdefault(interval.computation, []).append(interval)
+        self._inputs.clear()
+
+    def _drop_removed(self, now: int) -> None:
+        """What was on its way to a computation that has left the topology has nowhere to go (3)."""
+        present = {OUTSIDE, *self._table.retiring, *self._topologies[self._table.topology].computations}
+        for pending in [one for one in self._shared.outbox if one.production.consumer not in present]:
+            self._shared.outbox.discard(pending)
+            pending.holder.interval.acked(now, pending.holder, pending.production)
+
+    # Watermarks (7.2)
+
+    def _senders(self, computation: str) -> tuple[str, ...]:
+        """Who may output to a computation: by the version in force, and by those that are retiring."""
+        if computation not in self._senders_of:
+            self._senders_of[computation] = self._find_senders(computation)
+        return self._senders_of[computation]
+
+    def _find_senders(self, computation: str) -> tuple[str, ...]:
+        """Its senders by its own pipeline version; and of other versions those that retire, or join.
+
+        In the place of a sender that has left stand those that fed it: a retiring computation whose senders have all left
+        still goes no further than what is upstream, and can come back.
+        """
+        table = self._table
+        found = dict.fromkeys(deployed(computation, self._topologies, table).pipeline.senders(computation))
+        computations = {name for pipeline in self._topologies for name in pipeline.computations}
+        here = {a.computation for a in table.assignments}
+        passing = {*table.retiring, *(here - set(self._topologies[table.topology].computations))}
+        for pipeline in self._topologies:
+            if computation in pipeline.computations:
+                found |= {name: None for name in pipeline.senders(computation) if name in passing}
+        senders: dict[str, None] = {}
+        for name in found:
+            left = name in computations and name not in here
+            senders |= dict.fromkeys(self._find_senders(name)) if left else {name: None}
+        return tuple(senders)
+
+    def _on_watermarks(self, now: int, message: m.Watermarks) -> None:
+        if self._learn(message.values):
+            self._advance_all(now)
+
+    def _learn(self, values: Any) -> bool:
+        """Take in progress; values never go back at any observer (S11)."""
+        known, learned = self._progress, False
+        for name, progress in values:
+            before = known.get(name)
+            if before == progress:
+                continue
+            after = progress if before is None else before.at_least(progress)
+            if after != before:
+                known[name] = after
+                learned = True
+        if learned:
+            self._inputs.clear()
+        return learned
+
+    def _advance_all(self, now: int) -> None:
+        for interval in self.intervals:
+            if interval.state is IntervalState.OWNED:
+                self._advance(now, interval)
+                interval.pump(now)
+
+    def _advance(self, now: int, interval: OwnedInterval) -> None:
+        name = interval.computation
+        values = self._inputs.get(name)
+        if values is None:
+            values = self._inputs[name] = self._input_of(name, interval.where)
+        low, timer, horizon = values
+        interval.advance(now, low, timer, horizon)
+
+    def _input_of(self, name: str, where: Deployed) -> tuple[int, int, int]:
+        """(low watermark, what timers follow, horizon) of a computation's input: minima over its senders (7.2)."""
+        nothing = m.Progress()
+        senders = [self._progress.get(sender, nothing) for sender in self._senders(name)]
+        low = min((one.low_watermark for one in senders), default=MAX_TIME)
+        horizon = min((one.horizon for one in senders), default=MAX_TIME)
+        percentile = where.spec.watermark_percentile
+        if percentile >= 100:
+            return low, low, horizon
+        timer = min((dict(one.percentiles).get(percentile, MIN_TIME) for one in senders), default=MAX_TIME)
+        return low, max(low, timer), horizon
+
+    def _report(self) -> None:
+        """Tell the authority of each interval's progress, bucketed by interval (7.2)."""
+        options, history = self._options, self._history
+        self._report_round += 1
+        by_shard: dict[int, list[m.IntervalReport]] = {}
+        if (
+            self._report_round % _REPEAT_REPORTS == 0
+        ):  # also shards that have none of its intervals must know of it
+            by_shard = {shard: [] for shard in range(options.authority_shards)}
+        bucket_us = options.percentile_bucket_us if self._percentiles_wanted else None
+        for sequencer, interval in self._intervals.items():
+            if interval.state is not IntervalState.OWNED:
+                continue
+            report = interval.report(bucket_us)
+            last = self._last_reports.get(sequencer)
+            if last is not None and last[1] == report and self._report_round - last[0] < _REPEAT_REPORTS:
+                continue
+            self._last_reports[sequencer] = (self._report_round, report)
+            history.record(
+                Reported(
+                    history.at_us,
+                    self.address,
+                    report.computation,
+                    report.interval,
+                    sequencer,
+                    report.low_watermark,
+                    report.horizon,
+                )
+            )
+            by_shard.setdefault(options.shard_of(interval.computation), []).append(report)
+        for shard, reports in by_shard.items():
+            message = m.Report(self.address, tuple(reports))
+            self._shared.effects.extend(Send(to, message) for to in options.authority_addresses(shard))
+
+    @property
+    def _percentiles_wanted(self) -> bool:
+        specs = self._topologies[self._table.topology].computations.values()
+        return any(spec.watermark_percentile < 100 for spec in specs)
+
+    def _heartbeat(self) -> None:
+        if not self._is_charged:  # this host does not measure it
+            self._shared.uncharged.clear()
+        loads = tuple(one.load() for one in self._intervals.values() if one.state is IntervalState.OWNED)
+        message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
+        self._shared.effects.extend(Send(to, message) for to in self._options.master_addresses())
+
+    def _owing(self) -> tuple[tuple[str, int], ...]:
+        """What it has yet to deliver to retiring computations: sent and not ACKed, or still to be committed."""
+        retiring = self._table.retiring
+        if not retiring:
+            return ()
+        owing = dict(self._shared.outbox.owing(retiring))
+        writes = [one for one in self._shared.store.open_requests() if isinstance(one, m.Write)]
+        coming = [p for write in writes for delta in write.deltas for p in delta.productions]
+        coming += [p for interval in self._intervals.values() for p in interval.to_be_committed()]
+        for production in coming:
+            if production.consumer in retiring:
+                owing[production.consumer] = owing.get(production.consumer, 0) + 1
+        return tuple(owing.items())
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events."""
+        self._shared.cache.check_invariants()
+        self._shared.outbox.check_invariants()
+        for sequencer, interval in self._intervals.items():
+            assert interval.state is not IntervalState.DROPPED
+            assert interval.sequencer == sequencer
+            interval.check_invariants()
+
+
+_OWNED = IntervalState.OWNED
+_REPLIES = (m.RowRead, m.Scanned, m.Written, m.Collected, m.Unavailable)
+_NO_EFFECTS: list[Effect] = []

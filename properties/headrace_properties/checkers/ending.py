@@ -1,0 +1,62 @@
+"""When liveness is due: at the end of a run whose faults have stopped."""
+
+from collections import Counter
+
+from headrace import format_time
+from headrace.history import FaultStruck, Healed, RunEnded
+from headrace_properties.checkers.finding import Finding, Handlers
+from headrace_properties.checkers.ledger import Ledger
+
+UNFAIR = "the run ended by its deadline while faults still struck; heal first"
+
+
+class Calm:
+    """Tells whether the faults have stopped.
+
+    Attributes:
+        since_us: when they stopped, true time; 0: there were none, or they have not.
+        handlers: the events that it wants.
+    """
+
+    def __init__(self) -> None:
+        self._struck = False
+        self.since_us = 0
+        self.handlers: Handlers = {FaultStruck: self._on_fault, Healed: self._on_healed}
+
+    def _on_fault(self, _event: FaultStruck) -> None:
+        self._struck = True
+
+    def _on_healed(self, event: Healed) -> None:
+        self._struck = False
+        self.since_us = event.at_us
+
+    def why_not_due(self, end: RunEnded, ledger: Ledger, found: Finding) -> str:
+        """Why it is not to be judged whether everything is done by now; ``""``: it is to be. ``found``: of who asks."""
+        if end.why == "limit":
+            when, rest = format_time(end.at_us), left(end, ledger)
+            found.cut_short = f"the run was ended at its limit, {when}, while it still made progress{rest}"
+            return found.cut_short
+        return "" if end.why == "quiescent" or not self._struck else UNFAIR
+
+
+def left(end: RunEnded, ledger: Ledger) -> str:
+    """What is left to do at the end of a run that did not come to rest, as the tail of a sentence; ``""``: nothing, or it did.
+
+    Liveness is violated only if nothing of it was done for a long time: what is left says where to look.
+    """
+    if end.why == "quiescent":
+        return ""
+    records = [(len(owed), consumer) for consumer, owed in ledger.owed.items() if owed]
+    timers = Counter(work.sender for work in ledger.timers())
+    parts = [
+        *[
+            f"{_count(number, 'record')} for {repr(name) if name else 'the outside'}"
+            for number, name in records
+        ],
+        *[f"{_count(number, 'timer')} of {name!r}" for name, number in timers.items()],
+    ]
+    return f"; left: {', '.join(parts)}" if parts else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

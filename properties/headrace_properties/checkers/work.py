@@ -1,0 +1,137 @@
+"""Pending work as it really is (MillWheel 4.5, 7.2): what must hold low watermarks and horizons back, whatever processes believe.
+
+A heap for each sender, whose finished tops are dropped when somebody looks.
+"""
+
+from heapq import heappop, heappush
+
+from headrace import MAX_TIME, format_time
+from headrace.history import Applied, Injected
+from headrace.wire.rows import Production, StoredTimer
+
+
+class Work:
+    """Something durable or accepted that is still to be done.
+
+    Attributes:
+        sender: the computation or injector that has to do it, or to see it done.
+        key: of the row that holds it; of a production, its consumer's key.
+        what: a production, a timer, or ``None``: the hold of a state.
+        time_us: the event time that it holds; `MAX_TIME`: none.
+        origin: of a production, the smallest that any copy of it carries.
+        late: it was born behind its sender's watermark, or stems from what was, and holds nothing back (4.5).
+        number: counts all work; orders it by age.
+        source: the event that made it.
+        done: it is over.
+    """
+
+    __slots__ = ("done", "key", "late", "number", "origin", "sender", "source", "time_us", "what")
+
+    def __init__(
+        self, sender: str, key: str, what: Production | StoredTimer | None, time_us: int, origin: int, source: Injected | Applied,
+        *, late: bool,
+    ) -> None:  # fmt: skip
+        self.sender = sender
+        self.key = key
+        self.what = what
+        self.time_us = time_us
+        self.origin = origin
+        self.late = late
+        self.source = source
+        self.number = 0
+        self.done = False
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        what = self.what
+        if isinstance(what, Production):
+            time = format_time(what.timestamp)
+            return f"record {what.record_id} of {self.sender!r} to {receiver_of(what)} (key {self.key!r}, timestamp {time})"
+        if isinstance(what, StoredTimer):
+            due = format_time(what.due)
+            return f"{what.clock.value} timer {what.tag!r} of key {self.key!r} at {self.sender!r} (due {due})"
+        return f"the state of key {self.key!r} at {self.sender!r} (which holds {format_time(self.time_us)})"
+
+
+def receiver_of(production: Production) -> str:
+    """Name a production's consumer for people."""
+    return repr(production.consumer) if production.consumer else "the outside"
+
+
+Heap = list[tuple[int, int, Work]]
+
+
+class PendingWork:
+    """All work by sender, in order of event time and of origin."""
+
+    __slots__ = ("_count", "_origins", "_times")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._times: dict[str, Heap] = {}
+        self._origins: dict[str, Heap] = {}
+
+    @property
+    def count(self) -> int:
+        """How much work there has been so far."""
+        return self._count
+
+    def add(self, work: Work) -> None:
+        """Count it; if it is not late, it holds its sender's low watermark."""
+        self._count += 1
+        work.number = self._count
+        if not work.late and work.time_us != MAX_TIME:
+            self.hold_watermark(work)
+
+    def hold_watermark(self, work: Work) -> None:
+        """It holds its sender's low watermark from now on."""
+        _push(self._times, work.sender, work.time_us, work)
+
+    def hold_horizon(self, work: Work) -> None:
+        """It holds its sender's horizon, too, from now on at its present origin."""
+        _push(self._origins, work.sender, work.origin, work)
+
+    def oldest(self, sender: str) -> int:
+        """The smallest event time of a sender's pending work; `MAX_TIME`: none."""
+        heap = self._times.get(sender)
+        return _top(heap) if heap else MAX_TIME
+
+    def oldest_origin(self, sender: str) -> int:
+        """The smallest origin of a sender's pending productions; `MAX_TIME`: none."""
+        heap = self._origins.get(sender)
+        return _top(heap) if heap else MAX_TIME
+
+    def before(self, sender: str, time_us: int) -> list[Work]:
+        """A sender's work with event times before this, the oldest first. Slow; for when something is wrong."""
+        return [
+            work
+            for time, _, work in sorted(self._times.get(sender, ()), key=_age)
+            if time < time_us and not work.done
+        ]
+
+    def before_origin(self, sender: str, origin: int) -> list[Work]:
+        """A sender's productions with origins before this, the oldest first. Slow; for when something is wrong."""
+        return [
+            work
+            for time, _, work in sorted(self._origins.get(sender, ()), key=_age)
+            if time < origin and not work.done
+        ]
+
+
+def _push(heaps: dict[str, Heap], sender: str, time_us: int, work: Work) -> None:
+    heap = heaps.get(sender)
+    if heap is None:
+        heap = heaps[sender] = []
+    heappush(heap, (time_us, work.number, work))
+
+
+def _top(heap: Heap) -> int:
+    while heap:
+        if not heap[0][2].done:
+            return heap[0][0]
+        heappop(heap)
+    return MAX_TIME
+
+
+def _age(entry: tuple[int, int, Work]) -> tuple[int, int]:
+    return entry[:2]

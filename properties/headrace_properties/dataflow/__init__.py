@@ -1,0 +1,1 @@
+"""The Dataflow layer's model, transcripts and mutants (Dataflow 2)."""

@@ -1,0 +1,216 @@
+"""Random groupings with random input, for Hypothesis: what the Dataflow layer and its model are compared on (Dataflow 2).
+
+Time goes in slots of a second, and in each at most one thing happens. Elements come at .4 of it, watermarks at .8; periods end at
+.0 and delays at .6 (they are whole seconds and .2 long). So nothing coincides, and the same case can be run where messages take
+a while. `coinciding` gives cases in which things happen at one instant, for hosts whose clock is driven by hand.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+from hypothesis import strategies as st
+
+from headrace import MAX_TIME, MILLISECOND, SECOND
+from headrace.dataflow import (
+    DEFAULT_TRIGGER,
+    SUM,
+    Accumulation,
+    AfterDelay,
+    AllOf,
+    AnyOf,
+    AtCount,
+    AtPeriod,
+    AtWatermark,
+    Batch,
+    DataflowError,
+    Element,
+    Engine,
+    FixedWindows,
+    GlobalWindows,
+    MicroBatch,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Sessions,
+    SlidingWindows,
+    Streaming,
+    Trigger,
+    When,
+    WindowFn,
+)
+from headrace.dataflow.checks import check_trigger
+from headrace_properties.dataflow.model import Query, Step
+from headrace_properties.dataflow.transcripts import AtLeast, settles
+
+ELEMENT_AT_US, WATERMARK_AT_US, DELAY_END_US = 400 * MILLISECOND, 800 * MILLISECOND, 200 * MILLISECOND
+"""Places in a slot."""
+
+BEGIN = 4
+"""The first slot: by then a cluster has its intervals assigned."""
+
+SLOTS = 16
+SPREAD = 12
+"""Event times are within so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A grouping, and what happens to it."""
+
+    query: Query
+    steps: tuple[Step, ...]
+
+
+def windows() -> st.SearchStrategy[WindowFn]:
+    """Strategies whose windows are small enough that the input fills several."""
+    sizes = st.integers(1, 6).map(lambda seconds: seconds * SECOND)
+    gaps = st.integers(1, 3).map(lambda seconds: seconds * SECOND)
+    return st.one_of(
+        st.just(GlobalWindows()),
+        sizes.map(FixedWindows),
+        st.builds(SlidingWindows, sizes, sizes),
+        gaps.map(Sessions),
+        gaps.map(Sessions),
+        st.builds(Sessions, gaps, touching_merge=st.just(value=False)),
+    )
+
+
+def leaves() -> st.SearchStrategy[Trigger]:
+    """Triggers without parts."""
+    return st.one_of(
+        st.just(AtWatermark()),
+        st.integers(1, 4).map(AtCount),
+        st.integers(1, 4).map(lambda seconds: AtPeriod(seconds * SECOND)),
+        st.integers(0, 4).map(lambda seconds: AfterDelay(seconds * SECOND + DELAY_END_US)),
+        st.integers(1, 12).map(lambda value: When(AtLeast(value))),
+    )
+
+
+def _composed(parts: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
+    several = st.lists(parts, min_size=1, max_size=3)
+    return st.one_of(
+        parts.map(Repeat),
+        st.builds(RepeatUntil, parts, parts),
+        several.map(lambda found: SequenceOf(*found)),
+        several.map(lambda found: AnyOf(*found)),
+        several.map(lambda found: AllOf(*found)),
+    )
+
+
+def _is_accepted(trigger: Trigger) -> bool:
+    try:
+        check_trigger(trigger)
+    except DataflowError:
+        return False
+    return True
+
+
+def triggers() -> st.SearchStrategy[Trigger]:
+    """Triggers of every shape, all of whose parts can have their turn; and often those that people write."""
+    usual = st.builds(
+        lambda early, late: SequenceOf(RepeatUntil(early, AtWatermark()), Repeat(late)), leaves(), leaves()
+    )
+    anything = st.recursive(leaves(), _composed, max_leaves=5)
+    return st.one_of(usual, anything.map(Repeat), anything).filter(_is_accepted)
+
+
+def engines() -> st.SearchStrategy[Engine]:
+    """Mostly streaming."""
+    streaming = st.just(Streaming())
+    return st.one_of(streaming, streaming, streaming, st.just(Batch()), micro_batches())
+
+
+def micro_batches() -> st.SearchStrategy[Engine]:
+    """Batches of a few slots, so that several elements share one."""
+    return st.integers(1, 5).map(lambda seconds: MicroBatch(seconds * SECOND))
+
+
+def queries() -> st.SearchStrategy[Query]:
+    """Groupings of every kind; their combiner is a sum."""
+    lateness = st.none() | st.integers(0, 6).map(lambda seconds: seconds * SECOND)
+    return st.builds(
+        Query, windows(), triggers(), st.sampled_from(Accumulation), st.just(SUM), lateness, engines()
+    )
+
+
+def settling_queries(
+    *, merging: bool = True, engine: st.SearchStrategy[Engine] | None = None
+) -> st.SearchStrategy[Query]:
+    """Groupings that come to the same in the end in whatever order their input comes; see `settles`."""
+    strategies = windows() if merging else windows().filter(lambda one: not isinstance(one, Sessions))
+    early = st.recursive(leaves(), _composed, max_leaves=3)
+    finishing = st.builds(RepeatUntil, early, st.just(AtWatermark()))
+    last = early.map(lambda one: Repeat(AnyOf(one, AtWatermark())))
+    triggers_ = st.one_of(
+        st.builds(SequenceOf, finishing, last), finishing.map(Repeat), last, st.just(DEFAULT_TRIGGER)
+    )
+    built = st.builds(
+        Query,
+        strategies,
+        triggers_.filter(_is_accepted),
+        st.sampled_from(Accumulation),
+        st.just(SUM),
+        st.none(),
+        engines() if engine is None else engine,
+    )
+    return built.filter(settles)
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = False) -> tuple[Step, ...]:
+    """Draw what happens, up to the end of the source: elements of two keys, watermarks, and slots without either.
+
+    The source ends after a long silence, or as soon as its last element has come: then no clock has emitted what waits for it.
+    """
+    kinds = ["element"] * 3 + ["watermark", "nothing"] + ["retraction"] * retractions
+    steps: list[Step] = []
+    given: list[Element] = []
+    slots = range(BEGIN, BEGIN + draw(st.integers(1, SLOTS)))
+    for slot in slots:
+        at_us = slot * SECOND
+        what = draw(st.sampled_from(kinds))
+        if what == "element" or (what == "retraction" and given):
+            element = _retraction(draw, given) if what == "retraction" else draw(elements())
+            given += [] if element.retraction else [element]
+            steps.append(Step(at_us + (0 if coinciding else ELEMENT_AT_US), element))
+        elif what == "watermark":
+            watermark = draw(st.integers(0, SPREAD + 6)) * SECOND
+            steps.append(Step(at_us + (0 if coinciding else WATERMARK_AT_US), watermark=watermark))
+        elif coinciding:
+            steps.append(Step(at_us))
+    if draw(st.booleans()):
+        return (*steps, Step(slots[-1] * SECOND + (0 if coinciding else WATERMARK_AT_US), watermark=MAX_TIME))
+    end_us = (BEGIN + SLOTS + 1) * SECOND
+    return (*steps, Step(end_us + 1), Step(end_us + 5 * SECOND, watermark=MAX_TIME))
+
+
+def elements() -> st.SearchStrategy[Element]:
+    """Elements of two keys."""
+    times = st.integers(0, SPREAD).map(lambda seconds: seconds * SECOND)
+    return st.builds(Element, st.sampled_from("kkkj"), st.integers(1, 9), times)
+
+
+def _retraction(draw: st.DrawFn, given: list[Element]) -> Element:
+    """Take one of these back, and let it be taken back no more."""
+    return msgspec.structs.replace(given.pop(draw(st.integers(0, len(given) - 1))), retraction=True)
+
+
+def cases(
+    *,
+    coinciding: bool = False,
+    retractions: bool = False,
+    settling: bool = False,
+    merging: bool = True,
+    engine: st.SearchStrategy[Engine] | None = None,
+) -> st.SearchStrategy[Case]:
+    """Groupings with their input.
+
+    Args:
+        coinciding: arrivals, watermarks and boundaries fall on the same instants.
+        retractions: elements are taken back, too, which no source can do.
+        settling: only such as come to the same in the end in whatever order their input comes.
+        merging: of these, also sessions.
+        engine: of these, the engines; ``None``: any.
+    """
+    groupings = settling_queries(merging=merging, engine=engine) if settling else queries()
+    return st.builds(Case, groupings, histories(coinciding=coinciding, retractions=retractions))

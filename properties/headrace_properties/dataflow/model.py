@@ -1,0 +1,420 @@
+"""The Dataflow Model by brute force: which panes a grouping emits, told anew from the whole history at each instant (Dataflow 2).
+
+It is what the incremental layer is compared with, and shares its definitions only. Rules of this file:
+
+* Nothing is kept from one instant to the next: `_tell` goes through the whole history again, and only what happens at its last
+  moment is new. What a pane holds, its index, its timing and what it takes back are read off the panes that were told before.
+* A trigger's state is evidence; see `headrace_properties.dataflow.evidence`.
+* What arrives at wall time t is in before what the clock does at t, which is so told as a moment at t + 1 us.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace import MAX_TIME, MIN_TIME
+from headrace.dataflow import (
+    END_OF_TIME,
+    Accumulation,
+    Batch,
+    CombineFn,
+    Element,
+    Engine,
+    MicroBatch,
+    Streaming,
+    Timing,
+    Trigger,
+    Window,
+    WindowFn,
+)
+from headrace_properties.dataflow.evidence import Evidence, View, asked, begin, dues, observe, together
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The four questions, answered: what, where, when and how; and on which engine.
+
+    Attributes:
+        windows: where.
+        trigger: when.
+        accumulation: how.
+        combine: what.
+        allowed_lateness_us: how long after the watermark has passed its end a window takes elements; ``None``: for ever.
+        engine: streaming, batch or micro-batch.
+    """
+
+    windows: WindowFn
+    trigger: Trigger
+    accumulation: Accumulation
+    combine: CombineFn
+    allowed_lateness_us: int | None = None
+    engine: Engine = field(default_factory=Streaming)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happens to a grouping: time passes, and perhaps an element or a watermark comes.
+
+    Attributes:
+        at_us: wall time, microseconds.
+        element: what arrives.
+        watermark: the input's low watermark from now on, event time in microseconds.
+    """
+
+    at_us: int
+    element: Element | None = None
+    watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """A pane that is emitted.
+
+    Attributes:
+        step: the number of the step at which it was emitted, or on the way to which.
+        at_us: wall time, microseconds; what the clock does at t comes 1 us later.
+        key: whose.
+        window: whose result it is.
+        value: of its contents.
+        index: how many panes its window, or those that it was merged from, had emitted before.
+        timing: early, on time or late.
+        retraction: it takes back an earlier pane.
+    """
+
+    step: int
+    at_us: int
+    key: str
+    window: Window
+    value: Any
+    index: int
+    timing: Timing
+    retraction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a history comes to.
+
+    Attributes:
+        panes: in the order of emission.
+        dropped: elements that came too late, or after their window's trigger was finished: (number of the step, window).
+    """
+
+    panes: tuple[Emission, ...]
+    dropped: tuple[tuple[int, Window], ...]
+
+
+def run_model(query: Query, steps: Sequence[Step]) -> Told:
+    """Tell which panes come of a history.
+
+    Args:
+        query: what is grouped, and how.
+        steps: in order of time.
+    """
+    moments = [_Moment(step, number) for number, step in enumerate(steps)]
+    keys = sorted({moment.step.element.key for moment in moments if moment.step.element is not None})
+    stories = [_tell_key(query, moments, key) for key in keys]
+    panes = sorted((pane for one in stories for pane in one.panes), key=lambda pane: (pane.at_us, pane.step))
+    dropped = sorted(
+        (one for story in stories for one in story.dropped), key=lambda one: (one[0], one[1].order)
+    )
+    return Told(tuple(panes), tuple(dropped))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A step, or a moment on the way to it at which the clock may make a trigger fire."""
+
+    step: Step
+    number: int
+
+
+def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
+    """Go on from moment to moment, and tell each time all from the beginning."""
+    history: list[_Moment] = []
+    panes: list[Emission] = []
+    told = _Story()
+    for moment in moments:
+        while (due_us := _next_due(query, told, history)) < moment.step.at_us:
+            history.append(_Moment(Step(due_us + 1), moment.number))
+            told = _tell(query, history, key)
+            panes.extend(told.last)
+        history.append(moment)
+        told = _tell(query, history, key)
+        panes.extend(told.last)
+    return Told(tuple(panes), tuple(told.dropped))
+
+
+# The story of a key.
+
+
+@dataclass(slots=True)
+class _Member:
+    """An element in a window.
+
+    Attributes:
+        moment: when it came.
+        window: as it is by now, after all merges.
+        on_time: the watermark had not reached the window's end when it came.
+    """
+
+    moment: int
+    window: Window
+    on_time: bool
+
+
+@dataclass(slots=True)
+class _Page:
+    """A firing: its pane, and what it was made of.
+
+    Attributes:
+        emission: the pane.
+        elements: their moments.
+        window: as it is by now, after all merges.
+        shown: the pane was emitted: something was left in the window.
+        said: it was, or panes were taken back.
+        in_force: it was emitted, and not taken back yet.
+    """
+
+    emission: Emission
+    elements: frozenset[int]
+    window: Window
+    shown: bool
+    said: bool
+    in_force: bool
+
+
+@dataclass(slots=True)
+class _Story:
+    """All that has come of a key's history so far.
+
+    Attributes:
+        triggers: the live windows, each with its trigger's evidence; ``None``: it is finished.
+        members: the elements that are in them.
+        pages: their firings that had something new, in order.
+        last: panes and retractions of the last moment.
+        dropped: (step, window) of what was dropped.
+        watermark: as it is by now.
+    """
+
+    triggers: dict[Window, Evidence | None] = field(default_factory=dict)
+    members: list[_Member] = field(default_factory=list)
+    pages: list[_Page] = field(default_factory=list)
+    last: list[Emission] = field(default_factory=list)
+    dropped: list[tuple[int, Window]] = field(default_factory=list)
+    watermark: int = MIN_TIME
+
+
+def _tell(query: Query, history: Sequence[_Moment], key: str) -> _Story:
+    """Tell a key's whole history."""
+    story = _Story()
+    for number, moment in enumerate(history):
+        _Chapter(query, story, history, number).tell(moment, key)
+    return story
+
+
+def _next_due(query: Query, story: _Story, history: Sequence[_Moment]) -> int:
+    """The next wall time at which a clock may make something fire."""
+    if isinstance(query.engine, MicroBatch):
+        return _batch_end(query.engine, history[-1].step.at_us) if story.members else MAX_TIME
+    found = (dues(query.trigger, one) for one in story.triggers.values() if one is not None)
+    return min((due for dues in found for due in dues), default=MAX_TIME)
+
+
+def _batch_end(engine: MicroBatch, at_us: int) -> int:
+    return -(-at_us // engine.period_us) * engine.period_us
+
+
+@dataclass(slots=True)
+class _Chapter:
+    """One moment of a story."""
+
+    query: Query
+    story: _Story
+    history: Sequence[_Moment]
+    number: int
+
+    def tell(self, moment: _Moment, key: str) -> None:
+        """What happens: first what the watermark reaches, then what arrives, then what the clock makes due."""
+        story, step = self.story, moment.step
+        story.last = []
+        if step.watermark is not None:
+            before, story.watermark = (
+                story.watermark,
+                max(story.watermark, self._seen_by_engine(step.watermark)),
+            )
+            if not self._batched:
+                self._ask([one for one in story.triggers if before < one.end <= story.watermark])
+        if step.element is not None and step.element.key == key:
+            concerned = self._arrive(step.element)
+            self._ask([] if self._batched else concerned)
+        if step.element is None and step.watermark is None:
+            self._ask(self._due_now())
+        self._collect()
+
+    def _seen_by_engine(self, watermark: int) -> int:
+        """At the end of time everything is complete; a batch knows of nothing before (Figure 10)."""
+        if watermark >= END_OF_TIME:
+            return MAX_TIME
+        return MIN_TIME if isinstance(self.query.engine, Batch) else watermark
+
+    @property
+    def _batched(self) -> bool:
+        return isinstance(self.query.engine, MicroBatch)
+
+    def _due_now(self) -> list[Window]:
+        """The windows for which the clock does something: those whose trigger waited for it, or that changed in a batch."""
+        if isinstance(self.query.engine, MicroBatch):
+            before_us = self.history[self.number - 1].step.at_us
+            over = _batch_end(self.query.engine, before_us) < self._now
+            return [one for one in self.story.triggers if over and self._new(one)]
+        found = ((window, one) for window, one in self.story.triggers.items() if one is not None)
+        return [w for w, one in found if any(due < self._now for due in dues(self.query.trigger, one))]
+
+    def _arrive(self, element: Element) -> list[Window]:
+        """Put an element into its windows; let these merge, and their triggers see it."""
+        concerned = []
+        for window in self.query.windows.assign_windows(element):
+            whole = self._merged_with(window)
+            parts = [one for one in self.story.triggers if whole.covers(one)]
+            closed = self._is_over(whole) and self.query.allowed_lateness_us is not None
+            if closed or any(self.story.triggers[one] is None for one in parts):
+                self.story.dropped.append((self.history[self.number].number, window))
+                continue
+            self._merge(parts, whole)
+            self.story.members.append(_Member(self.number, whole, self.story.watermark < whole.end))
+            evidence = self.story.triggers[whole]
+            assert evidence is not None, "a window that is finished takes nothing"
+            contents = self._value(self._contents_of_pane(whole))
+            trigger, now = self.query.trigger, self._now
+            self.story.triggers[whole] = observe(trigger, evidence, self.number, now, contents)
+            concerned.append(whole)
+        return concerned
+
+    def _merged_with(self, window: Window) -> Window:
+        """What a window becomes among those that live."""
+        known = list(dict.fromkeys([*self.story.triggers, window]))
+        return next(one for one in self.query.windows.merge_windows(known) if one.covers(window))
+
+    def _merge(self, parts: Sequence[Window], whole: Window) -> None:
+        """Make the parts one; begin, if there are none."""
+        known = [one for part in parts if (one := self.story.triggers.pop(part)) is not None]
+        trigger = self.query.trigger
+        self.story.triggers[whole] = together(trigger, known) if known else begin(trigger, self._now)
+        things: list[_Member | _Page] = [*self.story.members, *self.story.pages]
+        for thing in things:
+            if thing.window in parts:
+                thing.window = whole
+
+    def _ask(self, windows: Iterable[Window]) -> None:
+        """Ask triggers, and emit what fires, in the order of the windows' ends."""
+        for window in sorted(windows, key=lambda one: one.order):
+            evidence = self.story.triggers[window]
+            if evidence is not None:
+                view = View(self._now, self._effective, window)
+                fires, self.story.triggers[window] = asked(self.query.trigger, evidence, view)
+                if fires and self._new(window):
+                    self._emit(window)
+
+    @property
+    def _effective(self) -> int:
+        """The watermark that triggers see: at the end of a micro-batch, it is past everything (Figure 11)."""
+        return MAX_TIME if self._batched else self.story.watermark
+
+    def _emit(self, window: Window) -> None:
+        """Emit a pane, and before it take back what it replaces; where nothing is left, take back only."""
+        moment, earlier = self.history[self.number], self._pages(window)
+        timing = self._timing(window, earlier)
+        key = self._element(min(self._contents(window))).key
+        contents = self._contents_of_pane(window)
+        retracts = self.query.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
+        replaced = [one for one in earlier if one.in_force] if retracts else []
+        for one in sorted(replaced, key=lambda one: one.emission.window.order):
+            one.in_force = False
+            self.story.last.append(
+                replace(one.emission, step=moment.number, at_us=self._now, timing=timing, retraction=True)
+            )
+        shown = not retracts or self._left(contents) > 0
+        index = sum(one.shown for one in earlier)
+        pane = Emission(moment.number, self._now, key, window, self._value(contents), index, timing)
+        self.story.pages.append(_Page(pane, contents, window, shown, shown or bool(replaced), shown))
+        if shown:
+            self.story.last.append(pane)
+
+    def _timing(self, window: Window, earlier: Sequence[_Page]) -> Timing:
+        if self._effective < window.end:
+            return Timing.EARLY
+        been = any(one.said and one.emission.timing is not Timing.EARLY for one in earlier)
+        new = self._new(window)
+        in_time = any(one.on_time for one in self.story.members if one.window == window and one.moment in new)
+        return Timing.ON_TIME if in_time and not been else Timing.LATE
+
+    def _collect(self) -> None:
+        """Let out what is new in windows that are over, and forget those that take nothing any more."""
+        over = [one for one in self.story.triggers if self._is_over(one)]
+        for window in sorted(over, key=lambda one: one.order):
+            if self.story.triggers[window] is not None and self._new(window):
+                self._emit(window)
+        for window in over:
+            if self.query.allowed_lateness_us is not None:
+                del self.story.triggers[window]
+                self.story.members = [one for one in self.story.members if one.window != window]
+                self.story.pages = [one for one in self.story.pages if one.window != window]
+
+    def _is_over(self, window: Window) -> bool:
+        lateness_us = self.query.allowed_lateness_us
+        end = END_OF_TIME if lateness_us is None else min(window.end + lateness_us, END_OF_TIME)
+        return self.story.watermark >= end
+
+    # What the past tells.
+
+    def _pages(self, window: Window) -> list[_Page]:
+        return [one for one in self.story.pages if one.window == window]
+
+    def _contents(self, window: Window) -> frozenset[int]:
+        """The elements of a window, by their moments."""
+        return frozenset(one.moment for one in self.story.members if one.window == window)
+
+    def _new(self, window: Window) -> frozenset[int]:
+        """Those that were in no pane yet."""
+        return self._contents(window).difference(*(one.elements for one in self._pages(window)))
+
+    def _contents_of_pane(self, window: Window) -> frozenset[int]:
+        """Those that a pane would be made of now."""
+        discarding = self.query.accumulation is Accumulation.DISCARDING
+        return self._new(window) if discarding else self._contents(window)
+
+    def _left(self, contents: frozenset[int]) -> int:
+        """How many elements there are, less those that take one back."""
+        return sum(-1 if self._element(number).retraction else 1 for number in contents)
+
+    def _value(self, contents: frozenset[int]) -> Any:
+        """Combine the elements of these moments, in the order of their arrival.
+
+        A retraction cancels an equal value; what it takes back may also have been dropped, or have gone out in an earlier pane.
+        """
+        elements = [self._element(number) for number in sorted(contents)]
+        values: list[Any] = [one.value for one in elements if not one.retraction]
+        owed: list[Any] = []
+        for one in elements:
+            if one.retraction:
+                (values.remove if one.value in values else owed.append)(one.value)
+        combine = self.query.combine
+        result = combine.create()
+        for value in values:
+            result = combine.add(result, value)
+        for value in owed:
+            assert combine.uncombine is not None, (
+                "what is owed can be told of combiners that can be reversed only"
+            )
+            result = combine.uncombine(result, value)
+        return combine.extract(result)
+
+    def _element(self, moment: int) -> Element:
+        element = self.history[moment].step.element
+        assert element is not None, "only elements are in windows"
+        return element
+
+    @property
+    def _now(self) -> int:
+        return self.history[self.number].step.at_us

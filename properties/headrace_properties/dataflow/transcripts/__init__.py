@@ -1,0 +1,79 @@
+"""Transcripts: stories about windows, triggers and refinements as data, that every engine must tell alike (Dataflow 2.2 to 2.4).
+
+A transcript says what happens (elements, watermarks, time that passes), and which panes come of it. The same file is run on the
+brute-force model, on the layer's pure logic, in the simulated cluster and on Spark; see docs/transcripts.md.
+"""
+
+from headrace_properties.dataflow.transcripts.cluster import (
+    PROMPT,
+    TOLERANCE_US,
+    bare,
+    cluster_mismatches,
+    committed_panes,
+    feed_of,
+    pipeline_of,
+    received_panes,
+    run_cluster,
+    until_the_end,
+)
+from headrace_properties.dataflow.transcripts.expressions import (
+    AtLeast,
+    ExpressionError,
+    parse_trigger,
+    parse_windows,
+)
+from headrace_properties.dataflow.transcripts.format import (
+    Expected,
+    PaneLine,
+    StepLine,
+    Transcript,
+    TranscriptError,
+    TranscriptFile,
+    compiled,
+    load_transcript,
+    load_transcripts,
+)
+from headrace_properties.dataflow.transcripts.layer import count_dropped, emission_of, run_layer
+from headrace_properties.dataflow.transcripts.matching import (
+    Settled,
+    mismatches,
+    say,
+    say_expected,
+    settled,
+    settles,
+)
+
+__all__ = [
+    "PROMPT",
+    "TOLERANCE_US",
+    "AtLeast",
+    "Expected",
+    "ExpressionError",
+    "PaneLine",
+    "Settled",
+    "StepLine",
+    "Transcript",
+    "TranscriptError",
+    "TranscriptFile",
+    "bare",
+    "cluster_mismatches",
+    "committed_panes",
+    "compiled",
+    "count_dropped",
+    "emission_of",
+    "feed_of",
+    "load_transcript",
+    "load_transcripts",
+    "mismatches",
+    "parse_trigger",
+    "parse_windows",
+    "pipeline_of",
+    "received_panes",
+    "run_cluster",
+    "run_layer",
+    "say",
+    "say_expected",
+    "settled",
+    "settles",
+    "until_the_end",
+]

@@ -1,0 +1,157 @@
+"""A transcript's steps in the simulated cluster: an ordinary pipeline, fed by a source that plays them.
+
+Choice: the source has an element `LEAD_US` before the transcript's time, which is when the pipeline is to have it. So one on a
+boundary of the clock is in time for it, as in the papers' figures.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
+from headrace.dataflow import Accumulation, Pane, PCollection, read
+from headrace.history import Applied, Event, Output
+from headrace_properties.dataflow.model import Emission, Query, Step
+from headrace_properties.dataflow.transcripts.format import Transcript
+from headrace_properties.dataflow.transcripts.layer import emission_of
+from headrace_properties.dataflow.transcripts.matching import mismatches
+from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, simulate
+from headrace_sim.faults import NO_FAULTS
+
+LEAD_US = 50 * MILLISECOND
+"""From the source to user code, at most; wall time."""
+
+AFTER_US = 5 * SECOND
+"""The source ends so long after the last step; wall time."""
+
+TOLERANCE_US = 150 * MILLISECOND
+"""A pane comes at most so long before or after its time, without faults; wall time."""
+
+PROMPT = ClusterOptions(
+    engine=EngineOptions(
+        report_period_us=10 * MILLISECOND,
+        broadcast_period_us=10 * MILLISECOND,
+        injector_journal_us=10 * MILLISECOND,
+    )
+)
+"""A cluster in which a watermark is everywhere well within `LEAD_US`."""
+
+GROUPING, PANES = "grouping", "panes"
+"""The computation, and the stream of its panes."""
+
+
+def pipeline_of(query: Query) -> Pipeline:
+    """Write a grouping as a pipeline: ``events`` -> grouping -> ``panes``."""
+    grouped: PCollection[Any] = _accumulating(
+        read("events", bounded=True)
+        .window_into(query.windows)
+        .trigger(query.trigger, allow_unsafe_triggers=True),
+        query,
+    )
+    grouped = grouped.allowed_lateness(query.allowed_lateness_us)
+    return grouped.combine(query.combine, name=GROUPING).to(PANES).pipeline("transcript", engine=query.engine)
+
+
+def _accumulating(collection: PCollection[Any], query: Query) -> PCollection[Any]:
+    match query.accumulation:
+        case Accumulation.DISCARDING:
+            return collection.discarding()
+        case Accumulation.ACCUMULATING:
+            return collection.accumulating()
+        case Accumulation.ACCUMULATING_AND_RETRACTING:
+            return collection.accumulating_and_retracting()
+
+
+def feed_of(pipeline: Pipeline, steps: Sequence[Step], lead_us: int = LEAD_US) -> Feed:
+    """Let a source play the steps, elements so long before their time. What is to be taken back can not come from a source."""
+    builder = FeedBuilder(pipeline)
+    for step in steps:
+        if step.element is not None:
+            assert not step.element.retraction, "a source has no retractions"
+            one = step.element
+            builder.record(at_us=step.at_us - lead_us, value=one.value, timestamp=one.time, key=one.key)
+        if step.watermark is not None:
+            builder.watermark(at_us=step.at_us, low_watermark=step.watermark)
+    end_us = max((step.at_us for step in steps), default=0) + AFTER_US
+    builder.watermark(at_us=end_us, low_watermark=watermark_after(steps))
+    return builder.build()
+
+
+def watermark_after(steps: Iterable[Step]) -> int:
+    """The last watermark; event time, microseconds."""
+    return max((step.watermark for step in steps if step.watermark is not None), default=MIN_TIME)
+
+
+def until_the_end(steps: Sequence[Step]) -> list[Step]:
+    """The steps, and the end of the source, as `feed_of` has it."""
+    end_us = max((step.at_us for step in steps), default=0) + AFTER_US
+    return [*steps, Step(end_us, watermark=MAX_TIME)]
+
+
+def run_cluster(
+    query: Query,
+    steps: Sequence[Step],
+    *,
+    faults: FaultSchedule = NO_FAULTS,
+    options: ClusterOptions = PROMPT,
+    seed: int = 0,
+    protocol: Protocol = SOUND,
+) -> list[Event]:
+    """Run the steps in a cluster; returns the History's events."""
+    pipeline = pipeline_of(query)
+    history = simulate(
+        pipeline, feed_of(pipeline, steps), options=options, faults=faults, seed=seed, protocol=protocol
+    )
+    return list(history)
+
+
+def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emission]:
+    """The panes of a pipeline that ends with a grouping, in the order in which their writes were applied, each at that time."""
+    stream, decode = _output(pipeline)
+    found: dict[str, Emission] = {}
+    for event in events:
+        for one in event.delta.productions if isinstance(event, Applied) else ():
+            if one.stream == stream:
+                found.setdefault(one.record_id, _emission(event.at_us, one.key, decode(one.value)))
+    return list(found.values())
+
+
+def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emission]:
+    """The panes as they went outside, in the order of arrival there."""
+    stream, decode = _output(pipeline)
+    outputs = [(event.at_us, event.production) for event in events if isinstance(event, Output)]
+    return [_emission(at_us, one.key, decode(one.value)) for at_us, one in outputs if one.stream == stream]
+
+
+def _output(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:
+    (stream,) = pipeline.output_streams
+    return stream, pipeline.codec(stream).decode
+
+
+def _emission(at_us: int, key: str, pane: Pane) -> Emission:
+    return emission_of(-1, at_us, key, pane)
+
+
+def cluster_mismatches(transcript: Transcript, panes: Sequence[Emission]) -> list[str]:
+    """Tell what differs from a transcript, up to its last step; steps at one instant are taken for one."""
+    last = {step.at_us // MILLISECOND: number for number, step in enumerate(transcript.steps)}
+    expected = [
+        replace(one, step=last[transcript.steps[one.step or 0].at_us // MILLISECOND])
+        for one in transcript.expected
+    ]
+    placed = [replace(pane, step=_step_of(pane, transcript.steps, last)) for pane in panes]
+    return mismatches(expected, [pane for pane in placed if pane.step >= 0])
+
+
+def _step_of(pane: Emission, steps: Sequence[Step], last: Mapping[int, int]) -> int:
+    """By which step a pane came, seen from its time; -1: after the last one."""
+    times = (step.at_us for step in steps if pane.at_us <= step.at_us + TOLERANCE_US)
+    return last.get(next(times, -MILLISECOND) // MILLISECOND, -1)
+
+
+def bare(panes: Iterable[Emission]) -> dict[str, list[Emission]]:
+    """The panes of each key, without their times: as they are compared between hosts."""
+    found: dict[str, list[Emission]] = {}
+    for pane in panes:
+        found.setdefault(pane.key, []).append(replace(pane, step=-1, at_us=0))
+    return found

@@ -1,0 +1,107 @@
+"""A transcript's steps on the layer's pure logic, without any engine: what a host would do, done by hand."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from headrace import MAX_TIME, MIN_TIME, Clock
+from headrace.dataflow import Grouping, KeyState, Pane
+from headrace_properties.dataflow.model import Emission, Query, Step
+
+
+def run_layer(
+    query: Query, steps: Sequence[Step], make: Callable[..., Grouping] = Grouping
+) -> list[Emission]:
+    """Tell which panes come of a history.
+
+    Args:
+        query: what is grouped, and how.
+        steps: in order of time.
+        make: the logic; default: the layer's own.
+    """
+    return _hosted(query, steps, make).panes
+
+
+def count_dropped(query: Query, steps: Sequence[Step]) -> int:
+    """Count the elements that the layer says it has dropped."""
+    return _hosted(query, steps, Grouping).dropped
+
+
+def _hosted(query: Query, steps: Sequence[Step], make: Callable[..., Grouping]) -> "_Host":
+    host = _Host(
+        make(
+            windows=query.windows,
+            trigger=query.trigger,
+            accumulation=query.accumulation,
+            combine=query.combine,
+            allowed_lateness_us=query.allowed_lateness_us,
+            engine=query.engine,
+            takes_retractions=any(step.element is not None and step.element.retraction for step in steps),
+        )
+    )
+    for number, step in enumerate(steps):
+        host.take(number, step)
+    return host
+
+
+class _Host:
+    """Calls the logic at arrivals, and at the times that it asks for, and never else.
+
+    Args:
+        grouping: the logic.
+    """
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._states: dict[str, KeyState] = {}
+        self._watermark = MIN_TIME
+        self.panes: list[Emission] = []
+
+    @property
+    def dropped(self) -> int:
+        """How many elements were."""
+        return sum(state.dropped for state in self._states.values())
+
+    def take(self, number: int, step: Step) -> None:
+        """Let time pass up to a step, and carry it out."""
+        while (due_us := self._next_wall_us()) < step.at_us:
+            for key in sorted(self._states):
+                if due_us in self._alarms(key, Clock.WALL):
+                    self._advance(number, key, due_us)
+        if step.watermark is not None:
+            self._watermark = max(self._watermark, step.watermark)
+            for key in sorted(self._states):
+                self._advance_to_watermark(number, key, step.at_us - 1)
+        if step.element is not None:
+            key = step.element.key
+            state = self._states.setdefault(key, KeyState())
+            self._keep(
+                number,
+                step.at_us,
+                key,
+                self._grouping.element(state, step.element, step.at_us, self._watermark),
+            )
+            self._advance_to_watermark(number, key, step.at_us - 1)
+
+    def _next_wall_us(self) -> int:
+        return min((time for key in self._states for time in self._alarms(key, Clock.WALL)), default=MAX_TIME)
+
+    def _alarms(self, key: str, clock: Clock) -> set[int]:
+        return {alarm.time for alarm in self._grouping.alarms(self._states[key]) if alarm.clock is clock}
+
+    def _advance_to_watermark(self, number: int, key: str, now: int) -> None:
+        if any(time <= self._watermark for time in self._alarms(key, Clock.WATERMARK)):
+            self._advance(number, key, now)
+        left = [time for time in self._alarms(key, Clock.WATERMARK) if time <= self._watermark]
+        assert not left, f"what it asked for at {left} has been done"
+
+    def _advance(self, number: int, key: str, now: int) -> None:
+        self._keep(number, now + 1, key, self._grouping.advance(self._states[key], now, self._watermark))
+        left = [time for time in self._alarms(key, Clock.WALL) if time <= now]
+        assert not left, f"what it asked for at {left} has been done by {now}"
+
+    def _keep(self, number: int, at_us: int, key: str, panes: Iterable[Pane]) -> None:
+        self.panes += [emission_of(number, at_us, key, pane) for pane in panes]
+
+
+def emission_of(step: int, at_us: int, key: str, pane: Pane) -> Emission:
+    """A pane of the layer as the model tells it."""
+    return Emission(step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.retraction)

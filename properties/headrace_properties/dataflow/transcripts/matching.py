@@ -1,0 +1,170 @@
+"""Whether what was emitted is what a transcript expects, in words where it is not."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.dataflow import (
+    GLOBAL,
+    Accumulation,
+    AllOf,
+    AnyOf,
+    AtWatermark,
+    Element,
+    MicroBatch,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Trigger,
+    Window,
+)
+from headrace_properties.dataflow.model import Emission, Query
+from headrace_properties.dataflow.transcripts.format import Expected
+
+SECOND_US = 1_000_000
+
+
+def mismatches(expected: Sequence[Expected], emitted: Sequence[Emission]) -> list[str]:
+    """Tell what differs, pane by pane in the order of emission; nothing: all is as expected.
+
+    Args:
+        expected: what was.
+        emitted: what came.
+    """
+    found = []
+    for number, (one, pane) in enumerate(zip(expected, emitted, strict=False)):
+        if problems := _problems(one, pane):
+            found.append(
+                f"pane {number}: expected {say_expected(one)}, got {say(pane)}: {', '.join(problems)}"
+            )
+    found += [f"missing: {say_expected(one)}" for one in expected[len(emitted) :]]
+    found += [f"unexpected: {say(pane)}" for pane in emitted[len(expected) :]]
+    return found
+
+
+def _problems(one: Expected, pane: Emission) -> list[str]:
+    line = one.line
+    compared = {
+        "key": (line.key, pane.key),
+        "value": (line.value, pane.value),
+        "window": (one.window, pane.window),
+        "retraction": (line.retraction, pane.retraction),
+        "timing": (one.timing, pane.timing),
+        "index": (line.index, pane.index),
+        "step": (one.step, pane.step),
+    }
+    return [
+        f"{name} differs" for name, (wanted, got) in compared.items() if wanted is not None and wanted != got
+    ]
+
+
+def say(pane: Emission) -> str:
+    """A pane in words.
+
+    >>> from headrace.dataflow import Timing
+    >>> say(Emission(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY))
+    '5 of [0, 120) for k, early, index 0, at 360.000 s'
+    """
+    at = f"at {pane.at_us / SECOND_US:.3f} s"
+    sign = "-" if pane.retraction else ""
+    return f"{sign}{pane.value} of {_say_window(pane.window)} for {pane.key}, {pane.timing.value}, index {pane.index}, {at}"
+
+
+def say_expected(one: Expected) -> str:
+    """What was expected, in words."""
+    line = one.line
+    details = [
+        detail for detail in (line.timing, "" if line.index is None else f"index {line.index}") if detail
+    ]
+    step = [] if one.step is None else [f"by step {one.step}"]
+    sign = "-" if line.retraction else ""
+    return ", ".join([f"{sign}{line.value} of {_say_window(one.window)} for {line.key}", *details, *step])
+
+
+def _say_window(window: Window) -> str:
+    if window == GLOBAL:
+        return "the global window"
+    return f"[{window.start / SECOND_US:.10g}, {window.end / SECOND_US:.10g})"
+
+
+Settled = Counter[tuple[str, Window | None, Any]]
+"""(key, window, value): what is in force in the end, and how often."""
+
+
+def settled(panes: Sequence[Emission], accumulation: Accumulation) -> Settled:
+    """What an output comes to once all of it is there, whatever the panes on the way.
+
+    Retracting: the panes that were not taken back. Accumulating: the last pane of each window that no later one of the same key
+    covers. Discarding: all panes of a key together, since these can be cut elsewhere: sums, counts or lists.
+    """
+    match accumulation:
+        case Accumulation.ACCUMULATING_AND_RETRACTING:
+            found: Settled = Counter()
+            for pane in panes:
+                found[pane.key, pane.window, _frozen(pane.value)] += -1 if pane.retraction else 1
+            return Counter({name: count for name, count in found.items() if count})
+        case Accumulation.ACCUMULATING:
+            return Counter((pane.key, pane.window, _frozen(pane.value)) for pane in _last(panes))
+        case Accumulation.DISCARDING:
+            sums: dict[str, Any] = {}
+            for pane in panes:
+                sums[pane.key] = sums[pane.key] + pane.value if pane.key in sums else pane.value
+            return Counter((key, None, _frozen(total)) for key, total in sums.items())
+
+
+def _frozen(value: Any) -> object:
+    """A list is in no order that one may rely on."""
+    return tuple(sorted(value)) if isinstance(value, list) else value
+
+
+def _last(panes: Sequence[Emission]) -> list[Emission]:
+    last: dict[tuple[str, Window], Emission] = {}
+    for pane in panes:
+        name = pane.key, pane.window
+        if name not in last or pane.index >= last[name].index:
+            last[name] = pane
+    return [pane for pane in last.values() if not any(_merged_into(pane, other) for other in last.values())]
+
+
+def _merged_into(pane: Emission, other: Emission) -> bool:
+    return pane.key == other.key and pane.window != other.window and other.window.covers(pane.window)
+
+
+def settles(query: Query) -> bool:
+    """Whether all that came is out in the end, whatever the order in which it came: only then `settled` is the same in each run.
+
+    That is so if late elements are taken for ever, the watermark alone makes every part of the trigger fire, and it is never
+    finished.
+    """
+    strays = isinstance(query.engine, MicroBatch) and query.windows.assign_windows(_ANYTHING) == (GLOBAL,)
+    return query.allowed_lateness_us is None and _lasts(query.trigger) and not strays
+
+
+_ANYTHING = Element("", None, 0)
+
+
+def _lasts(trigger: Trigger) -> bool:
+    match trigger:
+        case Repeat(inner):
+            return _by_watermark(inner)
+        case SequenceOf(triggers):
+            return all(_by_watermark(one) for one in triggers[:-1]) and _lasts(triggers[-1])
+        case _:
+            return False
+
+
+def _by_watermark(trigger: Trigger) -> bool:
+    """Whether it fires as soon as the watermark has passed."""
+    match trigger:
+        case AtWatermark():
+            return True
+        case Repeat(inner):
+            return _by_watermark(inner)
+        case RepeatUntil(inner, until):
+            return _by_watermark(inner) or _by_watermark(until)
+        case AnyOf(triggers):
+            return any(_by_watermark(one) for one in triggers)
+        case SequenceOf(triggers) | AllOf(triggers):
+            return all(_by_watermark(one) for one in triggers)
+        case _:
+            return False

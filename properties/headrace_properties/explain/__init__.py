@@ -1,0 +1,1 @@
+"""What happened in a run, for people: causes, stories, labels and snapshots."""

@@ -1,0 +1,83 @@
+"""Invariants, plans and failures in words, for the command and for test reports alike."""
+
+import dataclasses
+import enum
+from functools import cache
+
+import msgspec
+
+from headrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
+from headrace.wire.rows import Version
+from headrace_properties.checkers.catalogue import rules
+from headrace_properties.search.outcome import Failure
+from headrace_properties.search.plans import Plan
+from headrace_sim import ClusterOptions
+
+_LONGEST_VALUE = 60
+
+
+@cache
+def titles() -> dict[str, str]:
+    """Invariant to what it says, in a line."""
+    return {name: rule.title for name, rule in rules().items()}
+
+
+def describe_failure(failure: Failure, name: str) -> str:
+    """Write a failure: what it breaks, and the smallest fault schedule that does.
+
+    Args:
+        failure: what a search has found.
+        name: of the pipeline.
+    """
+    lines = [f"{name} breaks {', '.join(failure.violations) or 'under faults: the run stopped'}"]
+    for invariant, violated in failure.violations.items():
+        lines += ["", f"{invariant}, {titles().get(invariant, 'an invariant')}", f"  {violated.message}"]
+    if failure.error:
+        lines += ["", *failure.error.splitlines()]
+    lines += ["", "The smallest fault schedule found that does this"]
+    return "\n".join([*lines, *(f"  {line}" for line in plan_lines(failure.plan)), ""])
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Write a plan: its faults, when they end, and what is unusual about the cluster, a line each."""
+    lines = plan.faults.describe().splitlines()
+    if plan.faults.count:
+        lines.append(f"{format_time(plan.faults.heals_at_us)} everything heals")
+    return [*lines, "; ".join([f"seed {plan.seed}", *unusual_options(plan.options)])]
+
+
+def unusual_options(options: ClusterOptions) -> list[str]:
+    """The options that are not at their defaults, as ``name=value``."""
+    usual = ClusterOptions()
+    names = [name for name in options.__struct_fields__ if name != "engine"]
+    found = [
+        f"{name}={short(getattr(options, name))}"
+        for name in names
+        if getattr(options, name) != getattr(usual, name)
+    ]
+    for field in dataclasses.fields(options.engine):
+        value = getattr(options.engine, field.name)
+        if value != getattr(usual.engine, field.name):
+            found.append(f"{field.name}={short(value)}")
+    return found
+
+
+def short(value: object) -> str:
+    """A value for people: empty fields are left out, times at their ends are named, bytes are cut."""
+    match value:
+        case Version() | KeyInterval():
+            return str(value)
+        case enum.Enum():
+            return repr(value.value)
+        case msgspec.Struct():
+            pairs = [(name, getattr(value, name)) for name in value.__struct_fields__]
+            inner = ", ".join(f"{name}={short(one)}" for name, one in pairs if one not in (None, (), "", b""))
+            return f"{type(value).__name__}({inner})"
+        case tuple():
+            return f"[{', '.join(short(one) for one in value)}]"
+        case bytes() if len(value) > _LONGEST_VALUE:
+            return f"{value[:_LONGEST_VALUE]!r}..."
+        case int() if value in (MAX_TIME, MIN_TIME):
+            return format_time(value)
+        case _:
+            return repr(value)

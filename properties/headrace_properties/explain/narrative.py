@@ -1,0 +1,466 @@
+"""A violation as a story in sentences: who believed what, which write landed when, which rule was broken.
+
+It tells the causal past of the witness, with who owned the keys and what struck their owners. What led to nothing is left out,
+and the story says how much that was.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace import history as h
+from headrace_properties.checkers.catalogue import rule
+from headrace_properties.explain.causality import Link, LinkKind, causal_past, links_of, numbers_of
+from headrace_properties.explain.labels import changes, found_by, phrase, seconds
+from headrace_properties.explain.tenures import Outage, Tenure, outages_of, tenures_of
+from headrace_properties.verdict import Verdict, Violated
+
+LONGEST = 20
+"""Sentences between the headline and the rule: more is not read."""
+
+_TOLD_FIRST = (
+    "S6",
+    "S7",
+    "S2",
+    "S1",
+    "S3",
+    "S9",
+    "S8",
+    "S5",
+    "S4",
+    "S14",
+    "S15",
+    "S10",
+    "S11",
+    "S12",
+    "S13",
+    "S16",
+)
+"""Of several violations, the one that says most of the cause; what the others say follows from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One step of a story.
+
+    Attributes:
+        number: of the event that it tells, in the History.
+        text: with its time.
+    """
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Narrative:
+    """Why a rule was broken.
+
+    Attributes:
+        invariant: which.
+        sentences: the story, in order of time.
+        rule: which rule was broken, how, and where the paper states it.
+        consequences: what else was broken in the same run.
+        told: how many events the story is made of.
+        left_out: how many it is not.
+        shortened: sentences that were dropped, because there were too many.
+    """
+
+    invariant: str
+    sentences: tuple[Sentence, ...]
+    rule: str
+    consequences: tuple[str, ...]
+    told: int
+    left_out: int
+    shortened: int
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """All of it, a sentence or two each, ending with the rule."""
+        omitted = (
+            f"Left out: {self.left_out:,} of {self.told + self.left_out:,} events, which had no part in it."
+        )
+        if self.shortened:
+            omitted += f" {self.shortened} more that had are not told, to keep this short."
+        return (*[one.text for one in self.sentences], omitted, *self.consequences, self.rule)
+
+
+def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: str = "") -> Narrative | None:
+    """Tell how a rule came to be broken; ``None``: nothing is violated.
+
+    Args:
+        history: of the whole run.
+        verdicts: on it.
+        about: which violation; ``""``: the one that says most of the cause.
+    """
+    broken = {name: one for name, one in verdicts.items() if isinstance(one, Violated)}
+    if not broken:
+        return None
+    name = about or min(
+        broken, key=lambda one: _TOLD_FIRST.index(one) if one in _TOLD_FIRST else len(_TOLD_FIRST)
+    )
+    return _Narrator(history, name, broken[name]).tell(broken)
+
+
+def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequence[Link]) -> set[int]:
+    """The numbers of the events that a reader needs to understand a witness.
+
+    They are its causal past, who owned the same keys until then, what struck those processes, and the ACKs that relied on it.
+    """
+    shown = set(witness)
+    last = max(shown, default=0)
+    past = causal_past(links, shown)
+    steps = {number for number in past if isinstance(history[number], h.Applied | h.WriteRefused)}
+    past |= {
+        link.effect for link in links if link.cause in steps and isinstance(history[link.effect], h.AckSent)
+    }
+    keys = {_key_of(history[number]) for number in shown} - {None}
+    made = [link.cause for link in links if link.effect in shown and link.kind is LinkKind.WRITE]
+    past |= {
+        number
+        for number in range(min([*shown, *made], default=0), last)
+        if isinstance(history[number], h.Applied) and _key_of(history[number]) in keys
+    }
+    owners = set[str]()
+    for tenure in tenures_of(history):
+        if any(key and tenure.covers(*key) for key in keys):
+            owners.add(tenure.owner)
+            steps_of = (tenure.minted, tenure.scan_begun, tenure.scan_ended, tenure.forgotten)
+            past |= {one for one in steps_of if one is not None and one <= last}
+    processes = owners or {history[number].process for number in past}
+    for outage in outages_of(history):
+        if outage.process in processes - {"store", ""}:
+            past |= {one for one in (outage.begin, outage.end) if one is not None and one <= last}
+    return past
+
+
+def _key_of(event: h.Event) -> tuple[str, str] | None:
+    """(computation, key) of what an event is about."""
+    match event:
+        case h.Applied():
+            return event.computation, event.delta.key
+        case h.Executed() | h.Delivered() | h.DuplicateDropped():
+            return event.computation, event.key
+        case h.WriteRefused(keys=(key, *_)):
+            return event.computation, key
+        case h.CheckpointsDeleted(checkpoints=((key, _, _), *_)):
+            return event.computation, key
+        case _:
+            return None
+
+
+class _Narrator:
+    """Tells one violation of one run."""
+
+    def __init__(self, history: Sequence[h.Event], name: str, violated: Violated) -> None:
+        self._history = history
+        self._name = name
+        self._violated = violated
+        self._links = links_of(history)
+        self._witness = numbers_of(history, violated.witness)
+        self._last = max(self._witness, default=len(history) - 1)
+        self._tenures = {one.sequencer: one for one in tenures_of(history)}
+        found = [_key_of(history[number]) for number in self._witness]
+        self._keys = [key for key in dict.fromkeys(found) if key is not None]
+        self._applied: dict[tuple[int, int, str], int] = {}
+
+    def tell(self, broken: Mapping[str, Violated]) -> Narrative:
+        numbers = self._selected()
+        sentences = self._sentences(numbers)
+        kept = self._shorten(sentences)
+        others = [name for name in broken if name != self._name]
+        return Narrative(
+            invariant=self._name,
+            sentences=tuple(kept),
+            rule=self._rule(),
+            consequences=(_consequences(others, broken),) if others else (),
+            told=len(numbers),
+            left_out=len(self._history) - len(numbers),
+            shortened=len(sentences) - len(kept),
+        )
+
+    def _rule(self) -> str:
+        broken, message = rule(self._name), self._violated.message
+        section = "" if "MillWheel" in message else f" (MillWheel {broken.section})"
+        return f"The rule that was broken is {self._name}, {broken.title}{section}: {message}."
+
+    # What is told
+
+    def _selected(self) -> set[int]:
+        """The events of the story."""
+        subject = subject_of(self._history, self._witness, self._links)
+        return {
+            number for number in subject
+            if (number <= self._last or isinstance(self._history[number], h.AckSent)) and self._of_these_keys(number)
+        }  # fmt: skip
+
+    def _of_these_keys(self, number: int) -> bool:
+        """Who owns what is told of the keys that the witness is about, and not of those that fed them."""
+        event = self._history[number]
+        if not self._keys or not isinstance(
+            event, h.IntervalMinted | h.ScanBegun | h.ScanEnded | h.IntervalDropped
+        ):
+            return True
+        return any(event.computation == one and event.interval.contains(key) for one, key in self._keys)
+
+    def _sentences(self, numbers: set[int]) -> list[Sentence]:
+        told = [*self._outages(numbers)]
+        for run in self._runs([one for one in sorted(numbers) if self._say(one, self._history[one])]):
+            text = self._say(run[0], self._history[run[0]]) if len(run) < _MANY else self._say_all(run)
+            if text:
+                told.append(Sentence(run[0], text))
+        return sorted(told, key=lambda one: one.number)
+
+    def _runs(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Divide: an owner's writes of one row that follow each other, and are no witness, can be told as one."""
+        runs: list[list[int]] = []
+        for number in numbers:
+            last = runs[-1][-1] if runs else None
+            if last is not None and self._usual(number) and self._usual(last) == self._usual(number):
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        return [part for run in runs for part in ([run] if len(run) >= _MANY else [[one] for one in run])]
+
+    def _usual(self, number: int) -> tuple[str, str, int] | None:
+        event = self._history[number]
+        if not isinstance(event, h.Applied) or number in self._witness or event.sequencer != event.live:
+            return None
+        return event.computation, event.delta.key, event.sequencer
+
+    def _say_all(self, run: Sequence[int]) -> str:
+        writes = [
+            event for event in (self._history[number] for number in run) if isinstance(event, h.Applied)
+        ]
+        for number, event in zip(run, writes, strict=True):
+            self._applied.setdefault((event.sequencer, event.delta.number, event.delta.key), number)
+        first, last = writes[0], writes[-1]
+        tenure = self._tenures.get(first.sequencer)
+        versions = f"{first.sequencer}.{first.delta.number} to {last.sequencer}.{last.delta.number}"
+        owner = f" of {tenure.owner}" if tenure else ""
+        return (
+            f"From {seconds(first.at_us)} to {seconds(last.at_us)} the {len(run)} writes {versions}{owner} are applied to"
+            f" the row of {first.delta.key!r}."
+        )
+
+    def _shorten(self, sentences: list[Sentence]) -> list[Sentence]:
+        """Keep the most telling: the witness, then writes and owners, then what is closest to the witness."""
+        if len(sentences) <= LONGEST:
+            return sentences
+        ranked = sorted(sentences, key=lambda one: (self._rank(one.number), -one.number))
+        kept = {one.number for one in ranked[:LONGEST]}
+        return [one for one in sentences if one.number in kept][:LONGEST]
+
+    def _rank(self, number: int) -> int:
+        event = self._history[number]
+        if number in self._witness:
+            return 0
+        if isinstance(
+            event, h.IntervalMinted | h.ScanEnded | h.FaultStruck | h.WriteRefused | h.IntervalDropped
+        ):
+            return 1
+        if _key_of(event) in self._keys or isinstance(event, h.AckSent):
+            return 2
+        return 3
+
+    # Faults
+
+    def _outages(self, numbers: set[int]) -> list[Sentence]:
+        return [
+            Sentence(one.begin, self._struck(one))
+            for one in outages_of(self._history)
+            if one.begin in numbers
+        ]
+
+    def _struck(self, outage: Outage) -> str:
+        begin, process = seconds(self._history[outage.begin].at_us), outage.process
+        until = "the end" if outage.end is None else seconds(self._history[outage.end].at_us)
+        detail = outage.details[0]
+        match outage.kind:
+            case "crash":
+                return f"At {begin} {process} crashes and loses its memory; it is down until {until}."
+            case "pause":
+                return f"From {begin} to {until} {process} is paused: it hears nothing, and keeps its memory."
+            case "partition":
+                kinds = ", ".join(dict.fromkeys(one.split()[0] for one in outage.details))
+                return (
+                    f"From {begin} to {until} {process} is cut off by a partition:"
+                    f" {len(outage.details)} of its messages are lost ({kinds})."
+                )
+            case "delay_commit":
+                return f"A fault delays the {detail} by {process}, sent at {begin}, on its way to the store."
+            case "duplicate_commit":
+                return (
+                    f"A fault doubles the {detail} by {process}, sent at {begin}: a second copy comes later."
+                )
+            case _:
+                times = f" ({len(outage.details)} times until {until})" if len(outage.details) > 1 else ""
+                return f"At {begin} a fault strikes {process}: {outage.kind} {detail}{times}."
+
+    # Events
+
+    def _say(self, number: int, event: h.Event) -> str:
+        at = f"At {seconds(event.at_us)}"
+        match event:
+            case h.Injected():
+                return self._injected(at, event)
+            case h.Executed():
+                return self._executed(at, number, event)
+            case h.Applied():
+                return self._landed(at, number, event)
+            case h.WriteRefused():
+                mint = self._tenures.get(event.live)
+                since = f" since {seconds(self._history[mint.minted].at_us)}" if mint else ""
+                return (
+                    f"{at} the store refuses a write of {event.computation!r} under sequencer {event.sequencer}:"
+                    f" {event.live} is the latest{since}."
+                )
+            case h.AckSent():
+                return f"{at} {event.process} ACKs {_listed(event.record_ids)} to {event.to}, which may now forget it."
+            case h.IntervalMinted():
+                return self._minted(at, number, event)
+            case h.ScanEnded():
+                return self._scanned(at, event)
+            case h.IntervalDropped():
+                how = "its write was refused" if event.why == "refused" else "the master's table says so"
+                return f"{at} {event.process} learns that it has lost {_keys(event.computation, event.interval)}: {how}."
+            case h.DuplicateDropped():
+                return f"{at} {event.process} drops {event.record_id}: {_DROPPED.get(event.by, event.by)}."
+            case _:
+                return self._say_of_the_rest(at, number, event)
+
+    def _say_of_the_rest(self, at: str, number: int, event: h.Event) -> str:
+        """Reports and broadcasts are the story's only if its witness has one; of the rest, what the witness has."""
+        match event:
+            case h.Published() if number in self._witness:
+                values = ", ".join(f"{name!r} {seconds(one.low_watermark)}" for name, one in event.values)
+                return f"{at} {event.process} broadcasts the low watermarks {values}."
+            case h.Reported() if self._leads_to_witness(number):
+                return (
+                    f"{at} {event.process} (sequencer {event.sequencer}) reports {event.computation!r} done up to"
+                    f" {seconds(event.low_watermark)}: it knows of nothing older."
+                )
+            case h.InputWatermarkAdvanced() if self._leads_to_witness(number):
+                return f"{at} {event.process} hears that its input is complete up to {seconds(event.low_watermark)}."
+            case h.FaultStruck():
+                return ""  # the faults are told as long as they lasted
+            case _ if number in self._witness:
+                return f"{at} {event.process + ': ' if event.process else ''}{phrase(event)}."
+            case _:
+                return ""
+
+    def _leads_to_witness(self, number: int) -> bool:
+        return any(link.cause == number and link.effect in self._witness for link in self._links)
+
+    def _injected(self, at: str, event: h.Injected) -> str:
+        one = event.productions[0]
+        return (
+            f"{at} {event.process} sends record {one.record_id} (key {one.key!r}, timestamp {seconds(one.timestamp)})"
+            f" to {_listed(tuple(repr(to.consumer) for to in event.productions))}."
+        )
+
+    def _executed(self, at: str, number: int, event: h.Executed) -> str:
+        version = f"write {event.version}"
+        names = list(dict.fromkeys(one.record_id for one in event.productions))
+        made = f", which produces {_listed(names)}" if names else ""
+        if event.timer is not None:
+            tenure = self._tenures.get(event.version.sequencer)
+            wrong = tenure is not None and tenure.zombie_at(number)
+            belief = ", which still takes itself for the owner" if wrong else ""
+            return (
+                f"{at} timer {event.timer.tag!r} of key {event.key!r} fires at {event.process}{belief};"
+                f" {event.computation!r} sends {version}{made}."
+            )
+        late = ", which is late," if event.late else ""
+        return (
+            f"{at} {event.process} runs {event.computation!r} for {event.cause} (key {event.key!r}){late} and sends"
+            f" {version}{made}."
+        )
+
+    def _landed(self, at: str, number: int, event: h.Applied) -> str:
+        delta = event.delta
+        version = (event.sequencer, delta.number, delta.key)
+        before = self._applied.setdefault(version, number)
+        again = "" if before == number else f" again (first at {seconds(self._history[before].at_us)})"
+        text = f"{at} write {event.sequencer}.{delta.number}{self._delay(number)} reaches the store, and is applied{again}"
+        text += f": in the row of {delta.key!r} it {_listed(changes(event))}."
+        mint = self._tenures.get(event.live)
+        if event.sequencer == event.live or mint is None:
+            return text
+        return text + self._beliefs(number, event.sequencer, mint)
+
+    def _delay(self, number: int) -> str:
+        """How long a write was under way, if that was long."""
+        sent = next((one.cause for one in self._links if one.effect == number and one.label), None)
+        if sent is None:
+            return ""
+        took_us = self._history[number].at_us - self._history[sent].at_us
+        return f", {seconds(took_us)} after it was made," if took_us > _LONG_US else ""
+
+    def _beliefs(self, number: int, sequencer: int, live: Tenure) -> str:
+        """What the writer takes to be true, and what the store knows."""
+        writer = self._tenures.get(sequencer)
+        knows = (
+            f"the store gave {live.sequencer} to {live.owner} at {seconds(self._history[live.minted].at_us)}"
+        )
+        if writer is None:
+            return f" Its sequencer {sequencer} is dead: {knows}."
+        if not writer.believed_at(number):
+            return f" {writer.owner}, which sent it, does not own the key any more: {knows}."
+        return f" {writer.owner} still believes that it owns {writer.interval} with sequencer {sequencer}; {knows}."
+
+    # Ownership
+
+    def _minted(self, at: str, number: int, event: h.IntervalMinted) -> str:
+        what = _keys(event.computation, event.interval)
+        before = [one for one in self._tenures.values() if one.replaced == number]
+        if not before:
+            return f"{at} the store gives {event.owner} {what}: sequencer {event.sequencer}."
+        dead = _listed([str(one.sequencer) for one in before])
+        moved = _listed(list(dict.fromkeys(one.owner for one in before)))
+        text = f"{at} the store gives {event.owner} {what} anew, with sequencer"
+        if moved != event.owner:
+            text = f"{at} the master takes keys from {moved}: the store gives {event.owner} {what} with sequencer"
+        text += f" {event.sequencer}, and from here on nothing under {dead} may count."
+        zombies = [one for one in before if one.believed_at(number) and one.owner != event.owner]
+        for one in zombies[:1]:
+            text += f" {one.owner} does not know it: it still believes that it owns them (sequencer {one.sequencer})."
+        return text
+
+    def _scanned(self, at: str, event: h.ScanEnded) -> str:
+        text = f"{at} {event.process} has scanned its rows of {event.computation!r}, and knows of {found_by(event)}."
+        known = {key for key, _ in event.timers}
+        missing = [key for computation, key in self._keys if computation == event.computation]
+        missing = [key for key in missing if event.interval.contains(key) and key not in known]
+        if missing and known:
+            text = f"{text[:-1]}; of {missing[0]!r} it found no timer."
+        return text
+
+
+_DROPPED = {
+    "id": "it knows its id, so it takes it for a duplicate",
+    "horizon": "its origin is behind the horizon, so it takes it for a remnant of what is done",
+    "in progress": "it is at work on it already",
+}
+"""Why a record is dropped, to the belief of who drops it."""
+
+_LONG_US = 50_000
+_MANY = 3
+
+
+def _keys(computation: str, interval: object) -> str:
+    return f"the keys {interval} of {computation!r}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Join words as a sentence does.
+
+    >>> _listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def _consequences(others: Sequence[str], broken: Mapping[str, Violated]) -> str:
+    """What else the run broke, in a line; the verdicts have the rest."""
+    told = _listed([f"{name} ({rule(name).title})" for name in others])
+    return f"The same run also breaks {told}." if broken else ""

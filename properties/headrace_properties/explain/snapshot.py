@@ -1,0 +1,159 @@
+"""The state of the world at one event of a History: who owns what, who is down, what is in flight, what is published."""
+
+from collections.abc import Sequence
+
+from headrace import HeadraceError
+from headrace import history as h
+from headrace.wire.messages import Progress
+from headrace.wire.value import Value
+from headrace_properties.explain.causality import numbers_of
+from headrace_properties.explain.tenures import outages_of, tenures_of
+from headrace_properties.verdict import Verdict, Violated
+
+
+class Ownership(Value, frozen=True):
+    """Who owns an interval. ``zombies``: addresses that believe to own some of its keys, with their dead sequencers."""
+
+    computation: str
+    interval: str
+    owner: str
+    sequencer: int
+    scanned: bool
+    zombies: tuple[tuple[str, int], ...]
+
+
+class Write(Value, frozen=True):
+    """A step whose write the store has neither applied nor refused yet. ``at_us``: when user code ran."""
+
+    at_us: int
+    process: str
+    computation: str
+    key: str
+    version: str
+
+
+class Outstanding(Value, frozen=True):
+    """A fault that lasts. ``since_us``: of its first strike."""
+
+    process: str
+    kind: str
+    since_us: int
+
+
+class World(Value, frozen=True):
+    """What is so after an event.
+
+    Attributes:
+        at_us: true time.
+        owners: of all intervals, in order.
+        faults: that last.
+        writes: in flight.
+        watermarks: as published last, by computation and injector.
+    """
+
+    at_us: int
+    owners: tuple[Ownership, ...]
+    faults: tuple[Outstanding, ...]
+    writes: tuple[Write, ...]
+    watermarks: dict[str, Progress]
+
+
+class UnknownEventError(HeadraceError):
+    """An event that a run does not have. Fields: wanted, reason."""
+
+    def __init__(self, wanted: str, reason: str) -> None:
+        super().__init__(wanted, reason)
+        self.wanted, self.reason = wanted, reason
+
+    def __str__(self) -> str:
+        """Say what can be asked for."""
+        return f"the run has no event {self.wanted!r}: {self.reason}"
+
+
+def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verdict]) -> int:
+    """Find an event: by its number; by its kind, the first one; or ``violation``, the last event of the earliest witness.
+
+    Raises:
+        UnknownEventError: there is none.
+    """
+    if wanted.isdecimal():
+        if int(wanted) >= len(history):
+            raise UnknownEventError(wanted, f"its events are 0 to {len(history) - 1}")
+        return int(wanted)
+    if wanted == "violation":
+        witnesses = [
+            numbers_of(history, one.witness) for one in verdicts.values() if isinstance(one, Violated)
+        ]
+        ends = [max(numbers) for numbers in witnesses if numbers]
+        if not ends:
+            raise UnknownEventError(wanted, "nothing is violated, or no event is a witness of it")
+        return min(ends)
+    for number, event in enumerate(history):
+        if type(event).__name__ == wanted:
+            return number
+    kinds = ", ".join(sorted({type(event).__name__ for event in history}))
+    raise UnknownEventError(wanted, f"give a number, 'violation', or one of {kinds}")
+
+
+def world_at(history: Sequence[h.Event], number: int) -> World:
+    """Put together what is so after an event, from what led up to it."""
+    past = history[: number + 1]
+    return World(
+        at_us=past[-1].at_us,
+        owners=_owners(past, number),
+        faults=tuple(
+            Outstanding(one.process, one.kind, past[one.begin].at_us)
+            for one in outages_of(past)
+            if one.end is None
+        ),
+        writes=_writes(past),
+        watermarks={
+            name: progress
+            for event in past
+            if isinstance(event, h.Published)
+            for name, progress in event.values
+        },
+    )
+
+
+def _owners(past: Sequence[h.Event], number: int) -> tuple[Ownership, ...]:
+    tenures = tenures_of(past)
+    found = []
+    for one in sorted(tenures, key=lambda tenure: (tenure.computation, tenure.interval.low)):
+        if not one.true_at(number):
+            continue
+        zombies = tuple(
+            (other.owner, other.sequencer)
+            for other in tenures
+            if other.computation == one.computation
+            and other.interval.overlaps(one.interval)
+            and other.zombie_at(number)
+        )
+        scanned = one.scan_ended is not None
+        found.append(
+            Ownership(one.computation, str(one.interval), one.owner, one.sequencer, scanned, zombies)
+        )
+    return tuple(found)
+
+
+def _writes(past: Sequence[h.Event]) -> tuple[Write, ...]:
+    """Weak steps that touch nothing never write, and are not told from those that will."""
+    waiting: dict[tuple[int, int], Write] = {}
+    for event in past:
+        match event:
+            case h.Executed():
+                version = event.version
+                waiting[version.sequencer, version.number] = Write(
+                    event.at_us, event.process, event.computation, event.key, str(version)
+                )
+            case h.Applied():
+                waiting.pop((event.sequencer, event.delta.number), None)
+            case h.WriteRefused():
+                refused = [
+                    one for one in waiting if one[0] == event.sequencer and waiting[one].key in event.keys
+                ]
+                for one in refused:
+                    del waiting[one]
+            case _:
+                pass
+    return tuple(waiting.values())

@@ -1,0 +1,180 @@
+"""The hunt for a mutant: run it under random plans until an oracle catches it, and make the plan small (invariants as oracles).
+
+Rules of this file:
+
+* A hunt is a function of the mutant and the seeds: the same again gives the same result, in every process.
+* A mutant is killed only by an oracle that it is to break, in a run in which its probe was reached: what else breaks is not its
+  doing, or says nothing of that oracle.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace_properties.mutants import CATALOGUE, Mutant, Probe
+from headrace_properties.search.budget import Budget
+from headrace_properties.search.oracles import fired, plan_of, try_workload
+from headrace_properties.search.outcome import Failure, Outcome
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.shrinking import shrink
+from headrace_properties.search.workloads import WORKLOADS
+from headrace_sim import Feed
+from headrace_sim.kernel import seldom_collected
+
+_SMALL = 3
+"""A plan of more faults than these tells little: another seed may have a smaller one."""
+_MORE_SEEDS = 200
+"""Runs more that such a plan is worth."""
+_TO_SHRINK = Budget(runs=250)
+"""What shrinking may take. No limit of time: it would make a slow machine's plans larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hunted:
+    """What a hunt came to.
+
+    Attributes:
+        name: of the mutant.
+        breaks: the invariants that it is to break.
+        activated: its probe was reached in some run.
+        killed_by: the oracles that fired in the run that killed it, in order; empty: it survived.
+        runs: how many runs there were, with the one that killed it and without those that shrink it.
+        plan: the plan that kills it, made small.
+        feed_seed: of that run's input.
+        kept: which of the input's records it needs, by their order from 0; ``None``: all.
+        directed: it was run in its directed scenario, and not left to chance.
+        message: what the first of the oracles that it is to break says of the small plan's run.
+        shrink_cpu_s: CPU time that making its plan small took, seconds.
+        cpu_s: CPU time of the whole hunt, seconds.
+    """
+
+    name: str
+    breaks: tuple[str, ...]
+    activated: bool
+    killed_by: tuple[str, ...]
+    runs: int
+    plan: Plan | None = None
+    feed_seed: int = 0
+    kept: tuple[int, ...] | None = None
+    directed: bool = False
+    message: str = ""
+    shrink_cpu_s: float = field(default=0.0, compare=False)
+    cpu_s: float = field(default=0.0, compare=False)
+
+    @property
+    def killed(self) -> bool:
+        """An oracle that it is to break caught it."""
+        return bool(self.killed_by)
+
+    @property
+    def faults(self) -> int | None:
+        """How many faults the small plan has."""
+        return None if self.plan is None else self.plan.faults.count
+
+
+@seldom_collected()
+def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
+    """Run a mutant under one plan for each seed until it is killed, or in its directed scenario; then make the plan small.
+
+    Args:
+        mutant: whom.
+        seeds: of the plans and of the input, in this order.
+    """
+    began = time.process_time()
+    found = _by_chance(mutant, seeds) if mutant.directed is None else _in_its_scenario(mutant)
+    return replace(found, cpu_s=time.process_time() - began)
+
+
+def hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
+    """`hunt`, for another process: what crosses to it is small."""
+    return hunt(CATALOGUE[name], seeds)
+
+
+def _by_chance(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
+    activated = False
+    for runs, seed in enumerate(seeds, 1):
+        case = _Case(mutant, seed)
+        plan = case.plan
+        outcome, activations = case.run(plan)
+        activated |= activations > 0
+        if case.kills(outcome, activations):
+            killed = _killed(case, plan, outcome, runs)
+            return killed if _size(killed) <= _SMALL else _smaller(killed, mutant, seeds[runs:])
+    return Hunted(mutant.name, mutant.breaks, activated, (), len(seeds))
+
+
+def _in_its_scenario(mutant: Mutant) -> Hunted:
+    directed = mutant.directed
+    assert directed is not None
+    case = _Case(mutant, directed.feed_seed)
+    plan = directed.plan(case.workload.options)
+    outcome, activations = case.run(plan)
+    if case.kills(outcome, activations):
+        return replace(_killed(case, plan, outcome, 1), directed=True)
+    return Hunted(mutant.name, mutant.breaks, activations > 0, (), 1, directed=True)
+
+
+class _Case:
+    """A mutant on its workload, with the input of one seed."""
+
+    def __init__(self, mutant: Mutant, feed_seed: int) -> None:
+        self.mutant = mutant
+        self.workload = WORKLOADS[mutant.workload]
+        self.feed_seed = feed_seed
+        self.feed = self.workload.feed(feed_seed)
+
+    @property
+    def plan(self) -> Plan:
+        """The random plan of the seed."""
+        return plan_of(self.workload, self.feed, self.feed_seed)
+
+    def run(self, plan: Plan, feed: Feed | None = None) -> tuple[Outcome, int]:
+        """Run it; returns how often the mutant did something else than the sound protocol, too."""
+        probe = Probe()
+        outcome = try_workload(self.workload, feed or self.feed, plan, self.mutant.protocol(probe))
+        return outcome, probe.count
+
+    def kills(self, outcome: Outcome, activations: int) -> bool:
+        """An oracle that it is to break has caught it at it."""
+        return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(outcome))
+
+    def again(self, plan: Plan, feed: Feed) -> Outcome:
+        """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
+        outcome, activations = self.run(plan, feed)
+        return outcome if self.kills(outcome, activations) else replace(outcome, verdicts={}, error="")
+
+    def failure(self, plan: Plan, outcome: Outcome) -> Failure:
+        """What is to be made small: only what it is to break counts."""
+        broken = {name: one for name, one in outcome.broken.items() if name in self.mutant.breaks}
+        return replace(outcome.failure(plan, self.feed_seed), violations=broken)
+
+
+def _killed(case: _Case, plan: Plan, outcome: Outcome, runs: int) -> Hunted:
+    began, mutant = time.process_time(), case.mutant
+    small = shrink(case.failure(plan, outcome), case.feed, case.workload.options, case.again, _TO_SHRINK)
+    messages = [one.message for name, one in small.violations.items() if name in mutant.breaks]
+    return Hunted(
+        name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(outcome), runs=runs, plan=small.plan,
+        feed_seed=case.feed_seed, kept=small.kept, message=small.error or messages[0],
+        shrink_cpu_s=time.process_time() - began,
+    )  # fmt: skip
+
+
+def _smaller(killed: Hunted, mutant: Mutant, seeds: Sequence[int]) -> Hunted:
+    """Look a little further for a smaller plan."""
+    for seed in seeds[:_MORE_SEEDS]:
+        case = _Case(mutant, seed)
+        plan = case.plan
+        outcome, activations = case.run(plan)
+        if case.kills(outcome, activations):
+            other = _killed(case, plan, outcome, killed.runs)
+            if _size(other) < _size(killed):
+                killed = other
+            if _size(killed) <= _SMALL:
+                break
+    return killed
+
+
+def _size(killed: Hunted) -> int:
+    assert killed.faults is not None
+    return killed.faults

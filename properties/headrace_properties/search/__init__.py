@@ -1,0 +1,1 @@
+"""Searching fault schedules: plans, coverage, shrinking, and the verdict on a pipeline."""

@@ -1,0 +1,73 @@
+"""All oracles at once: the checkers of a History, and two that need more than it.
+
+``reference``: what the plain sequential reference makes of the same input, on workloads whose result is settled. ``error``: a run
+that stops with an exception. A run's plan is a function of its workload and its seed; that of seed 0 has no faults.
+"""
+
+from random import Random
+
+from headrace.history import History, Injected
+from headrace_properties.checkers import all_checkers
+from headrace_properties.reference import outcome_of, run_reference
+from headrace_properties.search.outcome import Outcome, try_plan
+from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from headrace_properties.search.workloads import WORKLOADS, Workload
+from headrace_properties.verdict import Verdict, Violated
+from headrace_sim import SOUND, Feed, Protocol
+
+REFERENCE = "reference"
+ERROR = "error"
+
+
+def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
+    """Run a plan on a workload once, and ask all oracles.
+
+    Args:
+        workload: what is run.
+        feed: its input, or a part of it.
+        plan: the faults, options and seed.
+        protocol: the state machines to host.
+    """
+    return try_plan(
+        workload.deployed, feed, plan, protocol, more=lambda history: _by_reference(workload, feed, history)
+    )
+
+
+def fired(outcome: Outcome) -> tuple[str, ...]:
+    """The oracles that fired in a run."""
+    return (ERROR,) if outcome.error else tuple(outcome.broken)
+
+
+def plan_of(workload: Workload, feed: Feed, seed: int) -> Plan:
+    """The plan of a seed: random, and for seed 0 the one without faults."""
+    data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
+    return decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
+
+
+def oracle_names() -> dict[str, str]:
+    """Each oracle, and what it says in a line."""
+    names = {
+        REFERENCE: "the run comes to what the plain reference does",
+        ERROR: "the run does not stop with an error",
+    }
+    for workload in WORKLOADS.values():
+        names |= {one.name: one.title for one in all_checkers([workload.pipeline]) if not one.finding}
+    return names
+
+
+def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str, Verdict]:
+    """What of it differs from the reference; nothing, if all is as it should be or nothing is promised."""
+    if (
+        not workload.settled
+        or _is_late(history)
+        or outcome_of(history) == run_reference(workload.pipeline, feed)
+    ):
+        return {}
+    message = "output or state differs from what the plain sequential reference makes of the same input"
+    return {REFERENCE: Violated(message, ())}
+
+
+def _is_late(history: History) -> bool:
+    """Some record was late from the source: then what comes of it may depend on when."""
+    injected = [event for event in history if type(event) is Injected]
+    return any(one.timestamp < event.source_watermark for event in injected for one in event.productions)

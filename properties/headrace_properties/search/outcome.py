@@ -1,0 +1,114 @@
+"""What one run of a plan comes to: its verdicts, what struck in it and where, and, if it failed, the failure as a value."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.history import History
+from headrace_properties.checkers import judge, reached
+from headrace_properties.search.coverage import Spot, covered, strikes_of
+from headrace_properties.search.plans import Plan
+from headrace_properties.verdict import Verdict, Violated
+from headrace_sim import SOUND, Feed, Protocol, Versions, simulate, versions_of
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A plan that breaks something, as small as it could be made.
+
+    Attributes:
+        plan: the faults, options and seed.
+        feed_seed: of the input.
+        violations: invariant to what it broke.
+        digest: of its History.
+        error: what the run stopped with instead, if it did.
+        kept: which of the input's records it needs, by their order from 0; ``None``: all.
+    """
+
+    plan: Plan
+    feed_seed: int
+    violations: dict[str, Violated]
+    digest: str
+    error: str = ""
+    kept: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run has come to.
+
+    Attributes:
+        verdicts: by invariant; none if it stopped with an error.
+        cases: interesting case to how often it came up.
+        covered: where which fault struck.
+        strikes: fault to how often it struck.
+        events: how many events its History has.
+        digest: of its History; ``""`` if it stopped.
+        error: what it stopped with, if it did.
+    """
+
+    verdicts: dict[str, Verdict]
+    cases: dict[str, int]
+    covered: Counter[Spot]
+    strikes: Counter[str]
+    events: int
+    digest: str
+    error: str = ""
+
+    @property
+    def broken(self) -> dict[str, Violated]:
+        """The invariants that it violates."""
+        return violations(self.verdicts)
+
+    @property
+    def failed(self) -> bool:
+        """It violates an invariant, or stopped with an error."""
+        return bool(self.error or self.broken)
+
+    def failure(self, plan: Plan, feed_seed: int, kept: tuple[int, ...] | None = None) -> Failure:
+        """The failure that it is. ``kept``: see `Failure`."""
+        return Failure(plan, feed_seed, self.broken, self.digest, self.error, kept)
+
+
+def run_plan(
+    pipeline: Versions, feed: Feed, plan: Plan, protocol: Protocol = SOUND
+) -> tuple[History, dict[str, Verdict], dict[str, int]]:
+    """Run one plan and judge it: (history, verdict by invariant, interesting cases).
+
+    Raises:
+        HeadraceError: user code or input stopped the run.
+    """
+    history = simulate(
+        pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
+    )
+    return history, judge(history, versions_of(pipeline), plan.options.engine), reached(history)
+
+
+def try_plan(
+    pipeline: Versions,
+    feed: Feed,
+    plan: Plan,
+    protocol: Protocol = SOUND,
+    more: Callable[[History], dict[str, Verdict]] = lambda _: {},
+) -> Outcome:
+    """Run a plan, judge it, and take note of what struck; an error is an outcome, too.
+
+    ``more``: gives further verdicts of the History, beside those of the checkers.
+    """
+    try:
+        history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)
+    except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
+        return Outcome({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
+    return Outcome(
+        verdicts | more(history), cases, covered(history), strikes_of(history), len(history), history.digest()
+    )
+
+
+def is_finding(name: str) -> bool:
+    """Tell whether a verdict is about user code, and not about the protocol."""
+    return name.endswith("-weak")
+
+
+def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
+    """Those that are broken. Findings about user code under weak productions are not the protocol's, and left out."""
+    return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not is_finding(name)}

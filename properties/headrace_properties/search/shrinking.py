@@ -1,0 +1,203 @@
+"""Making a failing run smaller: fewer faults, fewer records, the usual knobs, rounder numbers (delta debugging).
+
+It works on the plan and the input themselves, and not on what they were decoded from: so it makes plans smaller wherever they
+come from, and drops a fault without moving any other. Choice: what it leaves fails in one of the ways of the original, lest it
+slips to another bug on its way.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from headrace import MILLISECOND, SECOND
+from headrace_properties.search.budget import Budget, Meter
+from headrace_properties.search.outcome import Failure, Outcome
+from headrace_properties.search.plans import Plan
+from headrace_sim import ClusterOptions, Feed, StepFault
+from headrace_sim import faults as f
+from headrace_sim.kernel import seldom_collected
+
+BUDGET = Budget(runs=1_000, cpu_s=10.0)
+"""What it may take. With small runs it ends by their number, and so with the same result on every machine."""
+
+Test = Callable[[Plan, Feed], Outcome]
+"""Runs a plan over an input."""
+
+_ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
+
+
+@seldom_collected()
+def shrink(
+    failure: Failure,
+    feed: Feed,
+    base: ClusterOptions,
+    test: Test,
+    budget: Budget = BUDGET,
+) -> Failure:
+    """Make a failing run smaller, as far as the budget goes.
+
+    Args:
+        failure: the run.
+        feed: its whole input.
+        base: the options that are usual.
+        test: runs a plan over an input.
+        budget: what that may take.
+    """
+    shrinker = _Shrinker(failure, feed, base, test, budget.begin())
+    before = None
+    while before != shrinker.best and not shrinker.spent:
+        before = shrinker.best
+        shrinker.drop_faults()
+        shrinker.drop_records()
+        shrinker.usual_knobs()
+        shrinker.simpler_faults()
+    return shrinker.best
+
+
+class _Shrinker:
+    def __init__(self, failure: Failure, feed: Feed, base: ClusterOptions, test: Test, meter: Meter) -> None:
+        self.best = failure
+        self._feed = feed
+        self._base = base
+        self._test = test
+        self._meter = meter
+        self._wanted = failure.violations.keys()
+
+    @property
+    def spent(self) -> bool:
+        """Nothing more may be tried."""
+        return self._meter.spent
+
+    def drop_faults(self) -> None:
+        """Leave out faults: all that can be, larger parts first."""
+        schedule = self.best.plan.faults
+        _minimise(list(schedule.planned), lambda some: self._try(schedule.with_planned(some)))
+        schedule = self.best.plan.faults
+        if schedule.lasting:
+            self._try(msgspec.structs.replace(schedule, lasting=()))
+
+    def drop_records(self) -> None:
+        """Leave out records of the input."""
+        kept = self.best.kept
+        records = list(range(self._feed.records) if kept is None else kept)
+        _minimise(records, lambda some: self._try(kept=tuple(some)))
+
+    def usual_knobs(self) -> None:
+        """Set the seed and the options back to what is usual: all of them, or one by one."""
+        plan = self.best.plan
+        if plan.seed:
+            self._try(seed=0)
+        if plan.options == self._base or self._try(options=self._base):
+            return
+        for options in _nearer(plan.options, self._base):
+            self._try(options=options(self.best.plan.options))
+
+    def simpler_faults(self) -> None:
+        """Round times and counts, and let a fault begin at an earlier step of its kind."""
+        for place in range(self.best.plan.faults.count):
+            for simpler in _simpler:
+                schedule = self.best.plan.faults
+                faults = list(schedule.planned)
+                for candidate in simpler(faults[place]):
+                    faults[place] = candidate
+                    if self._try(schedule.with_planned(faults)):
+                        break
+
+    def _try(
+        self, faults: f.FaultSchedule | None = None, kept: tuple[int, ...] | None = None, **changes: Any
+    ) -> bool:
+        """Run a candidate; keep it if it fails like the original."""
+        best = self.best
+        if self.spent:
+            return False
+        if faults is not None:
+            changes["faults"] = faults
+        plan = msgspec.structs.replace(best.plan, **changes)
+        kept = best.kept if kept is None else kept
+        if (plan, kept) == (best.plan, best.kept):
+            return False
+        self._meter.run()
+        outcome = self._test(plan, self._feed if kept is None else self._feed.only(kept))
+        if not self._fails_alike(outcome):
+            return False
+        self.best = outcome.failure(plan, best.feed_seed, kept)
+        return True
+
+    def _fails_alike(self, outcome: Outcome) -> bool:
+        if self._wanted:
+            return bool(outcome.broken.keys() & self._wanted)
+        return outcome.error.partition(":")[0] == self.best.error.partition(":")[0] != ""
+
+
+def _minimise(things: list[Any], fails: Callable[[list[Any]], bool]) -> None:
+    """Leave out parts, halves first, then smaller ones, as long as what is left still fails."""
+    size = len(things)
+    while size:
+        begin = 0
+        while begin < len(things):
+            fewer = things[:begin] + things[begin + size :]
+            if fails(fewer):
+                things = fewer
+            else:
+                begin += size
+        size //= 2
+
+
+def _nearer(
+    options: ClusterOptions, base: ClusterOptions
+) -> Iterator[Callable[[ClusterOptions], ClusterOptions]]:
+    """What sets one option back to what is usual."""
+    for name in options.__struct_fields__:
+        if name != "engine" and getattr(options, name) != getattr(base, name):
+            yield partial(_with_option, name=name, value=getattr(base, name))
+    for field in dataclasses.fields(options.engine):
+        usual = getattr(base.engine, field.name)
+        if getattr(options.engine, field.name) != usual:
+            yield partial(_with_engine_option, name=field.name, value=usual)
+
+
+def _with_option(options: ClusterOptions, name: str, value: Any) -> ClusterOptions:
+    return msgspec.structs.replace(options, **{name: value})
+
+
+def _with_engine_option(options: ClusterOptions, name: str, value: Any) -> ClusterOptions:
+    return _with_option(options, "engine", dataclasses.replace(options.engine, **{name: value}))
+
+
+def _rounder(fault: Any) -> Iterator[Any]:
+    """The same with one time rounded, coarsely first."""
+    inner = fault.fault if isinstance(fault, StepFault) else fault
+    for name in inner.__struct_fields__:
+        value = getattr(inner, name)
+        if not name.endswith("_us") or not isinstance(value, int):
+            continue
+        for step in _ROUND_US:
+            rounded = value // step * step if step else 0
+            if rounded < value and (rounded or name == "at_us"):
+                yield _changed(fault, **{name: rounded})
+
+
+def _fewer(fault: Any) -> Iterator[Any]:
+    """The same striking once only."""
+    if getattr(fault, "count", 1) > 1:
+        yield _changed(fault, count=1)
+
+
+def _earlier(fault: Any) -> Iterator[Any]:
+    """The same at an earlier step of its kind."""
+    if isinstance(fault, StepFault):
+        for nth in range(1, fault.step.nth):
+            yield msgspec.structs.replace(fault, step=msgspec.structs.replace(fault.step, nth=nth))
+
+
+_simpler: tuple[Callable[[Any], Iterator[Any]], ...] = (_rounder, _fewer, _earlier)
+
+
+def _changed(fault: Any, **changes: Any) -> Any:
+    """Change a fault, or the one that is tied to a step."""
+    if isinstance(fault, StepFault):
+        return msgspec.structs.replace(fault, fault=msgspec.structs.replace(fault.fault, **changes))
+    return msgspec.structs.replace(fault, **changes)

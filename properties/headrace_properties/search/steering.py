@@ -1,0 +1,119 @@
+"""Steering a random search to where no fault has struck yet: (role, protocol step, fault).
+
+Rules of this file:
+
+* Plans are drawn in rounds of `ROUND`. What is drawn depends on the seed, and on what the rounds before have reached: so any
+  number of processes may share a round's runs.
+* Hypothesis draws the bytes. All faults at all steps of the healthy run are known beforehand
+  (`headrace_properties.search.step_faults`); every plan gets `AIMED` of them, where faults have struck or been tried least
+  often. So what a search has not reached is not left to chance, and meets faults that are.
+* The very first plan is the one without faults.
+"""
+
+import warnings
+from collections import Counter, defaultdict
+from random import Random
+
+import hypothesis
+import msgspec
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from headrace_properties.search.coverage import Spot
+from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
+from headrace_properties.search.step_faults import single_faults
+from headrace_sim import ClusterOptions, Feed, StepFault, Versions
+from headrace_sim.steps import role_of
+
+ROUND = 32
+"""Plans in a round. Choice: enough to keep some processes busy, and few enough that a round is aimed well."""
+
+
+AIMED = 3
+"""Faults that a plan is given. Choice: measured, see docs/search.md."""
+
+_ROUNDS = 1_000_003
+"""More than any search has."""
+
+
+def drawn(seed: int, number: int) -> list[bytes]:
+    """The bytes of a round's plans, as Hypothesis draws them; zeros, the plan without faults, in the first round only.
+
+    Args:
+        seed: of the search.
+        number: of the round, from 0.
+    """
+    found: list[bytes] = []
+
+    @hypothesis.seed(seed * _ROUNDS + number)
+    @settings(
+        max_examples=ROUND, deadline=None, database=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES))
+    def note(data: bytes) -> None:
+        if any(data) or not (number or found):
+            found.append(data)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
+        note()
+    return found
+
+
+class Steering:
+    """Draws the plans of a search, round by round.
+
+    Args:
+        pipeline: the pipeline, or its versions.
+        feed: its input.
+        base: options that plans vary.
+        seed: of all draws.
+        aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
+    """
+
+    def __init__(
+        self, pipeline: Versions, feed: Feed, base: ClusterOptions, seed: int, aimed: int = AIMED
+    ) -> None:
+        self._ground = ground_of(pipeline, feed, base)
+        self._base = base
+        self._seed = seed
+        self._aimed = aimed
+        self._rounds = 0
+        self._tried: Counter[Spot] = Counter()
+        self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
+        for one in self._all_faults(pipeline, feed):
+            self._faults[spot_of(one)].append(one)
+
+    def _all_faults(self, pipeline: Versions, feed: Feed) -> list[StepFault]:
+        if not self._aimed:
+            return []
+        try:
+            faults = single_faults(pipeline, feed, self._base)
+        except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
+            return []
+        Random(f"{self._seed}/steering").shuffle(faults)
+        return faults
+
+    def round(self, covered: Counter[Spot]) -> list[Plan]:
+        """The next round. ``covered``: where faults have struck in those before."""
+        number, self._rounds = self._rounds, self._rounds + 1
+        plans = [decode_plan(data, self._ground, self._base) for data in drawn(self._seed, number)]
+        return [self._aim(plan, covered) if plan.faults.count else plan for plan in plans]
+
+    def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
+        faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]
+        schedule = plan.faults
+        return msgspec.structs.replace(plan, faults=schedule.with_planned([*schedule.planned, *faults]))
+
+    def _next(self, covered: Counter[Spot]) -> StepFault:
+        """A fault for the place that has been struck or tried least often; another one each time."""
+        tried = self._tried
+        spot = min(self._faults, key=lambda one: covered[one] + tried[one])
+        faults = self._faults[spot]
+        tried[spot] += 1
+        return faults[tried[spot] % len(faults)]
+
+
+def spot_of(one: StepFault) -> Spot:
+    """Where a fault at a step is counted, if it strikes."""
+    return Spot(role_of(one.step.process), one.step.verb, one.fault.kind)

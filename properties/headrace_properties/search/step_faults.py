@@ -1,0 +1,112 @@
+"""Every fault at every protocol step of a small run.
+
+The workload runs once without faults, and its steps are counted; each applicable fault can begin at the first few of each kind
+of step, and at the last one. `headrace_properties.search.enumeration` tries them one by one;
+`headrace_properties.search.steering` draws from them.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from random import Random
+from typing import get_args
+
+from headrace import MILLISECOND, SECOND
+from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, Reply, SplitInterval
+from headrace_properties.search.plans import FIRST_KEY, Ground, ground_of
+from headrace_sim import ClusterOptions, Does, Feed, Moment, Step, StepFault, Versions, start
+from headrace_sim import faults as f
+from headrace_sim.steps import EVENTS, role_of
+from headrace_sim.watch import Watch
+
+ZOMBIE_US = 1_800 * MILLISECOND
+"""Choice: long enough to be replaced, with the default heartbeat time-out of a second."""
+
+_REPLIES = frozenset(kind.__name__ for kind in get_args(Reply))
+_WORK = frozenset({"Deliver", "Ack", "Write", "Written", "Scan", "Scanned", "Report", "CollectIds"})
+"""Choice: an operator's verb is tried where a worker has records, rows or watermarks in its hands."""
+
+
+def steps_of(
+    pipeline: Versions, feed: Feed, options: ClusterOptions, seed: int = 0, first: int = 2
+) -> list[Step]:
+    """The protocol steps of a run without faults, in order of process and message.
+
+    Args:
+        pipeline: the pipeline.
+        feed: its input.
+        options: of the cluster.
+        seed: of the run.
+        first: so many of each kind of step, and the last one.
+    """
+    cluster = start(pipeline, feed, options=options, seed=seed)
+    cluster.watch = watch = Watch(cluster)
+    cluster.run_to_the_end()
+    counts = watch.counts
+    told_apart = {place[:3] for place in counts if place[3]}
+    steps = []
+    for place in sorted(counts, key=lambda place: (place[0], place[1].value, place[2:])):
+        process, does, message, computation = place
+        if computation or place[:3] not in told_apart:
+            numbers = sorted({*range(1, min(first, counts[place]) + 1), counts[place]})
+            steps += [Step(process, does, message, nth, computation) for nth in numbers]
+    return steps
+
+
+def faults_at(step: Step, ground: Ground) -> Iterator[StepFault]:
+    """Every fault that can be tried at a step."""
+    process = step.process
+    crash = f.Crash(at_us=0, process=process, restart_after_us=300 * MILLISECOND)
+    yield StepFault(step, crash)
+    yield StepFault(step, crash, Moment.AFTER)
+    yield StepFault(step, f.Crash(at_us=0, process=process))
+    yield StepFault(step, f.Pause(at_us=0, process=process, for_us=ZOMBIE_US))
+    masters = tuple(one for one in ground.leaders if role_of(one) == "master" and one != process)
+    for other in ((), masters, ("store",)):
+        yield StepFault(step, f.Partition(at_us=0, side=(process,), other=other, for_us=ZOMBIE_US))
+    yield StepFault(step, f.Slow(at_us=0, process=process, factor=20_000, for_us=SECOND))
+    yield from _message_faults(step)
+    if role_of(process) == "worker" and step.message in _WORK:
+        computation = step.computation or ground.computations[0]
+        for verb in _verbs(computation, ground):
+            yield StepFault(step, f.Operate(at_us=0, verb=verb))
+        for version in range(1, ground.versions):
+            yield StepFault(step, f.Operate(at_us=0, verb=ChangeTopology(version)))
+
+
+def _verbs(computation: str, ground: Ground) -> Iterator[MoveInterval | SplitInterval | MergeIntervals]:
+    """What an operator can do to a computation's first intervals, each so that there is something to do."""
+    boundaries = ground.boundaries[ground.computations.index(computation)]
+    yield MoveInterval(computation, ground.keys[0])
+    yield SplitInterval(computation, next(key for key in ground.keys if key not in boundaries))
+    if boundaries:
+        yield MergeIntervals(computation, FIRST_KEY)
+
+
+def _message_faults(step: Step) -> Iterator[StepFault]:
+    """What happens to a message happens once it is sent; to the store's replies, which no process sends, when they come."""
+    if step.message in EVENTS or (step.does is Does.RECEIVES and step.message not in _REPLIES):
+        return
+    yield StepFault(step, f.DropMessage(at_us=0))
+    yield StepFault(step, f.DuplicateMessage(at_us=0, by_us=400 * MILLISECOND))
+    yield StepFault(step, f.DelayMessage(at_us=0, by_us=SECOND))
+
+
+def single_faults(pipeline: Versions, feed: Feed, options: ClusterOptions, first: int = 2) -> list[StepFault]:
+    """Every applicable fault at every step; the arguments are those of `steps_of`."""
+    ground = ground_of(pipeline, feed, options)
+    return [
+        fault for step in steps_of(pipeline, feed, options, first=first) for fault in faults_at(step, ground)
+    ]
+
+
+def pairs_of(faults: Sequence[StepFault], most: int, seed: int = 0) -> list[tuple[StepFault, ...]]:
+    """Pairs of faults: all of them, or so many drawn without order or repetition."""
+    total = len(faults) * (len(faults) - 1) // 2
+    if total <= most:
+        return list(combinations(faults, 2))
+    random = Random(f"{seed}/pairs")
+    chosen: dict[tuple[int, int], None] = {}
+    while len(chosen) < most:
+        one, other = sorted(random.sample(range(len(faults)), 2))
+        chosen[one, other] = None
+    return [(faults[one], faults[other]) for one, other in chosen]

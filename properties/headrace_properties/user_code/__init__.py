@@ -1,0 +1,1 @@
+"""What no framework can make good: findings about the user's code."""

@@ -1,0 +1,1 @@
+"""A pipeline on Spark while its processes are killed and stopped."""

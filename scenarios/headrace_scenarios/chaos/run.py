@@ -1,0 +1,533 @@
+"""A pipeline on Spark while its processes are killed and stopped, to its end (MillWheel 6.2, 7.1).
+
+The harness is outside of Spark: it starts drivers as processes of their own, lets input fall part by part, strikes as the plan
+says, and starts a successor for each driver that is gone.
+
+Rules of this file: a fault strikes a process that is held in the middle of a micro-batch, and only processes that this run has
+started; a part is worked off before the next one falls; what was struck and never seen to be so does not count.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from headrace import HeadraceError, Pipeline
+from headrace.spark.jobs.recorded_input import Landing
+from headrace.spark.runtime.session import worker_path
+from headrace.wire.effects import SourceEvent
+from headrace_properties.reference import run_reference
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_scenarios.chaos.findings import ChaosFindings, find, read_rows
+from headrace_scenarios.chaos.job import (
+    Begun,
+    ChaosJob,
+    Ended,
+    Idle,
+    Moment,
+    Told,
+    Written,
+    held,
+    hold,
+    read_told,
+    release,
+)
+from headrace_scenarios.chaos.plan import ChaosPlan, Strike, Verb
+from headrace_scenarios.chaos.processes import (
+    Process,
+    ancestor,
+    check_process_table,
+    processes_of,
+    send,
+    signal_all,
+    wait_until_gone,
+)
+from headrace_sim.feed import Feed
+
+_LOOK_EVERY_S = 0.05
+_ORPHANS_S = 20.0
+"""How long executors may live on without their driver before they are killed, too."""
+_TRIES = 3
+"""Drivers in a row that may end by themselves without having done anything."""
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Choice: these Javas live for seconds, and would spend them on compiling themselves."""
+_NEVER_S = "86400"
+_MODULE = "headrace_scenarios.chaos.driver"
+
+_REFUSALS = (
+    ("FencedWriterError", "the sink: a newer epoch owns the table"),
+    ("DriverReplacedError", "Spark: the batch is in its log already"),
+)
+
+
+class ChaosStoppedError(HeadraceError):
+    """A run that could not go on. Fields: doing, reason, log."""
+
+    def __init__(self, doing: str, reason: str, log: str) -> None:
+        super().__init__(doing, reason, log)
+        self.doing, self.reason, self.log = doing, reason, log
+
+    def __str__(self) -> str:
+        """Say when, why, and where more is to be read."""
+        return f"{self.doing}: {self.reason}. See {self.log}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosOptions:
+    """How a pipeline is run.
+
+    Attributes:
+        master: Spark's; ``local-cluster[executors,cores,megabytes]`` has processes of its own for executors.
+        fencing: the sink lets the newest driver write only; without it, rows are appended, whoever asks.
+        state_ids: each attempt writes files of state of its own, and the log of commits says which count
+            (``checkpointFormatVersion`` 2); without it, whoever writes last has written.
+        intervals: key intervals of each computation.
+        patience_s: for anything that is waited for, seconds of wall time.
+    """
+
+    master: str = "local-cluster[2,1,1024]"
+    fencing: bool = True
+    state_ids: bool = True
+    intervals: int = 2
+    patience_s: float = 300.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of a strike.
+
+    Attributes:
+        strike: which.
+        struck: it did happen.
+        notes: what was seen.
+        recovered_s: from the strike until its part was worked off, seconds of wall time.
+    """
+
+    strike: Strike
+    struck: bool = False
+    notes: list[str] = field(default_factory=list)
+    recovered_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosReport:
+    """A run.
+
+    Attributes:
+        plan: what was to strike.
+        seen: what did.
+        findings: how it compares with the reference.
+        drivers: how many were started.
+        batches: micro-batches that the sink has.
+        elapsed_s: wall time, seconds.
+    """
+
+    plan: ChaosPlan
+    seen: tuple[Seen, ...]
+    findings: ChaosFindings
+    drivers: int
+    batches: int
+    elapsed_s: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the run."""
+        problems = self.findings.problems
+        if problems:
+            return Violated("; ".join(problems), ())
+        idle = [one.strike.describe() for one in self.seen if not one.struck]
+        if idle:
+            return Unknown(f"never struck: {'; '.join(idle)}")
+        return Holds(len(self.seen))
+
+
+def run_chaos(
+    target: str,
+    pipeline: Pipeline,
+    feed: Feed,
+    plan: ChaosPlan,
+    directory: Path,
+    options: ChaosOptions | None = None,
+    on_progress: Callable[[float, str], object] = lambda _done, _what: None,
+) -> ChaosReport:
+    """Run a pipeline over a feed on Spark, under faults, to the end.
+
+    Args:
+        target: the pipeline, ``MODULE:PIPELINE``, for drivers to import.
+        pipeline: the same.
+        feed: all input; nothing of it may be late, for hosts differ in that.
+        plan: what strikes.
+        directory: an empty one, for everything that the run leaves.
+        options: see there.
+        on_progress: told how much is done, 0 to 1, and what is being done.
+
+    Raises:
+        ChaosStoppedError: it can not go on.
+        NoProcessTableError: this machine does not show its processes.
+        HeadraceError: user code fails in the reference, too.
+    """
+    check_process_table()
+    expected = run_reference(pipeline, feed)
+    run = _Run(target, pipeline, feed, plan, directory, options or ChaosOptions(), on_progress)
+    began = time.monotonic()
+    run.run()
+    rows = read_rows(run.job.database)
+    on_progress(1.0, "judging the run")
+    findings = find(pipeline, expected, rows)
+    batches = {told.batch for driver in run.drivers for told in driver.told() if isinstance(told, Written)}
+    return ChaosReport(
+        plan, tuple(run.seen), findings, len(run.drivers), len(batches), time.monotonic() - began
+    )
+
+
+class _Driver:
+    """A driver's processes, and what it tells."""
+
+    def __init__(self, job: ChaosJob, job_file: Path, number: int) -> None:
+        self._job = job
+        self.number = number
+        command = [sys.executable, "-m", _MODULE, str(job_file), str(number)]
+        with job.log(number).open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603  our own module
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, "PYTHONPATH": worker_path()},
+            )  # fmt: skip
+
+    @property
+    def session(self) -> int:
+        """The session that all its processes are in."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Its Python is."""
+        return self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """Where it writes."""
+        return str(self._job.log(self.number))
+
+    def told(self) -> list[Told]:
+        """What it has told so far."""
+        return read_told(self._job.told(self.number))
+
+    def ended(self) -> Ended | None:
+        """How its query ended, if it has told."""
+        return next((told for told in self.told() if isinstance(told, Ended)), None)
+
+    def idle_files(self) -> int:
+        """So many files it had worked off when it last had nothing more to do; -1: never."""
+        return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
+
+    def written(self) -> list[Written]:
+        """The micro-batches that it brought to the sink."""
+        return [told for told in self.told() if isinstance(told, Written)]
+
+    def batch(self) -> int | None:
+        """The micro-batch that it works on, or last worked on."""
+        return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
+
+    def main_processes(self) -> list[Process]:
+        """Its Python and its Java, without what works for them."""
+        return [one for one in processes_of(self.session) if one.pid == self.session or one.is_java_of_driver]
+
+    def kill(self) -> None:
+        """Kill everything that is left of it."""
+        signal_all(self.session, signal.SIGKILL)
+        self._process.wait()
+
+
+class _Run:
+    def __init__(
+        self, target: str, pipeline: Pipeline, feed: Feed, plan: ChaosPlan, directory: Path, options: ChaosOptions,
+        on_progress: Callable[[float, str], object],
+    ) -> None:  # fmt: skip
+        self.job = ChaosJob(
+            target, str(directory.absolute()), options.master, options.intervals,
+            options.fencing, _config(options),
+        )  # fmt: skip
+        self.drivers: list[_Driver] = []
+        self.seen: list[Seen] = []
+        self._job_file = directory / "job.json"
+        self._options = options
+        self._parts = _parts(feed, plan.parts)
+        self._strikes = {strike.part: strike for strike in plan.strikes}
+        self._on_progress = on_progress
+        self._doing = ""
+        self.job.control.mkdir(parents=True)
+        self._job_file.write_bytes(msgspec.json.encode(self.job))
+        (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
+        self._landing = Landing(pipeline, self.job.landing)
+
+    @property
+    def _driver(self) -> _Driver:
+        return self.drivers[-1]
+
+    def run(self) -> None:
+        """Do all parts, and end in good order; in any case end all that was started."""
+        with _terminated_as_interrupted():
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._begin("starting Spark", 0)
+            self._start()
+            for number, events in enumerate(self._parts):
+                strike = self._strikes.get(number)
+                self._begin(strike.describe() if strike else f"part {number}", number)
+                if strike is None:
+                    self._work_off(events)
+                else:
+                    seen = Seen(strike)
+                    self.seen.append(seen)
+                    _STRIKES[strike.verb](self, seen, events)
+            self._begin("stopping Spark", len(self._parts))
+            self._stop()
+        finally:
+            release(self.job.control)
+            for driver in self.drivers:
+                driver.kill()
+
+    def _begin(self, doing: str, part: int) -> None:
+        self._doing = doing
+        self._on_progress(part / (len(self._parts) + 1), doing)
+
+    # Drivers
+
+    def _start(self) -> None:
+        with _interrupted_later():  # a driver that nobody knows of would outlive the run
+            self.drivers.append(_Driver(self.job, self._job_file, len(self.drivers)))
+
+    def _stop(self) -> None:
+        """Let the driver end its query, and go."""
+        driver = self._driver
+        self.job.stop_file.touch()
+        self._wait(lambda: not driver.is_running, "the driver does not stop")
+        self.job.stop_file.unlink()
+        driver.kill()
+
+    def _work_off(self, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        """Let a part fall, and wait until it is done."""
+        self._landing.put(events)
+        self._await_idle()
+
+    def _await_idle(self) -> None:
+        """Wait until all that has fallen is worked off, with a successor for each driver that ends by itself."""
+        files = sum(1 for _ in self.job.landing.glob("*/*.parquet"))
+        lost = 0
+        until = time.monotonic() + self._options.patience_s
+        while self._driver.idle_files() < files:
+            if not self._driver.is_running:
+                lost += 1
+                if lost == _TRIES:
+                    raise self._stopped(_reason(self._driver))
+                self._driver.kill()
+                self._start()
+            if time.monotonic() > until:
+                raise self._stopped(f"nothing came of it in {self._options.patience_s:g} s")
+            time.sleep(_LOOK_EVERY_S)
+
+    def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        until = time.monotonic() + self._options.patience_s
+        while not condition():
+            if time.monotonic() > until:
+                raise self._stopped(otherwise)
+            time.sleep(_LOOK_EVERY_S)
+
+    def _stopped(self, reason: str) -> ChaosStoppedError:
+        return ChaosStoppedError(self._doing, reason, self._driver.log)
+
+    def _hold(self, moment: Moment | None, events: Sequence[tuple[str, SourceEvent]]) -> int:
+        """Let a part fall, and wait until somebody is held in the middle of it; give one of those."""
+        assert moment is not None, "what strikes in mid-batch has a moment"
+        control, driver = self.job.control, self._driver
+        hold(control, moment)
+        self._landing.put(events)
+        self._wait(lambda: bool(held(control)) or not driver.is_running, "no task has come to the hold")
+        found = held(control)
+        if not found:
+            raise self._stopped(_reason(driver))
+        return found[0]
+
+    # Strikes
+
+    def kill_executor(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        worker = self._hold(seen.strike.moment, events)
+        processes = processes_of(self._driver.session)
+        executor = ancestor(processes, worker)
+        assert executor is not None, "a Python worker works for an executor"
+        others = [one.pid for one in processes if ancestor(processes, one.pid) == executor]
+        for pid in others:
+            send(pid, signal.SIGKILL)
+        seen.struck = True
+        seen.notes.append(f"executor and {len(others) - 1} Python processes killed")
+        self._recover(seen)
+
+    def kill_python_worker(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        worker = self._hold(seen.strike.moment, events)
+        send(worker, signal.SIGKILL)
+        seen.struck = True
+        self._recover(seen)
+
+    def kill_driver(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        self._hold(seen.strike.moment, events)
+        driver = self._driver
+        for one in driver.main_processes():
+            send(one.pid, signal.SIGKILL)
+        seen.struck = True
+        release(self.job.control)
+        began = time.monotonic()
+        if wait_until_gone(driver.session, _ORPHANS_S):
+            seen.notes.append(f"its executors were gone after {time.monotonic() - began:.1f} s")
+        else:
+            seen.notes.append(f"its executors lived on for {_ORPHANS_S:g} s, and were killed")
+        driver.kill()
+        self._start()
+        self._recover(seen)
+
+    def kill_driver_after_sink(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        self._hold(seen.strike.moment, events)
+        batch = self._driver.batch()
+        self._driver.kill()
+        seen.struck = True
+        release(self.job.control)
+        self._start()
+        self._recover(seen)
+        self._note_repetition(seen, batch)
+
+    def forget_commit(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        self._work_off(events)
+        self._stop()
+        commits = self.job.checkpoint / "commits"
+        last = max((int(one.name) for one in commits.iterdir() if one.name.isdecimal()), default=None)
+        if last is not None:
+            (commits / f"{last}").unlink()
+            (commits / f".{last}.crc").unlink(missing_ok=True)
+            seen.struck = True
+        self._start()
+        self._recover(seen)
+        self._note_repetition(seen, last)
+
+    def zombie(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        self._hold(seen.strike.moment, events)
+        zombie = self._driver
+        stopped = signal_all(zombie.session, signal.SIGSTOP)
+        release(self.job.control)
+        self._start()
+        self._recover(seen)
+        signal_all(zombie.session, signal.SIGCONT)
+        self._wait(lambda: not zombie.is_running, "the zombie goes on and on")
+        ended = zombie.ended()
+        refused = None if ended is None else _refused_by(ended)
+        seen.struck = refused is not None
+        seen.notes.append(
+            f"{stopped} processes stopped; refused by {refused or f'nobody: {_reason(zombie)}'}"
+        )
+        zombie.kill()
+
+    def restart(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+        self._work_off(events)
+        self._stop()
+        seen.struck = True
+        self._start()
+        self._recover(seen)
+
+    def _recover(self, seen: Seen) -> None:
+        """Let everybody go on, and wait until the part is worked off."""
+        began = time.monotonic()
+        release(self.job.control)
+        self._await_idle()
+        seen.recovered_s = time.monotonic() - began
+
+    def _note_repetition(self, seen: Seen, batch: int | None) -> None:
+        again = [told for told in self._driver.written() if told.batch == batch]
+        if again:
+            seen.notes.append(
+                f"batch {batch} came again; the sink {'took it' if again[0].new else 'knew it'}"
+            )
+
+
+_STRIKES: dict[Verb, Callable[[_Run, Seen, Sequence[tuple[str, SourceEvent]]], None]] = {
+    Verb.KILL_EXECUTOR: _Run.kill_executor,
+    Verb.KILL_PYTHON_WORKER: _Run.kill_python_worker,
+    Verb.KILL_DRIVER: _Run.kill_driver,
+    Verb.KILL_DRIVER_AFTER_SINK: _Run.kill_driver_after_sink,
+    Verb.FORGET_COMMIT: _Run.forget_commit,
+    Verb.ZOMBIE: _Run.zombie,
+    Verb.RESTART: _Run.restart,
+}
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until this is done. They are not blocked: a child would inherit that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM, too, pass through what ends the drivers: those that are stopped would stay for ever."""
+    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _config(options: ChaosOptions) -> dict[str, str]:
+    return {
+        "spark.driver.extraJavaOptions": _SHORT_LIVED,
+        "spark.executor.extraJavaOptions": _SHORT_LIVED,
+        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.worker.timeout": _NEVER_S,  # a driver that stood still finds its executors as they were
+        "spark.network.timeout": f"{_NEVER_S}s",
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2" if options.state_ids else "1",
+    }
+
+
+def _parts(feed: Feed, parts: int) -> list[list[tuple[str, SourceEvent]]]:
+    """Its entries in so many parts, none of them empty."""
+    entries = [(entry.address, entry.event) for entry in feed.entries]
+    cuts = [number * len(entries) // parts for number in range(parts + 1)]
+    return [entries[begin:end] for begin, end in pairwise(cuts)]
+
+
+def _refused_by(ended: Ended) -> str | None:
+    said = f"{ended.error} {ended.text}"
+    return next((who for mark, who in _REFUSALS if mark in said), None)
+
+
+def _reason(driver: _Driver) -> str:
+    ended = driver.ended()
+    if ended is None:
+        return "the driver has ended without a word"
+    return (
+        f"the driver has ended: {ended.error}: {ended.text[:600]}" if ended.error else "the driver has ended"
+    )

@@ -1,0 +1,1 @@
+"""The papers' figures that tell a story."""

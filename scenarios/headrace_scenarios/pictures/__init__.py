@@ -1,0 +1,1 @@
+"""A run drawn: timelines, space-time diagrams, and traces for other viewers."""

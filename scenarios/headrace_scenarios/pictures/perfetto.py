@@ -1,0 +1,165 @@
+"""A run as a trace for Perfetto (https://ui.perfetto.dev), in Chrome's JSON trace format.
+
+Each process of the run is a process of the trace. Events are slices of a nanosecond, so that messages can be arrows ("flows")
+from slice to slice; steps from user code to commit, tenures of intervals and faults are slices as long as they lasted; each
+published low watermark is a counter. Times are true time in microseconds, as the format has them. Choice: what happens at one
+process in the same microsecond follows each other by nanoseconds, for a flow is tied to the slice that is there at its time.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace import MAX_TIME, MIN_TIME, SECOND
+from headrace import history as h
+from headrace_properties.explain.causality import LinkKind, links_of, messages_of
+from headrace_properties.explain.labels import phrase
+from headrace_properties.explain.tenures import outages_of, tenures_of
+from headrace_scenarios.pictures.spacetime import lanes_of
+
+_EVENTS, _FAULTS = 1, 2
+"""Threads: what happened, and what struck."""
+
+_SLICE_US = 0.001
+"""How long an event is drawn: the shortest time that Perfetto knows."""
+
+_Trace = list[dict[str, Any]]
+
+
+def perfetto_json(history: Sequence[h.Event], title: str) -> bytes:
+    """Write a run for Perfetto. ``title``: of the trace."""
+    processes = {address: number + 2 for number, address in enumerate(lanes_of(history))}
+    processes[""] = 1
+    end_us = history[-1].at_us if history else 0
+    begins = _begins(history)
+    trace = [
+        *_names(processes),
+        *_slices(history, processes, begins),
+        *_flows(history, processes, begins),
+        *_steps(history, processes),
+        *_tenures(history, processes, end_us),
+        *_outages(history, processes, end_us),
+        *_counters(history, processes),
+    ]
+    return msgspec.json.encode({"traceEvents": trace, "displayTimeUnit": "ms", "otherData": {"title": title}})
+
+
+def _names(processes: dict[str, int]) -> _Trace:
+    found: _Trace = []
+    for address, pid in processes.items():
+        common = {"ph": "M", "pid": pid, "tid": _EVENTS, "ts": 0}
+        found.append({**common, "name": "process_name", "args": {"name": address or "the run"}})
+        found.append({**common, "name": "process_sort_index", "args": {"sort_index": pid}})
+        found.append({**common, "name": "thread_name", "args": {"name": "events"}})
+        found.append({**common, "tid": _FAULTS, "name": "thread_name", "args": {"name": "faults"}})
+    return found
+
+
+def _begins(history: Sequence[h.Event]) -> list[float]:
+    """When the slice of each event begins: at its time, or behind its process's events of the same time, microseconds."""
+    free: dict[str, float] = {}
+    found = []
+    for event in history:
+        begin = max(float(event.at_us), free.get(event.process, 0.0))
+        free[event.process] = round(begin + _SLICE_US, 3)
+        found.append(begin)
+    return found
+
+
+def _slices(history: Sequence[h.Event], processes: dict[str, int], begins: Sequence[float]) -> _Trace:
+    return [
+        {
+            "ph": "X", "name": phrase(event), "cat": type(event).__name__, "pid": processes[event.process],
+            "tid": _EVENTS, "ts": begins[number], "dur": _SLICE_US, "args": {"event": number},
+        }
+        for number, event in enumerate(history)
+    ]  # fmt: skip
+
+
+def _flows(history: Sequence[h.Event], processes: dict[str, int], begins: Sequence[float]) -> _Trace:
+    found: _Trace = []
+    for number, link in enumerate(messages_of(links_of(history))):
+        for phase, end in (("s", link.cause), ("f", link.effect)):
+            event = history[end]
+            found.append(
+                {
+                    "ph": phase, "id": number, "name": link.label or link.kind.value, "cat": link.kind.value, "bp": "e",
+                    "pid": processes[event.process], "tid": _EVENTS, "ts": begins[end],
+                }
+            )  # fmt: skip
+    return found
+
+
+def _steps(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
+    """From user code to the store's answer; steps of several keys overlap, and so are asynchronous slices."""
+    found: _Trace = []
+    for link in links_of(history):
+        if link.kind is LinkKind.WRITE and isinstance(history[link.cause], h.Executed):
+            begun, ended = history[link.cause], history[link.effect]
+            name = (
+                f"commit, refused{link.label[5:]}"
+                if isinstance(ended, h.WriteRefused)
+                else f"commit{link.label[5:]}"
+            )
+            common = {
+                "cat": "commit",
+                "id": link.effect,
+                "name": name,
+                "pid": processes[begun.process],
+                "tid": _EVENTS,
+            }
+            found += [{**common, "ph": "b", "ts": begun.at_us}, {**common, "ph": "e", "ts": ended.at_us}]
+    return found
+
+
+def _tenures(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
+    found: _Trace = []
+    for one in tenures_of(history):
+        if one.scan_begun is None or one.owner not in processes:
+            continue
+        common = {
+            "cat": "ownership", "id": one.sequencer, "pid": processes[one.owner], "tid": _EVENTS,
+            "name": f"{one.computation} {one.interval}, sequencer {one.sequencer}",
+        }  # fmt: skip
+        end = end_us if one.forgotten is None else history[one.forgotten].at_us
+        found += [
+            {**common, "ph": "b", "ts": history[one.scan_begun].at_us},
+            {**common, "ph": "e", "ts": end},
+        ]
+    return found
+
+
+def _outages(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
+    found: _Trace = []
+    for number, one in enumerate(outages_of(history)):
+        begin = history[one.begin].at_us
+        end = end_us if one.end is None else history[one.end].at_us
+        common = {
+            "cat": "fault",
+            "id": number,
+            "pid": processes[one.process],
+            "tid": _FAULTS,
+            "name": one.kind,
+        }
+        found += [
+            {
+                **common,
+                "ph": "b",
+                "ts": begin,
+                "args": {"strikes": len(one.details), "first": one.details[0]},
+            },
+            {**common, "ph": "e", "ts": end},
+        ]
+    return found
+
+
+def _counters(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
+    return [
+        {
+            "ph": "C", "name": f"low watermark of {name}", "pid": processes[event.process], "ts": event.at_us,
+            "args": {"seconds": progress.low_watermark / SECOND},
+        }
+        for event in history if isinstance(event, h.Published)
+        for name, progress in event.values if MIN_TIME < progress.low_watermark < MAX_TIME
+    ]  # fmt: skip

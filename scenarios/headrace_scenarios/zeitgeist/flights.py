@@ -1,0 +1,170 @@
+"""Zeitgeist on real data (MillWheel 2, Figures 1, 2 and 9): which airlines' departures are spiking, which are dipping?
+
+    departures -> WindowCounter -> window_counts --> ModelCalculator -> model_updates
+                        |                |                                |    |
+                        |                +-----> DipDetector <------------+    |   -> anomalies, comparisons
+                        +-> running_counts ----> SpikeDetector <---------------+   -> anomalies
+                        +-> late
+
+The computations are those of `headrace_scenarios.zeitgeist`; the records are the departures of
+`headrace_scenarios.zeitgeist.flight_log`.
+Departures are counted by airline and hour of the schedule. The model knows an hour of a working day, of a Saturday and of a
+Sunday by what the last ones of its kind brought.
+
+* **Spikes without waiting** (4.6): every departure's count goes to the spike detector at once. The prediction is there by then:
+  the model looks so many hours ahead that the low watermark's slack does not matter.
+* **Dips by low watermark** (4.5, Figure 9): an hour is judged when the watermark has passed its end. Only then is a departure
+  that has not been seen one that has not been.
+* **Late records** are dropped, counted, and told on ``late`` (4.5).
+
+What comes out does not depend on the host: not on the order of arrival, nor on how far a watermark lags, and which records are
+late is a matter of the log. So two hosts can be compared record by record.
+"""
+
+from datetime import date, timedelta
+
+from headrace import HOUR, SECOND, Pipeline, Record, TypedCodec
+from headrace.api.pipeline import KeyExtractor
+from headrace_scenarios.zeitgeist.computations import (
+    Anomaly,
+    Compared,
+    Comparison,
+    DipDetector,
+    DipState,
+    Model,
+    ModelCalculator,
+    ModelUpdate,
+    RunningCount,
+    SpikeDetector,
+    WindowCount,
+    WindowCounter,
+    WindowState,
+    ZeitgeistOptions,
+)
+from headrace_scenarios.zeitgeist.flight_log import AIRPORTS, Departure, LogOptions, flight_log, local
+from headrace_sim.feed import Feed
+
+HOURLY = ZeitgeistOptions(
+    window_us=HOUR,
+    quiet_windows=48,
+    lead_windows=6,
+    warm_up_windows=3,
+    model_weight=0.1,
+    spike_deviations=4.0,
+    dip_factor=0.5,
+    dip_min_expected=3.0,
+    dip_confidence=3,
+)
+"""Buckets of an hour.
+
+An hour is the finest in which a large airline has enough departures to tell (UA: about 9), and three in a row make a dip. An
+airline is forgotten after two silent days: longer than any night or storm. Predictions are six hours ahead: the watermark's slack
+of four, the bucket itself, and one for those that leave early.
+"""
+
+
+def by_carrier(record: Record) -> str:
+    """Key departures by airline."""
+    carrier: str = record.value.carrier
+    return carrier
+
+
+def by_destination(record: Record) -> str:
+    """Key departures by where they go."""
+    dest: str = record.value.dest
+    return dest
+
+
+def is_late(record: Record) -> bool:
+    """Late is what the log says is late, on every host; and what a faulty source brings too late even for the host."""
+    return record.late or bool(record.value.late)
+
+
+def hour_of_day(start: int) -> str:
+    """The season of an hour: alike are the same hours, by New York's clocks, of working days, of Saturdays, and of Sundays.
+
+    >>> hour_of_day(1_360_357_200_000_000)  # Friday, 8 February 2013, 4 p.m.
+    'work16'
+    """
+    then = local(start)
+    kind = {5: "sat", 6: "sun"}.get(then.weekday(), "work")
+    return f"{kind}{then.hour:02}"
+
+
+def build(
+    key: KeyExtractor = by_carrier,
+    options: ZeitgeistOptions = HOURLY,
+    split_at: tuple[str, ...] = ("B", "EV", "V"),
+) -> Pipeline:
+    """Join the computations as in Figure 1.
+
+    Args:
+        key: what departures are counted by: the consumer's key extractor (4.2).
+        options: the buckets.
+        split_at: keys at which each computation's key space is divided from the start.
+    """
+    flights = Pipeline("flights")
+    flights.injector("departures", processes=len(AIRPORTS))
+    flights.stream("departures", TypedCodec(Departure))
+    flights.stream("late", TypedCodec(Departure))
+    flights.stream("running_counts", TypedCodec(RunningCount))
+    flights.stream("window_counts", TypedCodec(WindowCount))
+    flights.stream("model_updates", TypedCodec(ModelUpdate))
+    flights.stream("anomalies", TypedCodec(Anomaly))
+    flights.stream("comparisons", TypedCodec(Compared))
+    flights.add(
+        WindowCounter(options, is_late, running="running_counts"),
+        name="window_counter",
+        inputs={"departures": key},
+        outputs=["window_counts", "running_counts", "late"],
+        state_codec=TypedCodec(WindowState),
+        split_at=split_at,
+    )
+    flights.add(
+        ModelCalculator(options, hour_of_day),
+        name="model_calculator",
+        inputs=["window_counts"],
+        outputs=["model_updates"],
+        state_codec=TypedCodec(Model),
+        split_at=split_at,
+    )
+    flights.add(
+        SpikeDetector(options),
+        name="spike_detector",
+        inputs=["running_counts", "model_updates"],
+        outputs=["anomalies"],
+        state_codec=TypedCodec(Comparison),
+        split_at=split_at,
+    )
+    flights.add(
+        DipDetector(options, comparisons="comparisons"),
+        name="dip_detector",
+        inputs=["window_counts", "model_updates"],
+        outputs=["anomalies", "comparisons"],
+        state_codec=TypedCodec(DipState),
+        split_at=split_at,
+    )
+    return flights
+
+
+pipeline = build()
+"""Departures by airline."""
+
+SIMULATED_DAY_US = SECOND
+"""Wall time in which a day is replayed where time is simulated, microseconds."""
+
+
+def feed(seed: int) -> Feed:
+    """Make the input that `pipeline` is verified with: two days of three small airlines.
+
+    Args:
+        seed: tells which days: those of the blizzard, and each next seed a week later.
+
+    Raises:
+        NoFlightsError: the flights' data are not installed.
+    """
+    first = date(2013, 2, 8) + timedelta(weeks=seed % 45)
+    options = LogOptions(
+        first=first, until=first + timedelta(days=2), carriers=("AS", "FL", "VX"), day_us=2 * SECOND
+    )
+    return flight_log(options).feed(pipeline)

@@ -1,0 +1,216 @@
+"""Codecs (MillWheel 4.4): what goes in comes out, or an error says where it did not."""
+
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import BytesCodec, Codec, CodecError, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
+from headrace.api import codecs as _codecs
+from headrace.api.codecs import decode_at, encode_at
+from tests.core.driver import printed_elsewhere
+
+json_like = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@dataclass
+class Click:
+    query: str
+    count: int
+
+
+@dataclass
+class Rate:
+    value: float
+
+
+class Message:
+    """As generated for a protocol buffer, as far as the codec looks at it."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def __repr__(self) -> str:  # in the names of tests, which must be the same in every process
+        return f"Message({self.text!r})"
+
+    def SerializeToString(self, *, deterministic: bool) -> bytes:  # noqa: N802  its name in protobuf
+        assert deterministic, "equal messages must give equal bytes"
+        return self.text.encode()
+
+    @classmethod
+    def FromString(cls, data: bytes) -> "Message":  # noqa: N802  its name in protobuf
+        return cls(data.decode())
+
+
+@given(json_like)
+def test_json_like_values_come_back(value: object) -> None:
+    codec = JsonCodec()
+    assert codec.decode(codec.encode(value)) == value
+
+
+def test_equal_json_values_give_equal_bytes_in_whatever_order_they_were_built() -> None:
+    codec = JsonCodec()
+    assert codec.encode({"b": 1, "a": {"d": 2, "c": 3}}) == codec.encode({"a": {"c": 3, "d": 2}, "b": 1})
+    assert codec.encode({2: "b", 1: "a"}) == codec.encode({"1": "a", "2": "b"})
+
+
+def test_json_is_the_same_in_every_process() -> None:
+    program = "from headrace import JsonCodec; print(JsonCodec().encode({'s': {'b', 'a', 'c'}, 'k': {3: 'x', 1: 'y'}}))"
+    assert len(printed_elsewhere(program)) == 1
+
+
+def test_tuples_come_back_as_lists_and_keys_as_strings() -> None:
+    codec = JsonCodec()
+    assert codec.decode(codec.encode({1: (2, 3)})) == {"1": [2, 3]}
+
+
+NO_NUMBERS = [
+    float("nan"),
+    -float("nan"),
+    float("inf"),
+    float("-inf"),
+    struct.unpack(">d", b"\x7f\xf0" + bytes(5) + b"\1")[0],
+]
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=["nan", "-nan", "inf", "-inf", "signalling nan"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda number: number,
+        lambda number: {"rate": number, "city": None},
+        lambda number: [None, ({"a": [number]},)],
+        lambda number: {1: number},
+        lambda number: {"rate": number, "big": 2**80},
+        Rate,
+    ],
+    ids=["alone", "beside None", "deep", "key no str", "big integer", "dataclass"],
+)
+def test_a_float_that_json_can_not_carry_is_refused(wrap: Callable[[float], object], number: float) -> None:
+    with pytest.raises(CodecError, match="JSON has no NaN and no infinity"):
+        encode_at("stream 'clicks'", JsonCodec(), wrap(number))
+
+
+NOT_A_FLOAT = int.from_bytes(b"\xcb\x7f\xf0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "null",
+        {"city": None, "rate": 1e308},
+        [NOT_A_FLOAT, None],
+        {"big": 2**80, "city": None},
+        {1: None},
+    ],
+    ids=str,
+)
+def test_a_null_that_is_no_float_is_carried(value: object) -> None:
+    data = JsonCodec().encode(value)
+    assert b"null" in data
+    assert data == JsonCodec().encode(JsonCodec().decode(data))
+
+
+def test_a_null_is_not_looked_for_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most values that have a None have no float that is none: they must not pay for a walk."""
+    monkeypatch.setattr(_codecs, "_has_no_json", None)
+    assert JsonCodec().encode({"city": None, "rates": [0.5, -1e300]}) == b'{"city":null,"rates":[0.5,-1e300]}'
+
+
+@pytest.mark.parametrize(
+    ("codec", "value"),
+    [
+        (JsonCodec(), {"a": [1]}),
+        (TypedCodec(Click), Click("cat", 1)),
+        (TypedCodec(list[int]), [1, 2]),
+        (PickleCodec(), {"a": [1]}),
+        (ProtobufCodec(Message), Message("cat")),
+    ],
+    ids=repr,
+)
+def test_each_decoding_gives_an_object_of_its_own(codec: Codec, value: object) -> None:
+    data = codec.encode(value)
+    assert codec.decode(data) is not codec.decode(data)
+    assert codec.encode(codec.decode(data)) == data
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        JsonCodec(),
+        TypedCodec(Click),
+        TypedCodec(dict[str, int]),
+        BytesCodec(),
+        PickleCodec(),
+        ProtobufCodec(Message),
+    ],
+    ids=repr,
+)
+def test_a_codec_survives_pickling(codec: Codec) -> None:
+    assert repr(pickle.loads(pickle.dumps(codec))) == repr(codec)  # noqa: S301  our own bytes
+
+
+def test_a_typed_value_that_does_not_fit_is_refused_when_written_and_its_field_is_named() -> None:
+    with pytest.raises(CodecError) as caught:
+        encode_at("stream 'clicks'", TypedCodec(Click), {"query": "cat", "count": "many"})
+    assert "$.count" in caught.value.reason
+    assert (caught.value.where, caught.value.codec) == ("stream 'clicks'", "TypedCodec(Click)")
+
+
+def test_a_typed_value_that_does_not_fit_is_refused_when_read_and_its_field_is_named() -> None:
+    with pytest.raises(CodecError) as caught:
+        decode_at("state of 'counter'", TypedCodec(Click), b'{"query": 5, "count": 1}')
+    assert "$.query" in caught.value.reason
+    assert caught.value.action == "read"
+
+
+def test_bytes_take_nothing_else() -> None:
+    assert encode_at("here", BytesCodec(), b"\0") == b"\0"
+    with pytest.raises(CodecError, match="expected bytes, got str"):
+        encode_at("here", BytesCodec(), "text")
+
+
+class Broken:
+    """A user's codec."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, data: bytes) -> Any:
+        raise RuntimeError(data)
+
+    def __repr__(self) -> str:
+        return "Broken()"
+
+
+def test_a_codec_that_does_not_give_bytes_is_named() -> None:
+    with pytest.raises(CodecError) as caught:
+        encode_at("stream 'clicks'", Broken(), "text")
+    assert caught.value.args == ("stream 'clicks'", "Broken()", "write", "encode returned str, not bytes")
+
+
+def test_whatever_a_codec_raises_is_told_with_the_beginning_of_the_data() -> None:
+    with pytest.raises(CodecError) as caught:
+        decode_at("stream 'clicks'", Broken(), b"x" * 1_000)
+    assert caught.value.reason.startswith("RuntimeError")
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    with pytest.raises(CodecError) as caught:
+        encode_at("stream 'clicks'", JsonCodec(), [object()] * 1_000)
+    assert len(str(caught.value)) < 400

@@ -1,0 +1,196 @@
+"""Retiring computations (MillWheel 3): what has to be known before one may leave."""
+
+import itertools
+from collections.abc import Iterable
+
+import pytest
+
+from headrace.api.computation import Computation
+from headrace.api.pipeline import Pipeline
+from headrace.ownership.draining import STAGES, Draining, Stage, StageInput, _Retiring
+from headrace.wire.keys import ALL_KEYS
+from headrace.wire.messages import Assignment, Heartbeat, IntervalLoad, Table
+
+OWNERS = {"first": ("w0", 1), "second": ("w1", 2), "third": ("w0", 3)}
+"""Computation to owner and sequencer."""
+REQUIRED = ["source/0", "w0", "w1"]
+
+
+def chain(*names: str) -> Pipeline:
+    """Each computation feeds the next."""
+    made = Pipeline("chain")
+    made.injector("source", outputs=["into-" + names[0]])
+    for name, following in itertools.zip_longest(names, names[1:]):
+        outputs = [f"into-{following}"] if following else []
+        made.add(Computation(), name=name, inputs=[f"into-{name}"], outputs=outputs)
+    return made
+
+
+TOPOLOGIES = [chain("first", "second", "third"), chain("first"), chain("third")]
+
+
+def table(version: int, *retiring: str, names: Iterable[str] = OWNERS, topology: int = 1) -> Table:
+    """Every computation has one interval."""
+    rows = tuple(Assignment(name, ALL_KEYS, OWNERS[name][1], OWNERS[name][0], 1) for name in names)
+    return Table(version, topology, retiring, rows)
+
+
+def beats(
+    version: int,
+    *,
+    pending: dict[str, int] | None = None,
+    owing: dict[str, tuple[tuple[str, int], ...]] | None = None,
+    unlisted: Iterable[str] = (),
+    versions: dict[str, int] | None = None,
+) -> dict[str, Heartbeat]:
+    """Everybody knows the same table, lists all its intervals with nothing pending, and owes nothing, unless told otherwise."""
+    found = {}
+    for address in REQUIRED:
+        loads = tuple(
+            IntervalLoad(name, sequencer, 0, 0, "", (pending or {}).get(name, 0))
+            for name, (owner, sequencer) in OWNERS.items()
+            if owner == address and name not in unlisted
+        )
+        known = (versions or {}).get(address, version)
+        is_worker = address.startswith("w")
+        found[address] = Heartbeat(address, 1, known, loads, (owing or {}).get(address, ()), is_worker)
+    return found
+
+
+def draining(at: Table) -> Draining:
+    one = Draining(TOPOLOGIES)
+    one.adopt(at)
+    return one
+
+
+def wants_mint(one: Draining) -> bool:
+    return one.wants_mint
+
+
+@pytest.mark.parametrize(("stage", "given"), list(itertools.product(Stage, StageInput)))
+def test_each_stage_and_input_is_declared_or_raises(stage: Stage, given: StageInput) -> None:
+    one = _Retiring(5)
+    one.stage = stage
+    expected = STAGES.get((stage, given))
+    if expected:
+        one.take(given, 7)
+        marked = (stage, expected) == (Stage.SETTLED, Stage.EMPTYING)
+        assert (one.stage, one.version) == (expected, 7 if marked else 5)
+    else:
+        with pytest.raises(AssertionError, match="can not take"):
+            one.take(given, 7)
+
+
+def test_it_leaves_when_nobody_owes_it_anything_and_then_it_is_empty() -> None:
+    one = draining(table(5, "second"))
+    assert one.look(beats(5), REQUIRED) == ()
+    assert wants_mint(one)
+    one.adopt(table(6, "second"))
+    assert not wants_mint(one)
+    assert one.look(beats(6), REQUIRED) == ("second",)
+
+
+def test_heartbeats_from_before_the_mark_do_not_say_that_it_is_empty() -> None:
+    # A heartbeat from before the last delivery, with nothing pending, may arrive after everybody said that nothing is owed.
+    one = draining(table(5, "second"))
+    one.look(beats(5), REQUIRED)
+    one.adopt(table(6, "second"))
+    assert one.look(beats(5), REQUIRED) == ()
+    assert one.look(beats(6, pending={"second": 1}), REQUIRED) == ()
+    assert one.look(beats(6), REQUIRED) == ("second",)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        beats(5, owing={"source/0": (("second", 1),)}),
+        beats(5, owing={"w0": (("other", 3), ("second", 2))}),
+        beats(5, versions={"source/0": 4}),
+        beats(5, versions={"w1": 4}),
+        beats(5, unlisted=["first"]),
+        {address: beat for address, beat in beats(5).items() if address != "source/0"},
+    ],
+    ids=[
+        "injector owes",
+        "worker owes",
+        "injector lags",
+        "worker lags",
+        "owner scans",
+        "injector is missing",
+    ],
+)
+def test_it_stays_while_somebody_may_still_owe_it_something(missing: dict[str, Heartbeat]) -> None:
+    one = draining(table(5, "second"))
+    assert one.look(missing, REQUIRED) == ()
+    assert not wants_mint(one)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        beats(6, pending={"second": 3}),
+        beats(6, unlisted=["second"]),
+        beats(6, versions={"w1": 5}),
+        {**beats(6), "w1": Heartbeat("w1", 2, 6, beats(6)["w1"].loads)},
+    ],
+    ids=["it has work", "its owner scans", "its owner lags", "its owner is another incarnation"],
+)
+def test_it_stays_while_it_may_have_work(missing: dict[str, Heartbeat]) -> None:
+    one = draining(table(5, "second"))
+    one.look(beats(5), REQUIRED)
+    one.adopt(table(6, "second"))
+    assert one.look(missing, REQUIRED) == ()
+
+
+def test_what_it_has_itself_and_what_is_owed_to_others_does_not_count_as_owed() -> None:
+    one = draining(table(5, "second"))
+    one.look(beats(5, owing={"w0": (("third", 2),)}, unlisted=["second"]), REQUIRED)
+    assert wants_mint(one)
+
+
+def test_a_chain_leaves_from_its_source_on() -> None:
+    one = draining(table(5, "second", "third"))
+    one.look(beats(5), REQUIRED)
+    one.adopt(table(6, "second", "third"))
+    assert one.look(beats(6), REQUIRED) == ("second",)
+    assert not wants_mint(one)
+    one.adopt(table(7, "third", names=["first", "third"]))
+    assert one.look(beats(7), REQUIRED) == ()
+    assert wants_mint(one)
+    one.adopt(table(8, "third", names=["first", "third"]))
+    assert one.look(beats(8), REQUIRED) == ("third",)
+
+
+def test_computations_that_do_not_feed_each_other_leave_together() -> None:
+    one = draining(table(5, "first", "third", topology=1))
+    one.look(beats(5), REQUIRED)
+    one.adopt(table(6, "first", "third"))
+    assert one.look(beats(6), REQUIRED) == ("first", "third")
+
+
+def test_every_mint_is_a_mark() -> None:
+    # A move that was minted for other reasons, after nobody owed anything, tells heartbeats apart as well.
+    one = draining(table(5, "second"))
+    one.look(beats(5), REQUIRED)
+    one.adopt(table(6, "second"))
+    one.adopt(table(7, "second"))
+    assert one.look(beats(6), REQUIRED) == ("second",)
+
+
+def test_a_computation_that_is_put_back_and_retired_again_begins_anew() -> None:
+    one = draining(table(5, "second"))
+    one.look(beats(5), REQUIRED)
+    one.adopt(table(6, "second"))
+    one.adopt(table(7, topology=0))
+    assert one.look(beats(7), REQUIRED) == ()
+    one.adopt(table(8, "second"))
+    assert one.look(beats(7), REQUIRED) == ()
+    assert not wants_mint(one)
+    one.look(beats(8), REQUIRED)
+    assert wants_mint(one)
+
+
+def test_a_new_master_begins_with_what_is_owed() -> None:
+    one = draining(table(9, "second"))
+    assert one.look(beats(9), REQUIRED) == ()
+    assert wants_mint(one)

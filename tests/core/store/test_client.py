@@ -1,0 +1,99 @@
+"""Requests to the store (see docs/protocol.md): numbered, and asked again until they are answered."""
+
+import pytest
+
+from headrace.store.client import StoreClient
+from headrace.wire.effects import Effect, Send
+from headrace.wire.messages import STORE, Read, Refused, Reply, Request, RowRead, Unavailable
+
+TIMEOUT_US = 100
+
+
+class Desk:
+    """A store client, and the replies that were passed on."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.replies: list[tuple[int, Reply]] = []
+        self.client = StoreClient(self.effects, TIMEOUT_US)
+
+    def ask(self, now: int, key: str = "dog", owner: object = None) -> Request:
+        request = Read(self.client.number(), "counter", 7, key)
+        self.client.ask(now, request, lambda at, reply: self.replies.append((at, reply)), owner)
+        return request
+
+    def sent(self) -> list[Effect]:
+        taken = self.effects.copy()
+        self.effects.clear()
+        return taken
+
+    def sweep(self, now: int) -> list[Effect]:
+        self.client.sweep(now)
+        return self.sent()
+
+
+def test_a_request_is_sent_at_once_and_its_reply_is_passed_on_once() -> None:
+    desk = Desk()
+    request = desk.ask(0)
+    assert desk.sent() == [Send(STORE, request)]
+    reply = RowRead(request.request, None)
+    desk.client.reply(5, reply)
+    desk.client.reply(6, reply)
+    assert desk.replies == [(5, reply)]
+    assert (len(desk.client), desk.sweep(1_000)) == (0, [])
+
+
+def test_each_request_has_a_number_of_its_own() -> None:
+    desk = Desk()
+    numbers = [desk.ask(0).request for _ in range(3)]
+    assert sorted(set(numbers)) == numbers
+
+
+def test_two_lives_of_a_process_have_no_number_in_common() -> None:
+    numbers: set[int] = set()
+    for incarnation in (1, 2, 3):
+        client = Desk().client
+        client.start(incarnation)
+        numbers.update(client.number() for _ in range(1_000))
+    assert len(numbers) == 3_000
+
+
+@pytest.mark.parametrize("unavailable", [False, True], ids=["silence", "unavailable"])
+def test_an_unanswered_request_is_asked_again_as_it_was_until_it_is_answered(unavailable: bool) -> None:  # noqa: FBT001
+    desk = Desk()
+    request = desk.ask(0)
+    desk.sent()
+    if unavailable:
+        desk.client.reply(1, Unavailable(request.request))
+    assert desk.sweep(TIMEOUT_US - 1) == []
+    assert desk.sweep(TIMEOUT_US) == [Send(STORE, request)]
+    assert desk.sweep(2 * TIMEOUT_US - 1) == []
+    assert desk.sweep(2 * TIMEOUT_US) == [Send(STORE, request)]
+    desk.client.reply(250, Refused(request.request, 8))
+    assert desk.sweep(1_000) == []
+    assert desk.replies == [(250, Refused(request.request, 8))]
+
+
+def test_only_what_is_due_is_asked_again() -> None:
+    desk = Desk()
+    first, second = desk.ask(0, "a"), desk.ask(60, "b")
+    desk.sent()
+    assert desk.sweep(TIMEOUT_US) == [Send(STORE, first)]
+    assert desk.sweep(TIMEOUT_US + 60) == [Send(STORE, second)]
+
+
+def test_a_reply_to_nobodys_request_is_ignored() -> None:
+    desk = Desk()
+    desk.client.reply(0, RowRead(99, None))
+    assert desk.replies == []
+
+
+def test_the_requests_of_an_owner_that_is_gone_are_neither_repeated_nor_answered() -> None:
+    desk = Desk()
+    mine, gone = object(), object()
+    kept, dropped = desk.ask(0, "a", mine), desk.ask(0, "b", gone)
+    desk.sent()
+    desk.client.forget(gone)
+    desk.client.reply(1, RowRead(dropped.request, None))
+    assert desk.replies == []
+    assert desk.sweep(1_000) == [Send(STORE, kept)]

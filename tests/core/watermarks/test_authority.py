@@ -1,0 +1,383 @@
+"""The watermark authority (MillWheel 7.2): feed an event, assert all that comes out."""
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.history import History, ProcessStarted, Published
+from headrace.watermarks.authority import WatermarkAuthority
+from headrace.wire.effects import Send, Start, Wake, WakeAt
+from headrace.wire.keys import ALL_KEYS, KeyInterval
+from headrace.wire.messages import (
+    STORE,
+    Claim,
+    Claimed,
+    InjectorReport,
+    IntervalReport,
+    Journaled,
+    JournalWatermarks,
+    Peek,
+    Peeked,
+    Progress,
+    Refused,
+    Renew,
+    Report,
+    Table,
+    Unavailable,
+)
+from tests.core.watermarks.authority_bench import (
+    FIRST,
+    LEFT,
+    OPTIONS,
+    RIGHT,
+    Bench,
+    injected,
+    pipeline,
+    progress,
+    report,
+    told,
+)
+
+STARTED = ProcessStarted(0, "authority-0.0", 1)
+
+# Journal, then broadcast
+
+
+def test_what_has_risen_is_journaled_with_the_reports_that_it_rests_on() -> None:
+    bench = Bench()
+    bench.handle(injected(50, epoch=3))
+    bench.handle(report("splitter", 7, 30))
+    assert bench.journal() == JournalWatermarks(
+        FIRST + 2,
+        "authority-0",
+        1,
+        (("lines", progress(50)), ("splitter", progress(30))),
+        (("lines/0", 3), ("splitter", 7)),
+    )
+
+
+def test_nothing_is_broadcast_before_the_store_has_it() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    entry = bench.journal()
+    assert bench.wake() == []
+    assert bench.handle(Journaled(entry.request)) == told(("splitter", progress(30)))
+    assert bench.history.events == [STARTED, Published(0, "authority-0.0", (("splitter", progress(30)),))]
+
+
+def test_a_broadcast_has_all_values_and_the_history_those_that_changed() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.accept()
+    bench.handle(injected(50))
+    assert bench.accept() == told(("lines", progress(50)), ("splitter", progress(30)))
+    assert bench.history.events[2:] == [Published(0, "authority-0.0", (("lines", progress(50)),))]
+
+
+def test_a_horizon_that_rises_alone_is_published_too() -> None:
+    bench = Bench()
+    bench.handle(InjectorReport("lines", 0, 1, 50, 5, 50))
+    bench.accept()
+    bench.handle(InjectorReport("lines", 0, 1, 50, 6, 50))
+    assert bench.journal().values == (("lines", Progress(50, 6)),)
+
+
+def test_it_looks_again_after_a_period_also_while_an_entry_is_under_way() -> None:
+    # A wake is all that it has: were the next one that of its lease, everybody's watermark would wait for that.
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.now += OPTIONS.broadcast_period_us
+    assert bench.handle(Wake())[-1] == WakeAt(bench.now + OPTIONS.broadcast_period_us)
+    bench.now += OPTIONS.broadcast_period_us
+    assert bench.handle(Wake()) == [WakeAt(bench.now + OPTIONS.broadcast_period_us)]
+
+
+def test_a_report_that_raises_nothing_is_not_journaled() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30, LEFT))
+    assert bench.wake() == []
+    bench.handle(report("splitter", 8, 20, RIGHT))
+    entry = bench.journal()
+    assert entry.values == (("splitter", progress(20)),)
+    assert entry.reports == (("splitter", 7), ("splitter", 8))
+
+
+def test_a_computation_stands_where_its_slowest_interval_stands() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30, LEFT))
+    bench.handle(report("splitter", 8, 20, RIGHT))
+    bench.accept()
+    bench.handle(report("splitter", 7, 90, LEFT))
+    assert bench.wake() == []
+
+
+def test_a_new_owner_that_knows_less_takes_nothing_back() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.accept()
+    bench.handle(report("splitter", 9, 10))
+    assert bench.wake() == []
+    bench.handle(report("splitter", 9, 40))
+    assert bench.accept() == told(("splitter", progress(40)))
+
+
+def test_reports_of_names_that_it_does_not_have_are_ignored() -> None:
+    bench = Bench()
+    bench.handle(Report("worker-0", (IntervalReport("stranger", ALL_KEYS, 1, 30, 3),)))
+    bench.handle(Report("worker-0", (IntervalReport("lines", ALL_KEYS, 1, 30, 3),)))
+    bench.handle(InjectorReport("stranger", 0, 1, 30, 3, 30))
+    bench.handle(InjectorReport("splitter", 0, 1, 30, 3, 30))
+    bench.handle(injected(30, process=1, epoch=9))
+    assert bench.wake() == []
+    bench.handle(injected(40))
+    assert bench.journal().values == (("lines", progress(40)),)
+
+
+def test_an_injector_waits_for_all_its_expected_processes() -> None:
+    bench = Bench(pipeline(processes=3))
+    bench.handle(injected(50, process=0, epoch=2))
+    bench.handle(injected(40, process=2, epoch=5))
+    assert bench.wake() == []
+    bench.handle(injected(60, process=1))
+    entry = bench.journal()
+    assert entry.values == (("lines", progress(40)),)
+    assert entry.reports == (("lines/0", 2), ("lines/2", 5), ("lines/1", 1))
+
+
+# Who is told
+
+
+def test_who_reports_for_the_first_time_is_told_at_once() -> None:
+    bench = Bench()
+    bench.handle(injected(50))
+    assert bench.accept() == told(("lines", progress(50)), to=["lines/0"])
+    assert bench.handle(Report("worker-7", ())) == told(("lines", progress(50)), to=["worker-7"])
+    assert bench.handle(Report("worker-7", ())) == []
+    assert bench.handle(Report("worker-1", ())) == told(("lines", progress(50)), to=["worker-1"])
+    bench.handle(injected(60))
+    assert bench.accept() == told(("lines", progress(60)), to=["lines/0", "worker-1", "worker-7"])
+
+
+def test_a_newcomer_is_told_nothing_while_there_is_nothing_to_tell() -> None:
+    assert Bench().handle(Report("worker-7", ())) == []
+
+
+def test_lost_broadcasts_heal_after_four_quiet_periods() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.accept()
+    sent = [bench.wake() for _ in range(8)]
+    again = told(("splitter", progress(30)))
+    assert sent == [[], [], [], again, [], [], [], again]
+    assert len(bench.history) == 2
+
+
+# Reports of the replaced
+
+
+def test_a_stale_report_is_forgotten_and_the_rest_is_journaled_at_the_next_turn() -> None:
+    # worker-0 was replaced as the owner of the left half; its last report may be a zombie's optimism.
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30, LEFT))
+    bench.handle(report("splitter", 8, 35, RIGHT))
+    bench.accept()
+    bench.handle(injected(50))
+    bench.handle(report("splitter", 7, 90, LEFT))
+    bench.handle(report("splitter", 8, 80, RIGHT))
+    entry = bench.journal()
+    assert entry.values == (("lines", progress(50)), ("splitter", progress(80)))
+    assert bench.handle(Journaled(entry.request, (("splitter", 7),))) == []
+    assert bench.handle(report("splitter", 7, 95, LEFT)) == []  # still there, and not heard any more
+    entry = bench.journal()
+    assert (entry.values, entry.reports) == ((("lines", progress(50)),), (("lines/0", 1),))
+    bench.handle(Journaled(entry.request))
+    bench.handle(report("splitter", 9, 60, LEFT))
+    entry = bench.journal()
+    assert (entry.values, entry.reports) == (
+        (("splitter", progress(60)),),
+        (("splitter", 8), ("splitter", 9)),
+    )
+
+
+def test_an_entry_rests_on_what_was_reported_since_the_last_one() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 20, LEFT))
+    bench.handle(report("splitter", 8, 90, RIGHT))
+    bench.accept()
+    bench.handle(report("splitter", 7, 25, LEFT))
+    assert bench.journal().reports == (("splitter", 7),)
+
+
+def test_an_owner_whose_interval_was_cut_in_two_is_named_once() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.handle(report("splitter", 9, 40, KeyInterval("g", "m")))
+    assert bench.journal().reports == (("splitter", 7), ("splitter", 9))
+
+
+def test_a_stale_report_falls_back_to_what_the_store_has_accepted_of_its_interval() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 50, LEFT))
+    bench.handle(report("splitter", 8, 30, RIGHT))
+    bench.accept()
+    bench.handle(report("splitter", 7, 90, LEFT))
+    bench.handle(report("splitter", 8, 80, RIGHT))
+    bench.handle(Journaled(bench.journal().request, (("splitter", 7),)))
+    assert bench.journal().values == (("splitter", progress(50)),)
+
+
+def test_a_stale_injector_process_does_not_discredit_its_siblings() -> None:
+    bench = Bench(pipeline(processes=2))
+    bench.handle(injected(50, process=0))
+    bench.handle(injected(40, process=1))
+    entry = bench.journal()
+    bench.handle(Journaled(entry.request, (("lines/1", 1),)))
+    assert bench.wake() == []
+    bench.handle(injected(45, process=1, epoch=2))
+    entry = bench.journal()
+    assert entry.values == (("lines", progress(45)),)
+    assert entry.reports == (("lines/0", 1), ("lines/1", 2))
+
+
+def test_what_arrives_while_the_journal_is_written_waits_for_the_next_entry() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    entry = bench.journal()
+    bench.handle(report("splitter", 7, 60))
+    assert bench.handle(Journaled(entry.request)) == told(("splitter", progress(30)))
+    entry = bench.journal()
+    assert (entry.values, entry.reports) == ((("splitter", progress(60)),), (("splitter", 7),))
+    bench.handle(Journaled(entry.request, (("splitter", 7),)))
+    assert bench.wake() == []  # back to 30
+
+
+# The store is slow, or has moved on
+
+
+def test_an_unanswered_journal_entry_is_sent_again_as_it_was() -> None:
+    bench = Bench(options=replace(OPTIONS, lease_us=1_000_000))
+    bench.handle(report("splitter", 7, 30))
+    entry = bench.journal()
+    assert bench.handle(Unavailable(entry.request)) == []
+    bench.handle(report("splitter", 7, 60))
+    assert bench.wake(499) == []
+    assert bench.wake(1) == [Send(STORE, entry)]
+    assert bench.wake(499) == []
+    assert bench.wake(1) == [Send(STORE, entry)]
+    assert bench.handle(Journaled(entry.request)) == told(("splitter", progress(30)))
+    assert bench.handle(Journaled(entry.request)) == []  # the answer to the second copy
+
+
+def test_a_zombie_stops_broadcasting_when_its_journal_entry_is_refused() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    entry = bench.journal()
+    assert bench.handle(Refused(entry.request, 2)) == []
+    assert not bench.authority.is_active
+    assert bench.handle(Journaled(entry.request)) == []
+    assert bench.handle(Report("worker-7", ())) == []
+    assert bench.wake(999) == []
+    assert bench.wake(1) == [Send(STORE, Peek(FIRST + 3, "authority-0"))]
+
+
+def test_a_zombie_stops_when_its_renewal_is_refused() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.accept()
+    effects = [
+        effect for _ in range(10) for effect in bench.wake() if effect not in told(("splitter", progress(30)))
+    ]
+    assert effects == [Send(STORE, Renew(FIRST + 3, "authority-0", 1))]
+    bench.handle(Refused(FIRST + 3, 2))
+    assert not bench.authority.is_active
+    assert bench.wake() == []
+
+
+def test_journal_entries_count_as_renewals() -> None:
+    bench = Bench()
+    for turn in range(30):
+        bench.handle(report("splitter", 7, 10 * turn))
+        assert isinstance(bench.accept()[0], Send)
+
+
+# Taking over
+
+
+def test_a_new_holder_repeats_the_journal_and_goes_on_from_it() -> None:
+    journaled = (("lines", progress(50)), ("splitter", progress(30)))
+    bench = Bench(journaled=journaled)
+    assert bench.claimed == told(*journaled, to=["lines/0"])
+    assert bench.history.events == [STARTED, Published(0, "authority-0.0", journaled)]
+    bench.handle(report("splitter", 9, 20, LEFT))
+    assert bench.wake() == []
+    bench.handle(report("splitter", 9, 90, LEFT))
+    assert bench.wake() == []  # the other half's last known value is the journaled minimum
+    assert bench.authority._known["splitter"].map.low_watermark == 30
+    bench.handle(report("splitter", 10, 80, RIGHT))
+    entry = bench.journal()
+    assert (entry.values, entry.reports) == (
+        (("splitter", progress(80)),),
+        (("splitter", 9), ("splitter", 10)),
+    )
+
+
+def test_a_standby_listens_says_nothing_and_is_up_to_date_when_it_takes_over() -> None:
+    bench = Bench(
+        journaled=(("splitter", progress(30)),),
+        heard=[report("splitter", 7, 40, LEFT), report("splitter", 8, 45, RIGHT), injected(60)],
+    )
+    entry = JournalWatermarks(
+        FIRST + 2,
+        "authority-0",
+        1,
+        (("lines", progress(60)), ("splitter", progress(40))),
+        (("lines/0", 1), ("splitter", 7), ("splitter", 8)),
+    )
+    assert bench.claimed == [*told(("splitter", progress(30))), Send(STORE, entry)]
+
+
+def test_what_a_standby_heard_of_the_replaced_is_forgotten() -> None:
+    bench = Bench(journaled=(("splitter", progress(30)),), heard=[report("splitter", 7, 40)])
+    assert bench.handle(Journaled(FIRST + 2, (("splitter", 7),))) == []
+    assert bench.wake() == []
+
+
+def test_a_standby_asks_for_nothing_but_its_turn() -> None:
+    authority = WatermarkAuthority("authority-0.1", 0, [pipeline()], OPTIONS, History())
+    assert authority.handle(0, Start(1)) == [WakeAt(1_000)]
+    assert authority.handle(1_000, Wake()) == [Send(STORE, Peek(FIRST, "authority-0")), WakeAt(1_500)]
+    assert authority.handle(1_001, Peeked(FIRST, 3, 1)) == []
+    assert authority.handle(1_500, Wake()) == [WakeAt(2_000)]
+
+
+def test_a_fresh_replica_claims_and_then_wakes_every_period() -> None:
+    authority = WatermarkAuthority("authority-0.0", 0, [pipeline()], OPTIONS, History())
+    assert authority.handle(0, Start(1)) == [Send(STORE, Peek(FIRST, "authority-0")), WakeAt(500)]
+    asked = authority.handle(1, Peeked(FIRST, 0, 0))
+    assert asked == [Send(STORE, Claim(FIRST + 1, "authority-0", 0, "authority-0.0#1"))]
+    assert authority.handle(2, Claimed(FIRST + 1, 1, (), 0, Table())) == []
+    assert authority.handle(500, Wake()) == [WakeAt(600)]
+    assert authority.handle(600, Wake()) == [WakeAt(700)]
+
+
+def test_a_clock_that_is_put_back_stops_nothing() -> None:
+    bench = Bench()
+    bench.handle(report("splitter", 7, 30))
+    bench.now = 10
+    renewal, entry = bench.wake()
+    assert renewal == Send(STORE, Renew(FIRST + 2, "authority-0", 1))
+    bench.now = 5
+    assert bench.wake(1) == [renewal, entry]
+
+
+def test_events_that_are_not_its_own_are_a_bug() -> None:
+    with pytest.raises(AssertionError, match="can not take"):
+        Bench().handle(Table())
+
+
+def test_an_injector_that_was_never_heard_of_is_at_minus_infinity() -> None:
+    bench = Bench(pipeline(processes=2))
+    bench.handle(injected(MAX_TIME, process=0))
+    assert bench.wake() == []
+    assert bench.authority._known["lines"].map.low_watermark == MIN_TIME

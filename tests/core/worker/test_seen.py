@@ -1,0 +1,107 @@
+"""The Bloom filter of record ids (MillWheel 6.1.1): a miss proves "never seen"."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.worker.seen import SeenFilter, fingerprint
+from tests.core.driver import printed_elsewhere
+
+IDS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def add(seen: SeenFilter, record_ids: Iterable[str], origin: int) -> None:
+    seen.add_all([fingerprint(record_id) for record_id in record_ids], origin)
+
+
+def known(seen: SeenFilter, record_ids: Iterable[str]) -> list[bool]:
+    return [fingerprint(record_id) in seen.known for record_id in record_ids]
+
+
+@given(
+    st.lists(st.tuples(st.lists(IDS, max_size=20), st.integers(0, 9), st.integers(0, 9))), st.integers(1, 9)
+)
+def test_there_are_no_false_negatives(writes: list[tuple[list[str], int, int]], capacity: int) -> None:
+    """Writes, each with its newest origin, and what is collected after it; origins come in any order."""
+    seen = SeenFilter(capacity, 0.01)
+    added: list[tuple[str, int]] = []
+    for record_ids, origin, below in writes:
+        add(seen, record_ids, origin)
+        added += [(record_id, origin) for record_id in record_ids]
+        seen.forget_before(below)
+        added = [(record_id, origin) for record_id, origin in added if origin >= below]
+        assert all(known(seen, [record_id for record_id, _ in added]))
+        assert len(seen) >= len(added)
+        assert added or not len(seen)
+
+
+@pytest.mark.parametrize("count", [4_000, 4_096, 4_160, 12_000, 30_000])
+def test_false_positives_are_at_most_about_as_many_as_was_asked_for_however_many_ids_there_are(
+    count: int,
+) -> None:
+    seen = SeenFilter(4_096, 0.01)
+    for first in range(0, count, 50):
+        add(seen, [f"feed/0:{number}" for number in range(first, min(first + 50, count))], first)
+    assert len(seen) == count
+    assert 0 < sum(known(seen, [f"other/0:{number}" for number in range(20_000)])) < 300
+
+
+def test_an_empty_filter_has_nothing() -> None:
+    seen = SeenFilter(8, 0.01)
+    assert known(seen, ["r1"]) == [False]
+    add(seen, [], 5)
+    assert known(seen, ["r1"]) == [False]
+    assert len(seen) == len(seen._generations) == 0
+
+
+def test_what_one_filter_learns_another_does_not() -> None:
+    one, other = SeenFilter(8, 0.0001), SeenFilter(8, 0.0001)
+    add(one, ["r1"], 0)
+    one.forget_before(1)
+    add(one, ["r2"], 1)
+    assert known(other, ["r1", "r2"]) == [False, False]
+
+
+def test_ids_behind_the_horizon_are_forgotten_with_their_generation_and_not_before() -> None:
+    """Generations of two: [5, 1], [9, 9], [2]. Only those may go whose newest origin is behind; the last one goes first."""
+    seen = SeenFilter(32, 0.0001)
+    for record_ids, origin in [(["a"], 5), (["b"], 1), (["c", "d"], 9), (["e"], 2)]:
+        add(seen, record_ids, origin)
+    seen.forget_before(5)
+    assert known(seen, ["a", "b", "c", "d"]) == [True] * 4
+    assert len(seen) == 4
+    seen.forget_before(6)
+    assert known(seen, ["c", "d"]) == [True] * 2
+    assert len(seen) == 2
+    add(seen, ["f"], 20)
+    seen.forget_before(10)
+    assert known(seen, ["a", "b", "c", "d", "e", "f"]) == [False] * 5 + [True]
+    seen.forget_before(21)
+    assert known(seen, ["f"]) == [False]
+    assert len(seen) == 0
+
+
+def test_it_takes_as_much_as_what_is_alive_and_not_as_all_that_there_ever_was() -> None:
+    """A hundred thousand ids, of which a thousand are alive at any time."""
+    seen = SeenFilter(16, 0.01)
+    most, largest = 0, 0
+    for first in range(0, 100_000, 50):
+        add(seen, [f"feed/0:{number}" for number in range(first, first + 50)], first + 49)
+        seen.forget_before(first - 1_000)
+        most, largest = max(most, len(seen)), max(largest, seen.known.size_in_bits)
+    assert 1_000 < most < 1_500
+    assert largest < 10 * 2 * 1_500, "ten bits an id, and room for twice as many"
+    assert len(seen._generations) < 100
+
+
+def test_it_is_the_same_in_every_process_under_every_hash_seed() -> None:
+    program = (
+        "from headrace.worker.seen import SeenFilter, fingerprint\n"
+        "seen = SeenFilter(50, 0.3)\n"
+        "for n in range(50): seen.add_all([fingerprint(f'a{n}')], n)\n"
+        "print([n for n in range(300) if fingerprint(f'b{n}') in seen.known], fingerprint('feed/0:17'))"
+    )
+    (output,) = printed_elsewhere(program)
+    assert len(output) > 100, "there are some false positives to compare"

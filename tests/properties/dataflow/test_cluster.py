@@ -1,0 +1,241 @@
+"""Transcripts and random groupings in the simulated cluster: pane for pane without faults, and the same in the end with them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from headrace import SECOND
+from headrace.dataflow import Accumulation, Timing, Window, read
+from headrace.history import FaultStruck
+from headrace_properties.checkers import judge
+from headrace_properties.dataflow.cases import Case, cases
+from headrace_properties.dataflow.model import Emission, run_model
+from headrace_properties.dataflow.transcripts import (
+    PROMPT,
+    TOLERANCE_US,
+    Settled,
+    Transcript,
+    bare,
+    cluster_mismatches,
+    committed_panes,
+    feed_of,
+    pipeline_of,
+    received_panes,
+    run_cluster,
+    settled,
+    settles,
+    until_the_end,
+)
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
+from headrace_properties.verdict import Violated
+from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
+from headrace_sim import faults as f
+from tests.properties.dataflow.test_transcripts import ALL
+
+FED = [one for one in ALL if one.can_be_fed and not one.wrong]
+NEGATIVE = [one for one in ALL if one.can_be_fed and one.wrong]
+SETTLING = [one for one in FED if settles(one.query)]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("transcript", FED, ids=lambda one: one.name)
+def test_the_cluster_tells_the_transcript(transcript: Transcript) -> None:
+    """As the model does until the end of the source, within the time that messages take."""
+    query, steps = transcript.query, until_the_end(transcript.steps)
+    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    told = run_model(query, steps).panes
+    assert bare(panes) == bare(told)
+    in_order = sorted(told, key=lambda pane: pane.key), sorted(panes, key=lambda pane: pane.key)
+    late_us = [one.at_us - other.at_us for one, other in zip(*in_order, strict=True)]
+    assert max(map(abs, late_us), default=0) <= TOLERANCE_US
+    assert cluster_mismatches(transcript, panes) == []
+
+
+@pytest.mark.parametrize("transcript", NEGATIVE, ids=lambda one: one.name)
+def test_what_a_negative_transcript_gets_wrong_is_reported_by_the_cluster(transcript: Transcript) -> None:
+    query = transcript.query
+    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    assert cluster_mismatches(transcript, panes)
+
+
+def storm(steps_end_us: int) -> FaultSchedule:
+    """Every machine crashes in turn, writes come late or twice, a zombie wakes up, and the network is bad throughout."""
+    parts = [steps_end_us * number // 12 for number in range(12)]
+    return FaultSchedule(
+        (
+            f.Noise(at_us=0, for_us=steps_end_us, drop=0.1, duplicate=0.1, delay=0.2, delay_us=SECOND),
+            *(
+                f.Crash(at_us=parts[n], process=f"worker-{n % 3}", restart_after_us=SECOND)
+                for n in (2, 5, 8, 11)
+            ),
+            *(
+                f.DelayCommit(at_us=parts[n], process=f"worker-{n % 3}", by_us=2 * SECOND)
+                for n in (1, 4, 6, 9)
+            ),
+            *(f.LoseReply(at_us=parts[n], process=f"worker-{n % 3}") for n in (3, 7, 10)),
+            f.Pause(at_us=parts[6], process="worker-1", for_us=4 * SECOND),
+            f.Crash(at_us=parts[7], process="events/0", restart_after_us=SECOND),
+            f.Crash(at_us=parts[8], process="authority-0.0", restart_after_us=SECOND),
+        ),
+        heal_at_us=steps_end_us + 2 * SECOND,
+    )
+
+
+@pytest.mark.parametrize("transcript", SETTLING, ids=lambda one: one.name)
+def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
+    query, faults = transcript.query, storm(transcript.steps[-1].at_us)
+    events = run_cluster(query, transcript.steps, faults=faults, seed=1)
+    assert sum(isinstance(one, FaultStruck) for one in events) > 5
+    told = run_model(query, until_the_end(transcript.steps)).panes
+    assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
+        told, query.accumulation
+    )
+
+
+@pytest.mark.parametrize("mutant", ["a new id for each retry", "state in memory only"])
+def test_a_protocol_that_counts_twice_or_forgets_is_seen_in_the_panes(mutant: str) -> None:
+    assert any(
+        comes_to(one, seed=seed, protocol=MUTANTS[mutant]) != comes_to(one, seed=seed, protocol=SOUND)
+        for seed in range(1, 5)
+        for one in SETTLING
+        if one.name in ("merging/sequence-furthest", "triggers/early-and-late")
+    )
+
+
+def comes_to(transcript: Transcript, *, seed: int, protocol: Protocol) -> Settled:
+    query, faults = transcript.query, storm(transcript.steps[-1].at_us)
+    events = run_cluster(query, transcript.steps, faults=faults, seed=seed, protocol=protocol)
+    return settled(received_panes(events, pipeline_of(query)), query.accumulation)
+
+
+def cluster_agrees(case: Case) -> None:
+    told = run_model(case.query, until_the_end(case.steps)).panes
+    panes = committed_panes(run_cluster(case.query, case.steps), pipeline_of(case.query))
+    assert bare(in_the_models_order(panes, told)) == bare(told)
+
+
+def in_the_models_order(panes: Sequence[Emission], told: Sequence[Emission]) -> list[Emission]:
+    """Put what the model tells at one instant in its order: of several windows, the cluster may tell it moments apart.
+
+    A delay begins when its first element arrives, and two that end at once have begun after different times on the wire. What
+    one step of the cluster tells stays as it is.
+    """
+    places: dict[tuple[str, object, int], tuple[int, int]] = {}
+    numbers: Counter[tuple[str, object]] = Counter()
+    for place, one in enumerate(told):
+        places[one.key, one.window, numbers[one.key, one.window]] = one.at_us, place
+        numbers[one.key, one.window] += 1
+    numbers.clear()
+    steps: list[tuple[int, int, list[Emission]]] = []
+    for key in dict.fromkeys(pane.key for pane in panes):
+        for _, step in groupby([pane for pane in panes if pane.key == key], lambda pane: pane.at_us):
+            found = list(step)
+            first = found[0]
+            at_us, place = places.get((key, first.window, numbers[key, first.window]), (-1, -1))
+            numbers.update((key, pane.window) for pane in found)
+            steps.append((at_us, place, found))
+    ordered: list[Emission] = []
+    for _, together in groupby(steps, lambda step: step[0]):
+        ordered += [pane for _, _, found in sorted(together, key=lambda step: step[1]) for pane in found]
+    return ordered
+
+
+def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may() -> None:
+    def told(window: int, at_us: int, value: int = 1) -> Emission:
+        span = Window(window, window + 1)
+        return Emission(0, at_us, "k", span, value, index=0, timing=Timing.EARLY, retraction=False)
+
+    model = [told(0, 10), told(5, 10), told(7, 20)]
+    assert in_the_models_order([told(5, 11), told(0, 12), told(7, 21)], model) == [
+        told(0, 12), told(5, 11), told(7, 21),
+    ]  # fmt: skip
+    late = [told(0, 11), told(7, 12), told(5, 21)]
+    assert in_the_models_order(late, model) == late
+    one_step = [told(5, 11), told(0, 11), told(7, 21)]
+    assert in_the_models_order(one_step, model) == one_step
+
+
+def faulty_cluster_settles(case: Case, data: bytes) -> None:
+    query = case.query
+    pipeline = pipeline_of(query)
+    plan = decode_plan(data, ground_of(pipeline, feed_of(pipeline, case.steps), PROMPT), PROMPT)
+    events = run_cluster(query, case.steps, faults=plan.faults, options=plan.options, seed=plan.seed)
+    event("struck" if any(isinstance(one, FaultStruck) for one in events) else "idle")
+    told = run_model(query, until_the_end(case.steps)).panes
+    assert settled(received_panes(events, pipeline_of(query)), query.accumulation) == settled(
+        told, query.accumulation
+    )
+    broken = {n: one.message for n, one in judge(events, [pipeline]).items() if isinstance(one, Violated)}
+    assert broken == {}
+
+
+def parity(total: int) -> str:
+    return "odd" if total % 2 else "even"
+
+
+def second_grouping_settles(case: Case, data: bytes) -> None:
+    """Sums are grouped by their parity: a sum that grows may change sides, and must then be taken back where it was (2.3)."""
+    query = replace(case.query, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
+    events_ = read("events", bounded=True).allowed_lateness(query.allowed_lateness_us)
+    sums = events_.window_into(query.windows).trigger(query.trigger)
+    totals = sums.accumulating_and_retracting().sum().key_by(parity).sum().to("totals")
+    pipeline = totals.pipeline("second grouping", engine=query.engine)
+    feed = feed_of(pipeline, case.steps)
+    plan = decode_plan(data, ground_of(pipeline, feed, PROMPT), PROMPT)
+    history = simulate(pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed)
+    first = settled(run_model(query, until_the_end(case.steps)).panes, query.accumulation)
+    expected: Counter[tuple[str, Window | None]] = Counter()
+    for _, window, total in first.elements():
+        expected[parity(total), window] += total
+    panes = received_panes(history, pipeline)
+    found = settled(panes, query.accumulation)
+    assert {(key, window): total for key, window, total in found.elements()} == dict(expected)
+
+
+PLANS = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
+
+
+@given(cases())
+@settings(max_examples=25)
+def test_without_faults_the_cluster_emits_what_the_model_tells(case: Case) -> None:
+    cluster_agrees(case)
+
+
+@given(cases(settling=True), PLANS)
+@settings(max_examples=25)
+def test_under_random_faults_nothing_is_lost_or_counted_twice(case: Case, data: bytes) -> None:
+    faulty_cluster_settles(case, data)
+
+
+@given(cases(settling=True, merging=False), PLANS)
+@settings(max_examples=25)
+def test_retractions_come_out_right_of_a_second_grouping_under_random_faults(case: Case, data: bytes) -> None:
+    second_grouping_settles(case, data)
+
+
+@pytest.mark.nightly
+@given(cases())
+@settings(max_examples=5_000)
+def test_without_faults_it_does_so_thousands_of_times(case: Case) -> None:
+    cluster_agrees(case)
+
+
+@pytest.mark.nightly
+@given(cases(settling=True), PLANS)
+@settings(max_examples=5_000)
+def test_under_random_faults_it_does_so_thousands_of_times(case: Case, data: bytes) -> None:
+    faulty_cluster_settles(case, data)
+
+
+@pytest.mark.nightly
+@given(cases(settling=True, merging=False), PLANS)
+@settings(max_examples=2_000)
+def test_retractions_come_out_right_thousands_of_times(case: Case, data: bytes) -> None:
+    second_grouping_settles(case, data)

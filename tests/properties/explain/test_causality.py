@@ -1,0 +1,84 @@
+"""What led to what: messages between processes, and the causal past of an event."""
+
+from headrace.history import AckSent, Applied, Executed, Injected, Published, ScanEnded
+from headrace_properties.explain.causality import (
+    LinkKind,
+    causal_past,
+    links_of,
+    messages_of,
+    numbers_of,
+    program_order,
+)
+from headrace_scenarios.catalogue import SCENARIOS
+from tests.properties.explain.stories import healthy, timer
+
+
+def ends(story_kind: LinkKind) -> list[tuple[str, str]]:
+    events = healthy().events
+    return [
+        (type(events[one.cause]).__name__, type(events[one.effect]).__name__)
+        for one in messages_of(links_of(events))
+        if one.kind is story_kind
+    ]
+
+
+def test_a_write_goes_from_user_code_to_the_store_and_its_answer_lets_the_owner_ack() -> None:
+    assert ends(LinkKind.WRITE).count(("Executed", "Applied")) == 3
+    assert ends(LinkKind.REPLY) == [("Applied", "AckSent")] * 2
+
+
+def test_an_output_comes_from_the_owner_that_acked_its_cause() -> None:
+    """Strong productions are sent when the write is known, which is when the cause is ACKed."""
+    assert ends(LinkKind.RECORD) == [("Injected", "Executed"), ("AckSent", "Output")]
+
+
+def test_every_cause_comes_before_its_effect_in_every_scenario() -> None:
+    for scenario in SCENARIOS.values():
+        for without in ("", "sequencers"):
+            history = scenario.run(without).history
+            links = links_of(history)
+            assert links
+            assert all(link.cause < link.effect for link in links)
+            assert all(
+                history.events[a].process == history.events[b].process for a, b in program_order(history)
+            )
+
+
+def test_the_past_of_a_zombies_write_has_the_record_and_the_owners_and_no_reports() -> None:
+    outcome = SCENARIOS["zombie-timer"].run("sequencers")
+    events = outcome.history.events
+    witness = numbers_of(events, outcome.violations["S6"].witness)
+    past = [events[number] for number in sorted(causal_past(links_of(events), witness))]
+    assert [type(event) for event in past if isinstance(event, Injected | Applied)] == [
+        Injected,
+        Applied,
+        Applied,
+    ]
+    assert not any(isinstance(event, Published) for event in past)
+    assert len(past) < len(events) / 10
+
+
+def test_a_witness_is_found_by_identity_before_equality() -> None:
+    story = healthy()
+    same = [story.events[0], story.events[0]]
+    assert numbers_of(story.events, same) == [0, 0]
+    assert numbers_of(story.events, [AckSent(1, "nobody", "counter", ("x",), "y")]) == []
+
+
+def test_a_scan_depends_on_the_write_that_made_what_it_found() -> None:
+    story = healthy()
+    window = timer("late", 900, 7)
+    story.write("counter", 7, set_timers=(window,))
+    story.scan("counter", 5, "worker-9", timers=(("cats", "late"),))
+    links = [link for link in links_of(story.events) if link.effect == len(story.events) - 1]
+    assert isinstance(story.events[-1], ScanEnded)
+    assert [(link.kind, type(story.events[link.cause])) for link in links] == [(LinkKind.REPLY, Applied)]
+
+
+def test_a_timers_run_depends_on_the_write_that_set_it() -> None:
+    story = healthy()
+    fired = next(
+        n for n, one in enumerate(story.events) if isinstance(one, Executed) and one.timer is not None
+    )
+    causes = [type(story.events[link.cause]) for link in links_of(story.events) if link.effect == fired]
+    assert Applied in causes

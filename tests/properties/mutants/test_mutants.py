@@ -1,0 +1,202 @@
+"""A checker that no mutant fails is worth nothing: each broken protocol is told from the sound one, and by what."""
+
+import inspect
+import re
+from functools import cache
+from statistics import median
+
+import pytest
+
+from headrace import MILLISECOND, SECOND
+from headrace.history import Applied
+from headrace.wire.messages import MoveInterval
+from headrace_properties.checkers import judge
+from headrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
+from headrace_properties.mutants.hunt import Hunted, hunt
+from headrace_properties.mutants.hunts import hunt_all
+from headrace_properties.search.oracles import fired, oracle_names, plan_of, try_workload
+from headrace_properties.search.verification import verify
+from headrace_properties.search.workloads import WORKLOADS, Workload
+from headrace_properties.verdict import Violated
+from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
+from headrace_sim import faults as f
+from tests.sim.rig import HEAL_US, calm_owner, letters, mail
+
+EVERY_MUTANT = pytest.mark.parametrize("mutant", CATALOGUE.values(), ids=CATALOGUE)
+SEEDS = 1_000
+SOON = 100
+
+
+def test_protocols_are_found_by_name() -> None:
+    assert protocol_named("sound") is SOUND
+    for name, protocol in MUTANTS.items():
+        assert protocol_named(name) is protocol
+        assert protocol.name == name
+    with pytest.raises(KeyError):
+        protocol_named("without luck")
+
+
+# The catalogue
+
+
+def test_the_catalogue_has_at_least_forty_mutants_each_of_its_own_name_and_parts() -> None:
+    assert len(CATALOGUE) >= 40
+    assert len({str(one.parts) + one.workload for one in CATALOGUE.values()}) == len(CATALOGUE)
+    assert len({one.wrong for one in CATALOGUE.values()}) == len(CATALOGUE)
+
+
+@EVERY_MUTANT
+def test_a_mutant_names_a_section_an_invariant_and_a_workload_that_there_are(mutant: Mutant) -> None:
+    assert re.fullmatch(r"\d\.\d(\.\d)?(, \d\.\d(\.\d)?)*", mutant.section)
+    assert mutant.breaks
+    assert set(mutant.breaks) <= set(oracle_names())
+    assert mutant.workload in WORKLOADS
+
+
+@EVERY_MUTANT
+def test_a_mutant_is_made_of_subclasses_that_differ_in_a_few_methods(mutant: Mutant) -> None:
+    sound, changed = Parts(), 0
+    for part in Parts.__slots__:
+        own, engine = getattr(mutant.parts, part), getattr(sound, part)
+        assert issubclass(own, engine)
+        for one in own.__mro__[: own.__mro__.index(engine)]:
+            changed += sum(
+                inspect.isfunction(member) or isinstance(member, property) for member in vars(one).values()
+            )
+    assert 1 <= changed <= 7
+
+
+def test_the_engine_knows_of_no_mutant() -> None:
+    for name in ("mediator", "worker", "master", "authority", "injector"):
+        engine = getattr(SOUND, name)
+        assert engine.__module__.startswith("headrace._")
+        assert not hasattr(engine, "probe")
+
+
+def test_what_a_mutant_does_not_change_is_the_engine_s_own_class() -> None:
+    protocol = CATALOGUE["without sequencers"].protocol()
+    assert issubclass(protocol.mediator, SOUND.mediator)  # type: ignore[arg-type]
+    assert protocol.mediator is not SOUND.mediator
+    for name in ("worker", "master", "authority", "injector"):
+        assert getattr(protocol, name) is getattr(SOUND, name)
+
+
+# The hunt
+
+
+@cache
+def hunted(name: str) -> Hunted:
+    return hunt(CATALOGUE[name], range(SEEDS))
+
+
+@EVERY_MUTANT
+def test_every_mutant_is_activated_and_killed_by_an_invariant_that_it_is_to_break(
+    mutant: Mutant,
+) -> None:
+    found = hunted(mutant.name)
+    assert found.activated
+    assert found.killed
+    assert set(found.killed_by) & set(mutant.breaks)
+    assert found.faults is not None
+    assert found.faults <= 3
+
+
+def test_chance_kills_most_mutants_soon_and_their_plans_are_small() -> None:
+    by_chance = [hunted(name) for name, one in CATALOGUE.items() if one.directed is None]
+    assert sum(one.killed and one.runs <= SOON for one in by_chance) >= 35
+    assert median(one.faults for one in by_chance if one.faults is not None) <= 1
+
+
+def test_a_hunt_is_the_same_in_every_process() -> None:
+    names = ["recovery without timers", "without sequencers"]
+    here = {name: hunt(CATALOGUE[name], range(50)) for name in names}
+    there = {one.name: one for one in hunt_all(names, 50, jobs=2)}
+    assert here == there
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_the_sound_protocol_survives_the_same_seeds_on_every_workload(workload: Workload) -> None:
+    for seed in range(10):
+        feed = workload.feed(seed)
+        assert fired(try_workload(workload, feed, plan_of(workload, feed, seed))) == ()
+
+
+@pytest.mark.parametrize(
+    "mutant", [one for one in CATALOGUE.values() if one.directed is not None], ids=lambda one: one.name
+)
+def test_the_sound_protocol_survives_every_directed_scenario(mutant: Mutant) -> None:
+    directed, workload = mutant.directed, WORKLOADS[mutant.workload]
+    assert directed is not None
+    assert directed.why
+    feed, plan = workload.feed(directed.feed_seed), directed.plan(workload.options)
+    assert fired(try_workload(workload, feed, plan)) == ()
+
+
+def test_a_mutant_that_never_does_anything_wrong_is_neither_activated_nor_killed() -> None:
+    idle = Mutant("idle", ("S1",), "6.2", "nothing", Parts(), "echoes")
+    found = hunt(idle, range(5))
+    assert (found.activated, found.killed, found.runs, found.faults) == (False, False, 5, None)
+
+
+def test_the_probe_counts_one_run_only() -> None:
+    workload, counts = WORKLOADS["tallies"], []
+    feed = workload.feed(0)
+    for _ in range(2):
+        probe = Probe()
+        protocol = CATALOGUE["ack before commit"].protocol(probe)
+        try_workload(workload, feed, plan_of(workload, feed, 0), protocol)
+        counts.append(probe.count)
+    assert counts[0] == counts[1] > 0
+
+
+# Without sequencers (6.2, Figure 12)
+
+
+def test_without_faults_nobody_can_tell_a_store_without_sequencers_from_the_sound_one() -> None:
+    pipeline = mail()
+    protocols = (SOUND, MUTANTS["without sequencers"])
+    runs = [simulate(pipeline, letters(pipeline), protocol=one) for one in protocols]
+    assert runs[0].digest() == runs[1].digest()
+
+
+def test_verify_kills_a_mutant_on_a_pipeline_of_the_user() -> None:
+    protocol: Protocol = MUTANTS["without sequencers"]
+    found = verify(mail(), lambda _: letters(mail(), 20), examples=100, seed=6, protocol=protocol)
+    assert found.failure is not None
+    assert found.failure.violations or found.failure.error
+
+
+AT = 2 * SECOND
+COUNTER = calm_owner("counter", "arco")
+
+ZOMBIES: dict[str, tuple[f.AnyFault, ...]] = {
+    "a write arrives after its interval has moved": (
+        f.DelayCommit(at_us=AT, process=COUNTER, by_us=SECOND),
+        f.Operate(at_us=AT + 300 * MILLISECOND, verb=MoveInterval("counter", "arco")),
+    ),
+    "a process wakes up after it was replaced": (
+        f.Pause(at_us=AT, process=COUNTER, for_us=2_500 * MILLISECOND),
+    ),
+    "a process that the masters do not hear goes on": (
+        f.Partition(at_us=AT, side=(COUNTER,), other=("master-0", "master-1"), for_us=3 * SECOND),
+    ),
+}
+
+
+@pytest.mark.parametrize("faults", ZOMBIES.values(), ids=ZOMBIES)
+def test_without_sequencers_each_kind_of_zombie_writes_and_is_seen_by_s6(
+    faults: tuple[f.AnyFault, ...],
+) -> None:
+    pipeline = mail()
+    schedule = FaultSchedule(faults, HEAL_US)
+    verdicts = {}
+    for name in ("sound", "without sequencers"):
+        history = simulate(pipeline, letters(pipeline), faults=schedule, protocol=protocol_named(name))
+        verdicts[name] = judge(history, [pipeline])
+        stale = [event for event in history if isinstance(event, Applied) and event.sequencer != event.live]
+        assert bool(stale) == (name != "sound")
+    assert not [one for one in verdicts["sound"].values() if isinstance(one, Violated)]
+    broken = verdicts["without sequencers"]["S6"]
+    assert isinstance(broken, Violated)
+    assert "MillWheel 6.2" in broken.message
+    assert isinstance(broken.witness[-1], Applied)

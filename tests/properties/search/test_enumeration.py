@@ -1,0 +1,95 @@
+"""Every single fault at every protocol step: the sound protocol holds for all of them, and a broken one for none too long."""
+
+import pytest
+
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.plans import ground_of
+from headrace_properties.search.step_faults import faults_at, pairs_of, single_faults, steps_of
+from headrace_properties.search.verification import Verification
+from headrace_properties.search.workloads import WORKLOADS, Workload, tallies
+from headrace_sim import ClusterOptions, Does, Step
+from headrace_sim import faults as f
+
+TALLIES = tallies()
+FEED = TALLIES.feed(0)
+OPTIONS = ClusterOptions()
+SINGLES = single_faults(TALLIES.pipeline, FEED, OPTIONS, first=1)
+
+
+def told(found: Verification) -> tuple[object, ...]:
+    return found.runs, found.idle, found.events, found.struck, found.reached, found.covered, found.verdicts
+
+
+def test_the_steps_are_the_first_of_each_kind_and_the_last() -> None:
+    steps = steps_of(TALLIES.pipeline, FEED, OPTIONS, first=2)
+    delivered = [step.nth for step in steps if (step.process, step.verb) == ("letters/0", "sends Deliver")]
+    assert delivered == [1, 2, 7]
+    assert Step("master-0", Does.SENDS, "Mint") in steps
+    assert Step("worker-0", Does.SENDS, "Write", 1, "senders") in steps
+    assert Step("worker-0", Does.SENDS, "Write", 1) not in steps, "its computations are told apart"
+    assert len(set(steps)) == len(steps)
+
+
+def test_a_message_is_struck_once_on_its_way() -> None:
+    """Where it is sent; a reply of the store, which is no process, where it is received; never what is no message."""
+    ground = ground_of(TALLIES.pipeline, FEED, OPTIONS)
+    struck = {
+        step.verb
+        for step in steps_of(TALLIES.pipeline, FEED, OPTIONS)
+        if any(isinstance(one.fault, f.DropMessage) for one in faults_at(step, ground))
+    }
+    assert {"sends Deliver", "sends Write", "receives Written", "receives Minted"} <= struck
+    assert not {"receives Deliver", "receives Wake", "receives SourceRecord", "receives Start"} & struck
+
+
+_QUICK = ("tallies",)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(one, marks=() if one.name in _QUICK else pytest.mark.nightly, id=one.name)
+        for one in WORKLOADS.values()
+    ],
+)
+def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload: Workload) -> None:
+    found = enumerate_faults(workload.deployed, workload.feed(0), options=workload.options, first=1, jobs=2)
+    assert found.failure is None, found.failure
+    assert found.runs > 1_200
+    assert found.idle < found.runs / 10
+    assert {spot.role for spot in found.covered} >= {"worker", "master", "authority", "injector"}
+
+
+def test_it_finds_a_store_without_sequencers() -> None:
+    found = enumerate_faults(TALLIES.pipeline, FEED, protocol=MUTANTS["without sequencers"], first=1, jobs=2)
+    assert found.failure is not None
+    assert found.failure.plan.faults.count == 1
+    assert found.ok is False
+
+
+def test_what_is_found_does_not_depend_on_how_many_share_the_work() -> None:
+    def search(jobs: int) -> Verification:
+        broken = MUTANTS["without sequencers"]
+        return enumerate_faults(TALLIES.pipeline, FEED, protocol=broken, first=1, pairs=60, seed=1, jobs=jobs)
+
+    alone, shared = search(1), search(2)
+    assert told(alone) == told(shared)
+    assert alone.failure == shared.failure
+
+
+def test_pairs_are_all_or_drawn_without_repetition() -> None:
+    few = SINGLES[:5]
+    assert len(pairs_of(few, 10)) == 10
+    drawn = pairs_of(SINGLES, 500, seed=3)
+    assert len({(SINGLES.index(one), SINGLES.index(other)) for one, other in drawn}) == 500
+    assert drawn == pairs_of(SINGLES, 500, seed=3) != pairs_of(SINGLES, 500, seed=4)
+
+
+def test_progress_is_told_after_each_run() -> None:
+    seen: list[int] = []
+    found = enumerate_faults(
+        TALLIES.pipeline, FEED, pairs=5, on_run=lambda now: seen.append(now.runs + now.idle)
+    )
+    assert seen == [1, 2, 3, 4, 5]
+    assert found.runs + found.idle == 5

@@ -1,0 +1,60 @@
+"""A search is a function of its seed: the same plans, runs, findings and replay file in every process (never a set's order)."""
+
+import os
+import subprocess
+import sys
+
+from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.sample import case_of
+from headrace_properties.search.verification import to_replay, verify
+from headrace_properties.search.workloads import WORKLOADS
+from headrace_sim import SOUND, Feed
+from tests.sim.rig import letters, mail
+
+
+def small_feed(_seed: int) -> Feed:
+    return letters(mail(), 20)
+
+
+def report() -> str:
+    """What a search over the sound protocol counts, and the file that one over a broken protocol writes."""
+    sound = verify(mail(), small_feed, examples=6, seed=1)
+    broken = verify(mail(), small_feed, examples=50, seed=1, protocol=MUTANTS["without sequencers"])
+    assert broken.failure is not None
+    counted = (
+        SOUND.name,
+        sound.events,
+        sorted(sound.struck.items()),
+        list(sound.reached.items()),
+        sound.verdicts,
+    )
+    return f"{counted}\n{to_replay(broken.failure, 'tests:mail').decode()}"
+
+
+def test_a_search_is_the_same_under_every_hash_seed() -> None:
+    program = "from tests.properties.search.test_hash_seeds import report\nprint(report())"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in HASH_SEEDS
+    ]
+    here = report()
+    for process in processes:
+        printed, _ = process.communicate(timeout=120)
+        assert printed == here + "\n"
+
+
+def test_the_same_runs_have_the_same_trace_hashes_in_two_processes_under_every_hash_seed() -> None:
+    """Faults at protocol steps among them, on every workload."""
+    runs = len(WORKLOADS)
+    assert any(case_of(number).plan.faults.at_steps for number in range(runs))
+    here = digests(runs, seed=0)
+    assert len(set(here)) == runs
+    elsewhere = list(digests_elsewhere(runs, seed=0))
+    assert [hash_seed for hash_seed, _ in elsewhere] == [one for one in HASH_SEEDS for _ in range(2)]
+    assert all(found == here for _, found in elsewhere)

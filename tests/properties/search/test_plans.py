@@ -1,0 +1,252 @@
+"""Plans: every string of bytes is a run, zeros are the healthy one, and every kind of fault is within reach."""
+
+import dataclasses
+import random
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace import SECOND, Eviction
+from headrace.wire.messages import ChangeTopology
+from headrace_properties.search.plans import (
+    FAULT_SLOTS,
+    MAKERS,
+    PLAN_BYTES,
+    STEPS,
+    Plan,
+    decode_plan,
+    ground_of,
+)
+from headrace_scenarios import zeitgeist
+from headrace_sim import ClusterOptions, Uniform, start
+from headrace_sim import faults as f
+from headrace_sim.steps import role_of
+
+PIPELINE = zeitgeist.pipeline
+FEED = zeitgeist.feed(0)
+BASE = ClusterOptions()
+GROUND = ground_of(PIPELINE, FEED, BASE)
+HEADER_BYTES, SLOT_BYTES = 8, 5
+ZEROS = bytes(PLAN_BYTES)
+
+any_plan = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
+
+
+def decode(data: bytes) -> Plan:
+    return decode_plan(data, GROUND, BASE)
+
+
+def with_bytes(**at: int) -> bytes:
+    """Zeros but for these; ``b3=7`` is byte 3."""
+    data = bytearray(ZEROS)
+    for name, value in at.items():
+        data[int(name.removeprefix("b"))] = value
+    return bytes(data)
+
+
+def slot(kind: int, when: int = 0, where: int = 0, how: int = 0, how_long: int = 0) -> bytes:
+    """A plan with one slot in use."""
+    return (
+        ZEROS[:HEADER_BYTES] + bytes([kind, when, where, how, how_long]) + ZEROS[HEADER_BYTES + SLOT_BYTES :]
+    )
+
+
+def test_the_zero_plan_is_a_healthy_run_with_the_base_options() -> None:
+    assert decode(ZEROS) == Plan(f.FaultSchedule(heal_at_us=0), BASE, 0)
+
+
+def test_a_plan_has_a_fixed_length() -> None:
+    for data in (ZEROS[1:], ZEROS + b"\0", b""):
+        with pytest.raises(AssertionError, match=f"a plan has {PLAN_BYTES} bytes"):
+            decode(data)
+
+
+@given(any_plan)
+@example(b"\xff" * PLAN_BYTES)
+@example(ZEROS)
+def test_every_string_of_bytes_is_a_plan_that_can_run(data: bytes) -> None:
+    plan = decode(data)
+    assert plan.faults.count <= FAULT_SLOTS
+    start(
+        PIPELINE, FEED, options=plan.options, faults=plan.faults, seed=plan.seed
+    )  # refuses what names no process
+    for fault in plan.faults.faults:
+        assert 0 <= fault.at_us < GROUND.horizon_us <= plan.faults.heals_at_us
+
+
+@given(any_plan)
+def test_a_plan_survives_json(data: bytes) -> None:
+    plan = decode(data)
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+@given(any_plan)
+def test_a_plan_is_a_function_of_its_bytes(data: bytes) -> None:
+    assert decode(data) == decode(bytes(data))
+
+
+def test_every_kind_of_fault_is_made() -> None:
+    made = [decode(slot(number)).faults for number in range(1, len(MAKERS) + 1)]
+    assert all(schedule.count == 1 for schedule in made)
+    assert {type(one) for schedule in made for one in schedule.faults} == set(f.KINDS)
+
+
+def test_faults_are_tied_to_steps_too() -> None:
+    """Every role's steps, crashes and pauses and partitions and verbs there, and each fate of a message."""
+    draw = random.Random(0)
+    tied = [one for _ in range(2_000) for one in decode(draw.randbytes(PLAN_BYTES)).faults.at_steps]
+    assert {type(one.fault) for one in tied} == {
+        f.Crash, f.Pause, f.Partition, f.Operate, f.DropMessage, f.DuplicateMessage, f.DelayMessage,
+    }  # fmt: skip
+    steps = {(role_of(one.step.process), one.step.does, one.step.message) for one in tied}
+    assert steps == {(role, *step) for role in STEPS for step in STEPS[role]}
+    assert {one.step.nth for one in tied} == set(range(1, 13))
+
+
+def test_faults_can_be_correlated_in_time_or_in_place() -> None:
+    draw = random.Random(0)
+    for _ in range(50):
+        data = bytearray(draw.randbytes(PLAN_BYTES))
+        data[0], data[1], data[2] = 0b100, 0, 12  # crashes, and what comes late, only
+        faults = decode(bytes(data)).faults.faults
+        times = [one.at_us for one in faults]
+        assert not times or max(times) - min(times) <= GROUND.horizon_us // 8
+        assert len({one.process for one in faults if isinstance(one, f.Crash)}) <= 1
+
+
+def test_a_plan_may_leave_a_minority_for_good() -> None:
+    """The first process that is stopped, unless nobody can take its place."""
+    crash = slot(3, where=4)
+    lasting = crash[:2] + b"\x10" + crash[3:]
+    assert decode(crash).faults.lasting == ()
+    assert decode(lasting).faults.lasting == (GROUND.processes[4],)
+    injector = slot(3, where=GROUND.processes.index("searches/0"))
+    assert decode(injector[:2] + b"\x10" + injector[3:]).faults.lasting == ()
+
+
+@pytest.mark.parametrize(
+    ("how", "lasts"), [(0, True), (1, False), (2, False)], ids=["all", "one way", "masters"]
+)
+def test_whoever_is_cut_off_for_good_is_cut_off_from_everybody(how: int, lasts: bool) -> None:  # noqa: FBT001  a parameter of the test
+    cut = slot(4, where=1, how=how)
+    found = decode(cut[:2] + b"\x10" + cut[3:]).faults
+    assert isinstance(found.faults[0], f.Partition)
+    assert found.lasting == (("worker-1",) if lasts else ())
+
+
+def test_an_operator_changes_the_version_where_there_is_another() -> None:
+    """Zeros change nothing, and where there is one version only nothing else can."""
+    two = msgspec.structs.replace(GROUND, versions=2)
+    assert decode_plan(bytes(PLAN_BYTES), two, BASE) == decode_plan(bytes(PLAN_BYTES), GROUND, BASE)
+    draw, changes = random.Random(0), dict.fromkeys((GROUND, two), 0)
+    for _ in range(200):
+        data = draw.randbytes(PLAN_BYTES)
+        for ground in changes:
+            planned = decode_plan(data, ground, BASE).faults.planned
+            faults = [one.fault if isinstance(one, f.StepFault) else one for one in planned]
+            verbs = [one.verb for one in faults if isinstance(one, f.Operate)]
+            versions = {verb.topology for verb in verbs if isinstance(verb, ChangeTopology)}
+            assert versions <= set(range(ground.versions))
+            changes[ground] += bool(versions)
+    assert changes[GROUND] == 0
+    assert changes[two] > 40
+
+
+def test_every_place_is_struck() -> None:
+    """Each process crashes and is paused, each worker's writes are disturbed, each injector's records come late."""
+    struck: dict[type[f.Fault], set[str]] = {}
+    for number in range(1, len(MAKERS) + 1):
+        for where in range(32):
+            schedule = decode(slot(number, where=where)).faults
+            (fault,) = schedule.faults or (schedule.at_steps[0].fault,)
+            struck.setdefault(type(fault), set()).update(fault.addresses)
+    places: dict[tuple[type[f.Fault], ...], tuple[str, ...]] = {
+        (f.Crash, f.Pause, f.Slow, f.SkewClock): GROUND.processes,
+        (f.DelayCommit, f.LoseCommit, f.LoseReply, f.DuplicateCommit): GROUND.workers,
+        (f.LateRecords, f.StallSource): GROUND.injectors,
+    }
+    for kinds, addresses in places.items():
+        for kind in kinds:
+            assert struck[kind] == set(addresses)
+
+
+def test_all_computations_are_operated_on() -> None:
+    operated = {
+        (type(fault.verb).__name__, fault.verb.computation)
+        for where in range(8)
+        for how in range(6)
+        for fault in decode(slot(1, where=where, how=how)).faults.faults
+        if isinstance(fault, f.Operate) and not isinstance(fault.verb, ChangeTopology)
+    }
+    verbs = ("MoveInterval", "SplitInterval", "MergeIntervals")
+    assert operated == {(verb, name) for verb in verbs for name in PIPELINE.computations}
+
+
+def test_a_random_plan_has_four_or_five_faults() -> None:
+    draw = random.Random(0)
+    counts = Counter(decode(draw.randbytes(PLAN_BYTES)).faults.count for _ in range(400))
+    assert 4 <= sum(number * times for number, times in counts.items()) / 400 <= 5
+    assert counts[0] < 10
+
+
+def test_a_swarm_uses_some_kinds_only() -> None:
+    """Two bits of the header: only those two kinds, whatever the slots say."""
+    draw = random.Random(0)
+    kinds = set()
+    for _ in range(50):
+        data = bytearray(draw.randbytes(PLAN_BYTES))
+        data[0], data[1] = 0b110, 0
+        kinds |= {type(fault) for fault in decode(bytes(data)).faults.faults}
+    assert kinds == {f.Pause, f.Crash, f.LateRecords, f.StallSource}  # bits 1 and 2, and again 17 and 18
+
+
+def test_smaller_bytes_make_earlier_and_shorter_faults() -> None:
+    (early,), (later,) = (decode(slot(2, when=when)).faults.faults for when in (3, 200))
+    (short,), (long,) = (decode(slot(2, how_long=how_long)).faults.faults for how_long in (0, 255))
+    assert early.at_us < later.at_us
+    assert isinstance(short, f.Pause)
+    assert isinstance(long, f.Pause)
+    assert short.for_us < SECOND < 3 * SECOND < long.for_us
+
+
+def test_a_slot_of_zero_or_of_a_large_kind_is_empty() -> None:
+    assert all(not decode(slot(kind)).faults.faults for kind in (0, 112, 255))
+
+
+@pytest.mark.parametrize(
+    ("data", "option", "value"),
+    [
+        (with_bytes(b3=1), "commit_batch", 1),
+        (with_bytes(b3=4), "commits_in_flight", 1),
+        (with_bytes(b3=8), "cache_bytes", 0),
+        (with_bytes(b3=32), "eviction", Eviction.LRU),
+        (with_bytes(b3=64), "scan_page_rows", 1),
+        (with_bytes(b3=128), "id_slack_us", 0),
+        (with_bytes(b4=1), "collect_period_us", SECOND // 10),
+        (with_bytes(b4=2), "delete_delay_us", 0),
+        (with_bytes(b4=4), "straggler_delay_us", 20_000),
+        (with_bytes(b4=8), "bloom_capacity", 8),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_each_knob_of_the_engine_is_turned_alone(data: bytes, option: str, value: object) -> None:
+    assert decode(data).options.engine == dataclasses.replace(BASE.engine, **{option: value})  # type: ignore[arg-type]
+
+
+def test_the_clusters_knobs_are_turned() -> None:
+    assert decode(with_bytes(b5=10)).options.clock_skew == Uniform(0, 40_000)
+    assert decode(with_bytes(b4=16)).options.timer_lag == Uniform(0, 30_000)
+    assert decode(with_bytes(b4=32)).options.store_write == Uniform(500, 60_000)
+    assert decode(with_bytes(b6=1, b7=1)).seed == 257
+
+
+def test_the_ground_is_what_there_is() -> None:
+    assert GROUND.workers == ("worker-0", "worker-1", "worker-2")
+    assert GROUND.leaders == ("master-0", "master-1", "authority-0.0", "authority-0.1")
+    assert GROUND.injectors == ("searches/0", "searches/1")
+    assert GROUND.computations == tuple(PIPELINE.computations)
+    assert {"m", "te"} <= set(GROUND.keys)
+    assert GROUND.horizon_us == FEED.end_us + SECOND

@@ -1,0 +1,92 @@
+"""A sample of 2,000 seeds, all workloads under random plans: no oracle fires, hard cases come up, each run is the same again."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace_benchmarks.harness import NOT_BY_CHANCE
+from headrace_properties.checkers import CASES
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.oracles import fired, try_workload
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.sample import Sample, case_of, run_sample, spread_sample
+from headrace_properties.search.workloads import WORKLOADS
+
+SEEDS = 2_000
+PROBED = 1_000
+PART = 100
+
+
+class Regression(msgspec.Struct, frozen=True):
+    """A run in which an oracle once fired, made small. ``kept``: which of the input's records it needs."""
+
+    story: str
+    workload: str
+    feed_seed: int
+    kept: tuple[int, ...] | None
+    plan: Plan
+
+
+REGRESSIONS = {
+    path.stem: msgspec.json.decode(path.read_bytes(), type=Regression)
+    for path in sorted(Path(__file__).with_name("regressions").glob("*.json"))
+}
+
+
+def check(sample: Sample, runs: int) -> None:
+    assert sample.alarms == []
+    assert sample.unlike == []
+    assert sample.again == sample.runs.total() == runs
+
+
+@pytest.mark.slow
+def test_the_first_thousand_reach_every_case_that_chance_can_and_hold() -> None:
+    """What is never reached was never tested."""
+    sample = run_sample(range(PROBED), again=True)
+    check(sample, PROBED)
+    assert set(sample.runs) == set(WORKLOADS)
+    assert {case for case in CASES if not sample.reached[case]} == set(NOT_BY_CHANCE)
+    assert sample.idle < PROBED / 10
+
+
+@pytest.mark.parametrize("begin", range(PROBED, SEEDS, PART))
+def test_the_sound_protocol_holds_and_runs_the_same_again(begin: int) -> None:
+    check(run_sample(range(begin, begin + PART), again=True), PART)
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
+def test_what_once_broke_holds(regression: Regression) -> None:
+    assert regression.story
+    workload = WORKLOADS[regression.workload]
+    feed = workload.feed(regression.feed_seed)
+    feed = feed if regression.kept is None else feed.only(regression.kept)
+    assert fired(try_workload(workload, feed, regression.plan)) == ()
+
+
+def test_a_run_is_a_function_of_its_number_and_the_seed() -> None:
+    assert case_of(25).plan == case_of(25).plan
+    again = 25 + len(WORKLOADS)  # the workloads take turns
+    assert case_of(25).workload is case_of(25, seed=1).workload is case_of(again).workload
+    assert len({case_of(25).seed, case_of(25, seed=1).seed, case_of(again).seed}) == 3
+    assert case_of(25).digest() == case_of(25).judged().digest
+
+
+def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judged runs are those of a broken protocol, and those that are only compared are sound."""
+    protocol = MUTANTS["ack before commit"]
+    monkeypatch.setattr(
+        "headrace_properties.search.sample.try_workload",
+        lambda workload, feed, plan: try_workload(workload, feed, plan, protocol),
+    )
+    sample = run_sample([0], again=True)
+    assert [(one.workload, one.seed, one.oracles) for one in sample.alarms] == [("tallies", 0, ("S3",))]
+    assert sample.alarms[0].message
+    assert sample.unlike == [("tallies", 0)]
+
+
+def test_the_parts_of_a_sample_are_the_sample() -> None:
+    whole, parts = run_sample(range(20, 26)), Sample()
+    for part in spread_sample(range(20, 26), jobs=1):
+        parts.add(part)
+    assert (parts.runs, parts.struck, parts.reached) == (whole.runs, whole.struck, whole.reached)

@@ -1,0 +1,294 @@
+"""`verify` holds for the sound protocol, breaks the unsound one, and keeps what it found as a file."""
+
+import dataclasses
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
+from headrace.history import FaultStruck
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.outcome import Outcome
+from headrace_properties.search.verification import (
+    REPLAY_FORMAT,
+    ReplayFile,
+    Verification,
+    is_finding,
+    run_plan,
+    to_replay,
+    verify,
+    violations,
+)
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_scenarios import zeitgeist
+from headrace_sim import SOUND, Feed
+from headrace_sim import faults as f
+from tests.sim.rig import CHECKED, Sorter, city, letters, mail
+
+BROKEN = MUTANTS["without sequencers"]
+BROKEN_SEED = 0
+
+
+def small_feed(_seed: int) -> Feed:
+    return letters(mail(), 20)
+
+
+# The sound protocol
+
+
+@pytest.fixture(scope="module")
+def sound() -> Verification:
+    return verify(zeitgeist.pipeline, zeitgeist.feed, examples=40)
+
+
+def test_zeitgeist_holds_under_forty_schedules(sound: Verification) -> None:
+    assert sound.failure is None
+    assert sound.ok
+    assert sound.runs == 40
+    assert {name for name, verdict in sound.verdicts.items() if not isinstance(verdict, Holds)} == set()
+    assert sound.verdicts.keys() >= {f"S{number}" for number in range(1, 12)} | {"L1", "L2", "L4"}
+
+
+def test_forty_schedules_strike_with_every_kind_of_fault(sound: Verification) -> None:
+    kinds = {kind.split("_")[0] if kind.startswith("noise") else kind for kind in sound.struck}
+    fates = {"drop_message", "duplicate_message", "delay_message"}  # of the messages of steps
+    assert kinds >= set(f.KINDS.values())
+    assert kinds <= set(f.KINDS.values()) | fates
+
+
+def test_forty_schedules_reach_the_hard_cases(sound: Verification) -> None:
+    hard = (
+        "a delivery was re-sent", "a duplicate arrived", "a duplicate came behind the horizon", "a record was late",
+        "ownership changed",
+        "a scan found timers", "a scan found checkpointed productions", "a write was refused", "a zombie's write came late",
+        "an id was collected", "a process restarted", "a standby took over",
+    )  # fmt: skip
+    assert [case for case in hard if not sound.reached[case]] == []
+    assert sound.reached["a zombie's write was applied"] == 0
+
+
+def test_weak_zeitgeist_holds_too() -> None:
+    found = verify(zeitgeist.weak_pipeline, zeitgeist.feed, examples=15, seed=1)
+    assert found.failure is None
+    assert found.reached["a straggler was checkpointed"] or found.runs == 15
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {},
+        {"exactly_once": False},
+        {"productions": Productions.WEAK},
+        {"productions": Productions.WEAK, "exactly_once": False},
+    ],
+    ids=["strong", "at least once", "weak", "weak, at least once"],
+)
+def test_a_small_pipeline_holds_with_every_process_checking_its_invariants(
+    switches: dict[str, Any],
+) -> None:
+    found = verify(mail(**switches), small_feed, examples=25, options=CHECKED)
+    assert found.failure is None, found.failure
+    assert found.runs == 25
+
+
+# Counting
+
+
+def test_every_run_that_counts_had_a_fault_in_it() -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def note(found: Verification) -> None:
+        seen.append((found.runs, found.idle, found.struck.total()))
+
+    found = verify(mail(), small_feed, examples=12, seed=3, on_run=note)
+    assert found.runs == 12
+    assert [runs + idle for runs, idle, _ in seen] == list(range(1, 12 + found.idle + 1))
+    for (runs, _, strikes), (next_runs, _, next_strikes) in pairwise(seen):
+        assert (next_runs > runs) == (next_strikes > strikes)
+
+
+def test_the_ends_of_faults_are_not_counted_as_faults() -> None:
+    found = verify(mail(), small_feed, examples=12, seed=3)
+    assert not {"restart", "revive"} & found.struck.keys()
+
+
+def test_the_same_seed_makes_the_same_search() -> None:
+    first, again, other = (verify(mail(), small_feed, examples=8, seed=seed) for seed in (5, 5, 6))
+    assert (first.struck, first.reached, first.verdicts) == (again.struck, again.reached, again.verdicts)
+    assert first.struck != other.struck
+
+
+def test_the_result_is_the_same_with_any_number_of_processes() -> None:
+    """What is found first is what is first in the order of the plans, whoever has run it."""
+    for protocol in (SOUND, BROKEN):
+        one, other = (
+            verify(mail(), small_feed, examples=70, seed=2, protocol=protocol, jobs=jobs) for jobs in (1, 2)
+        )
+        assert one == other
+        assert (one.failure is None) == (protocol is SOUND)
+
+
+def test_the_first_plan_is_the_one_without_faults() -> None:
+    assert verify(mail(), small_feed, examples=1).idle == 1
+
+
+def test_an_invariant_whose_case_never_came_up_leaves_the_result_open() -> None:
+    """Nobody sets a timer: nothing is said of timers, and nothing is green."""
+    pipeline = Pipeline("post")
+    pipeline.injector("mail")
+    pipeline.add(Sorter(), name="sorter", inputs={"mail": city}, outputs=["sorted"])
+    found = verify(pipeline, small_feed, examples=5)
+    assert found.ok is None
+    assert isinstance(found.verdicts["S8"], Unknown)
+    assert isinstance(found.verdicts["S1"], Holds)
+
+
+CUT_SHORT = Unknown("the run was ended at its limit", cut_short=True)
+
+
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        (Holds(1), CUT_SHORT),
+        (CUT_SHORT, Holds(1)),
+        (Unknown("nobody set a timer"), CUT_SHORT, Holds(1)),
+        (CUT_SHORT, Unknown("nobody set a timer"), Holds(1)),
+    ],
+)
+def test_a_run_that_was_cut_short_leaves_the_result_open_whatever_the_others_say(
+    verdicts: tuple[Verdict, ...],
+) -> None:
+    found = Verification()
+    for verdict in verdicts:
+        found.take(Outcome({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+    assert found.verdicts == {"L2": CUT_SHORT}
+    assert found.ok is None
+    violated = Violated("stuck", ())
+    found.take(Outcome({"L2": violated}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+    assert found.verdicts == {"L2": violated}
+
+
+def test_nothing_run_is_nothing_known() -> None:
+    assert Verification().ok is None
+
+
+# The broken protocol
+
+
+def short_evening(seed: int) -> Feed:
+    """Half of the feed that Zeitgeist is verified with, so that shrinking takes half as long."""
+    return zeitgeist.feed(
+        seed, dataclasses.replace(zeitgeist.EVENING, duration_us=3 * SECOND, disturbances=())
+    )
+
+
+@pytest.fixture(scope="module")
+def broken() -> Verification:
+    return verify(zeitgeist.pipeline, short_evening, examples=100, seed=BROKEN_SEED, protocol=BROKEN)
+
+
+def test_a_store_without_sequencers_is_found_out_within_a_hundred_schedules(broken: Verification) -> None:
+    assert broken.ok is False
+    assert broken.failure is not None
+    assert broken.runs <= 100
+    assert broken.failure.violations
+    assert {
+        name for name, verdict in broken.verdicts.items() if isinstance(verdict, Violated)
+    } >= broken.failure.violations.keys()
+
+
+def test_what_was_found_is_shrunk_to_three_faults_at_most(broken: Verification) -> None:
+    assert broken.failure is not None
+    plan = broken.failure.plan
+    assert 1 <= plan.faults.count <= 3
+    assert plan.faults.describe().count("\n") < 3
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_it_is_found_out_on_a_small_pipeline_by_any_seed(seed: int) -> None:
+    found = verify(mail(), small_feed, examples=100, seed=seed, protocol=BROKEN)
+    assert found.failure is not None
+    assert found.failure.plan.faults.count <= 3
+
+
+def test_the_same_plan_is_survived_with_sequencers(broken: Verification) -> None:
+    assert broken.failure is not None
+    _, verdicts, cases = run_plan(zeitgeist.pipeline, short_evening(BROKEN_SEED), broken.failure.plan)
+    assert violations(verdicts) == {}
+    assert cases["a zombie's write was applied"] == 0
+
+
+def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verification) -> None:
+    assert broken.failure is not None
+    data = to_replay(broken.failure, "headrace_scenarios.zeitgeist:pipeline", BROKEN.name, "short_evening")
+    found = msgspec.json.decode(data, type=ReplayFile)
+    assert (found.pipeline, found.protocol, found.feed, found.format) == (
+        "headrace_scenarios.zeitgeist:pipeline", "without sequencers", "short_evening", REPLAY_FORMAT,
+    )  # fmt: skip
+    feed = found.input_of(short_evening(found.feed_seed))
+    history, verdicts, _ = run_plan(zeitgeist.pipeline, feed, found.plan, BROKEN)
+    assert history.digest() == found.digest == broken.failure.digest
+    assert {name: one.message for name, one in violations(verdicts).items()} == found.violations
+    assert any(isinstance(event, FaultStruck) for event in history)
+
+
+def test_a_failure_needs_only_some_of_the_records(broken: Verification) -> None:
+    assert broken.failure is not None
+    assert broken.failure.kept is not None
+    assert len(broken.failure.kept) < short_evening(BROKEN_SEED).records / 10
+
+
+def test_a_file_from_before_inputs_were_shrunk_still_loads(broken: Verification) -> None:
+    assert broken.failure is not None
+    data = msgspec.json.decode(to_replay(broken.failure, "m:p"))
+    del data["kept"]
+    old = msgspec.convert(data | {"format": 1}, ReplayFile)
+    feed = short_evening(BROKEN_SEED)
+    assert old.input_of(feed) is feed
+
+
+# Code that fails
+
+
+class Brittle(Computation):
+    """Fails on a letter that it gets a second time: it keeps what it should not."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.record_id in self.seen:
+            raise RuntimeError(f"{record.record_id} again")
+        self.seen.add(record.record_id)
+
+
+def brittle() -> Pipeline:
+    pipeline = Pipeline("brittle")
+    pipeline.injector("mail")
+    pipeline.add(Brittle(), name="brittle", inputs={"mail": city})
+    return pipeline
+
+
+def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
+    """The object is shared by all runs of the search, so that the second run of any plan fails: shrinking ends at no fault."""
+    found = verify(brittle(), small_feed, examples=20)
+    assert found.ok is False
+    assert found.failure is not None
+    assert found.failure.error.startswith("UserCodeError: computation 'brittle'")
+    assert "RuntimeError: mail/0:" in found.failure.error
+    assert (found.failure.violations, found.failure.digest) == ({}, "")
+    replay = msgspec.json.decode(to_replay(found.failure, "m:p"), type=ReplayFile)
+    assert replay.violations == {"error": found.failure.error}
+
+
+# Findings about user code
+
+
+@pytest.mark.parametrize(("name", "finding"), [("S5-weak", True), ("S5", False), ("S1", False)])
+def test_what_is_said_of_weak_user_code_is_a_finding_and_no_violation(name: str, finding: bool) -> None:  # noqa: FBT001  a parameter of the test
+    assert is_finding(name) is finding
+    verdicts: dict[str, Verdict] = {name: Violated("two values for one id", ()), "S2": Holds(1)}
+    assert violations(verdicts).keys() == (set() if finding else {name})

@@ -1,0 +1,315 @@
+"""Runs that must come to the same do; what breaks a relation is told; what does not apply is Unknown."""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace import (
+    MAX_TIME,
+    MILLISECOND,
+    SECOND,
+    Computation,
+    Context,
+    DeadLetter,
+    Pipeline,
+    Productions,
+    Record,
+    same_key,
+)
+from headrace.store.mediator import Mediator
+from headrace.wire.effects import SourceRecord
+from headrace.worker.commits import Commits
+from headrace_properties.reference import Emitted, Outcome
+from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
+from headrace_properties.user_code.dead_letters import without_ids
+from headrace_properties.user_code.feeds import has_late_records, permuted, smallest, with_records
+from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.reexecution import check_replay
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_scenarios import zeitgeist
+from headrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
+from tests.sim.rig import letters, mail, with_engine
+
+SKEWED = ClusterOptions(clock_skew=Constant(1_000))
+NAMES = {one.name for one in RELATIONS} | {REFERENCE, REPLAY}
+
+
+def kinds(verdicts: dict[str, Verdict]) -> dict[str, type[Verdict]]:
+    return {name: type(one) for name, one in verdicts.items()}
+
+
+def broken(verdicts: dict[str, Verdict]) -> set[str]:
+    return {name for name, one in verdicts.items() if isinstance(one, Violated)}
+
+
+SETTLED = {name: one for name, one in WORKLOADS.items() if one.settled}
+"""What others come to depends on the order of arrival, the clock, or faults: no relation is promised."""
+
+
+@pytest.mark.parametrize("workload", SETTLED.values(), ids=SETTLED)
+def test_no_relation_is_broken_on_a_workload(workload: Workload) -> None:
+    found = check_relations(workload.pipeline, workload.feed(1), options=workload.options)
+    assert found.keys() == NAMES
+    assert broken(found) == set(), found
+
+
+def test_every_relation_holds_for_code_that_keeps_to_its_context() -> None:
+    assert kinds(check_relations(mail(), letters(mail(), 20))) == dict.fromkeys(NAMES, Holds)
+
+
+def late_refusal() -> Workload:
+    """Its second stage sends some records to the dead letters, and a letter has the id that the first stage gave."""
+    pipeline = Pipeline("late refusal")
+    pipeline.injector("letters")
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    pipeline.add(
+        Refusing(), name="readers", inputs={"sent": city}, outputs=["read", "unread"], on_failure=DeadLetter("unread"),
+    )  # fmt: skip
+
+    def feed(seed: int) -> Feed:
+        builder = FeedBuilder(pipeline)
+        for number in range(6):
+            at_us = (number + seed) * 100 * MILLISECOND
+            builder.record(at_us=at_us, value=number, timestamp=at_us, key=("ab", "ba")[number % 2])
+        builder.watermark(at_us=SECOND, low_watermark=SECOND)
+        return builder.build()
+
+    return Workload("late refusal", pipeline, feed)
+
+
+@pytest.mark.parametrize("workload", [late_refusal(), WORKLOADS["slips"]], ids=lambda one: one.name)
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_dead_letter_may_name_what_failed_by_another_id(workload: Workload, seed: int) -> None:
+    found = check_relations(workload.pipeline, workload.feed(seed), options=workload.options)
+    assert kinds(found) == dict.fromkeys(NAMES, Holds)
+
+
+class Reader(Computation):
+    """Keeps and tells all that a record says of itself."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value == "refused":
+            raise ValueError(f"{record.stream} {record.record_id}")
+        said = [record.stream, record.record_id, record.key, record.timestamp, record.late]
+        context.state[record.record_id] = said
+        context.produce("read", said)
+
+
+def initial(record: Record) -> str:
+    if record.value == "no key":
+        raise ValueError(f"{record.value} on {record.stream}")
+    return str(record.value)[:1]
+
+
+def test_an_identity_changes_nothing_that_user_code_sees() -> None:
+    """Neither streams nor ids, and a record fails in the same place: in user code, at a key extractor, at a codec."""
+    pipeline = Pipeline("readers")
+    for name in ("left", "right"):
+        pipeline.injector(name, on_malformed=DeadLetter("malformed"))
+    pipeline.add(
+        Reader(),
+        name="readers",
+        inputs={"left": initial, "right": same_key},
+        outputs=["read"],
+        on_failure=DeadLetter("unread"),
+    )
+    builder = FeedBuilder(pipeline)
+    for number, value in enumerate([b'"a"', b'"refused"', b'"no key"', b"not JSON"]):
+        at_us = (number + 1) * 100 * MILLISECOND
+        for name in ("left", "right"):
+            builder.raw(at_us=at_us, injector=name, data=value, timestamp=at_us, key="k")
+    (depth,) = [one for one in RELATIONS if one.name == "depth"]
+    found = check_relations(pipeline, builder.build(), relations=[depth])
+    assert isinstance(found["depth"], Holds), found
+
+
+def test_another_error_in_a_dead_letter_is_told() -> None:
+    workload = late_refusal()
+    letter = Emitted("unread", "ab", b'{"cause":"x@1.1#0","stream":"identity of sent","error":"no"}', 0)
+    outcomes = [
+        without_ids(Outcome(Counter([msgspec.structs.replace(letter, value=value)]), {}), workload.pipeline)
+        for value in (
+            letter.value,
+            letter.value.replace(b"x@1.1#0", b"x@2.7#1"),
+            letter.value.replace(b"no", b"yes"),
+        )
+    ]
+    assert outcomes[0] == outcomes[1] != outcomes[2]
+
+
+def test_what_differs_through_a_late_record_is_nobodys_fault() -> None:
+    feed = zeitgeist.feed(2)
+    found = check_relations(zeitgeist.pipeline, feed)
+    assert has_late_records(feed)
+    assert broken(found) == set()
+    assert isinstance(found["faults"], Unknown)
+    assert "the source brings late records" in found["faults"].why
+
+
+def test_without_records_nothing_is_known() -> None:
+    feed = with_records(letters(mail(), 5), [])
+    assert set(kinds(check_relations(mail(), feed)).values()) == {Unknown}
+
+
+def test_duplicated_input_says_nothing_without_exactly_once() -> None:
+    pipeline = mail(exactly_once=False)
+    assert kinds(check_relations(pipeline, letters(pipeline, 10)))["duplicates"] is Unknown
+
+
+# What breaks them
+
+
+class Newest(Computation):
+    """Depends on the order of arrival."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = record.value
+
+
+class Adder(Computation):
+    """Adds up in its state."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["sum"] = context.state.get("sum", 0) + record.value
+
+
+class SumOnSelf(Computation):
+    """Shares what it counts between keys, and between one run of a step and the next."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        self.total += record.value
+        context.state = self.total
+
+
+def planted(computation: Computation) -> tuple[Pipeline, Feed]:
+    """Numbers of two keys, all before one watermark."""
+    pipeline = Pipeline("planted")
+    pipeline.injector("in")
+    pipeline.add(computation, name="planted", inputs=["in"])
+    builder = FeedBuilder(pipeline)
+    for number in range(12):
+        builder.record(
+            at_us=(300 + number * 10) * MILLISECOND, value=number + 1, timestamp=number, key="ab"[number % 2]
+        )
+    return pipeline, builder.build()
+
+
+def test_dependence_on_the_order_of_arrival_is_a_finding_and_excuses_the_rest() -> None:
+    found = check_relations(*planted(Newest()))
+    assert broken(found) == {ARRIVAL}
+    assert next(one for one in RELATIONS if one.name == ARRIVAL).finding
+
+
+def race() -> tuple[Pipeline, Feed]:
+    """One record each of two injectors, at one moment: no order of either's own records makes a difference."""
+    pipeline = Pipeline("race")
+    for name in ("left", "right"):
+        pipeline.injector(name)
+    pipeline.add(Newest(), name="newest", inputs=["left", "right"])
+    builder = FeedBuilder(pipeline)
+    for name in ("left", "right"):
+        builder.record(at_us=300 * MILLISECOND, injector=name, value=name, timestamp=1, key="k")
+    return pipeline, builder.build()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_excuses_other_relations_is_what_the_one_of_arrival_says(seed: int) -> None:
+    found = check_relations(*race(), seed=seed)
+    excused = [one for one in found.values() if isinstance(one, Unknown) and "order of arrival" in one.why]
+    assert excused
+    assert broken(found) == {ARRIVAL}
+
+
+def test_an_order_that_is_known_to_matter_is_told_by_the_relation_of_arrival() -> None:
+    pipeline, feed = planted(Adder())
+    assert broken(check_relations(pipeline, feed, order_matters="seen elsewhere")) == {ARRIVAL}
+
+
+def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:
+    found = check_relations(*planted(SumOnSelf()))
+    assert REPLAY in broken(found)
+
+
+def test_code_that_looks_at_the_wall_clock_can_not_be_replayed() -> None:
+    class Watcher(Computation):
+        def process_record(self, context: Context, record: Record) -> None:
+            context.state = context.wall_time
+
+    assert isinstance(check_relations(*planted(Watcher()), options=SKEWED)[REPLAY], Unknown)
+
+
+def test_an_engine_whose_cache_differs_from_the_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that left the cache come back without their state: the relation tells by the outcome, the replay by the step."""
+    read = Mediator._read
+
+    def stateless(self: Mediator, request: Any) -> Any:
+        reply: Any = read(self, request)
+        if getattr(reply, "row", None) is None:
+            return reply
+        return msgspec.structs.replace(reply, row=msgspec.structs.replace(reply.row, state=b""))
+
+    monkeypatch.setattr(Mediator, "_read", stateless)
+    pipeline, feed = planted(Adder())
+    assert "cache" in broken(check_relations(pipeline, feed))
+    history = simulate(pipeline, feed, options=with_engine(cache_bytes=0))
+    assert isinstance(check_replay(history, pipeline), Violated)
+
+
+def test_an_engine_that_does_not_remember_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Commits.__init__
+
+    def forgetful(self: Any, interval: Any, shared: Any) -> None:
+        interval._exactly_once = False
+        init(self, interval, shared)
+        self._exactly_once = False
+
+    monkeypatch.setattr(Commits, "__init__", forgetful)
+    pipeline = mail()
+    assert broken(check_relations(pipeline, letters(pipeline, 20))) & {"duplicates", "faults"}
+
+
+def test_a_pipeline_that_is_weak_already_is_held_to_the_same() -> None:
+    pipeline = mail(productions=Productions.WEAK)
+    assert broken(check_relations(pipeline, letters(pipeline, 20))) == set()
+
+
+# Feeds
+
+
+def test_a_permuted_feed_has_the_same_records_and_makes_none_late() -> None:
+    feed = letters(mail(processes=2), 40)
+    other = permuted(feed, Random(1))
+    assert other != feed
+    assert sorted(map(_content, other.entries)) == sorted(map(_content, feed.entries))
+    low = dict.fromkeys({entry.address for entry in feed.entries}, -MAX_TIME)
+    for entry in other.entries:
+        if isinstance(entry.event, SourceRecord):
+            assert entry.event.timestamp >= low[entry.address]
+        else:
+            low[entry.address] = entry.event.low_watermark
+
+
+def _content(entry: Any) -> tuple[Any, ...]:
+    event = entry.event
+    return (
+        (entry.address, event.value, event.timestamp)
+        if isinstance(event, SourceRecord)
+        else (entry.address, b"", event.low_watermark)
+    )
+
+
+def test_the_smallest_feed_has_what_it_takes_and_no_more() -> None:
+    feed = letters(mail(), 30)
+
+    def fails(one: Feed) -> bool:
+        values = [entry.event.value for entry in one.entries if isinstance(entry.event, SourceRecord)]
+        return any(b":3" in value for value in values) and any(b":17" in value for value in values)
+
+    assert fails(feed)
+    assert smallest(feed, fails).records == 2

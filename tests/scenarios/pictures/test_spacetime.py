@@ -1,0 +1,95 @@
+"""The page of a space-time diagram: one file, whole, with the facts in it as data.
+
+What it draws, `tests/cli/test_pictures_browser.py` looks at.
+"""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from headrace import MAX_TIME
+from headrace.history import Applied, Output, ProcessStarted
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.pictures.spacetime import lanes_of, spacetime_html
+from headrace_scenarios.scenario import Outcome
+from tests.properties.explain.stories import healthy, record
+
+
+@pytest.fixture(scope="module")
+def zombie() -> Outcome:
+    return SCENARIOS["zombie-timer"].run("sequencers")
+
+
+def page_of(outcome: Outcome) -> str:
+    return spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    document: dict[str, Any] = json.loads(found[1])
+    return document
+
+
+def test_the_page_needs_no_network_and_no_other_file(zombie: Outcome) -> None:
+    page = page_of(zombie)
+    addresses = set(re.findall(r"https?://[^\"'\s<>)]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which is never fetched
+    assert not re.search(r"<(?:link|img|iframe)\b|<script[^>]+src=|@import|url\(|\bfetch\(|\{\{", page)
+    assert "<title>A zombie&#x27;s write</title>" in page
+
+
+def test_lanes_go_from_the_injectors_to_the_outside(zombie: Outcome) -> None:
+    lanes = lanes_of(zombie.history)
+    assert lanes[0] == "searches/0"
+    assert lanes[-2:] == ["store", "outside"]
+    assert lanes.index("worker-4") < lanes.index("master-0") < lanes.index("authority-0.0")
+
+
+def test_lanes_are_in_the_order_of_their_numbers_and_roles_that_are_not_known_come_last() -> None:
+    addresses = ["job-1", "worker-10", "worker-9", "queries/11", "queries/2", "store"]
+    history = [ProcessStarted(0, address, 1) for address in addresses]
+    assert lanes_of(history) == ["queries/2", "queries/11", "worker-9", "worker-10", "store", "job-1"]
+
+
+def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: Outcome) -> None:
+    data = data_of(page_of(zombie))
+    numbers = range(len(zombie.history))
+    assert len(data["events"]) == len(zombie.history)
+    assert all(
+        cause in numbers and effect in numbers and cause < effect for cause, effect, *_ in data["links"]
+    )
+    for one in data["verdicts"]:
+        assert set(one["witness"]) <= set(one["subject"]) <= set(numbers)
+        assert {told["event"] for told in one["story"]} <= set(one["subject"])
+    assert data["told"] == "S6"
+
+
+def test_what_a_dead_sequencer_wrote_is_marked_and_a_zombies_belief_outlasts_its_tenure(
+    zombie: Outcome,
+) -> None:
+    data = data_of(page_of(zombie))
+    marked = [zombie.history.events[n] for n, one in enumerate(data["events"]) if one.get("mark") == "stale"]
+    assert [(one.sequencer, one.live) for one in marked if isinstance(one, Applied)] == [(2, 3)]
+    tenure = next(one for one in data["tenures"] if one["sequencer"] == 2)
+    assert tenure["begin"] < tenure["replaced"] < tenure["end"]
+
+
+def test_a_refused_write_is_marked_on_the_sound_protocol() -> None:
+    data = data_of(page_of(SCENARIOS["zombie-timer"].run()))
+    assert [one["type"] for one in data["events"] if one.get("mark") == "refused"] == ["WriteRefused"]
+    assert data["verdicts"] == []
+
+
+def test_a_value_can_not_end_the_script_and_the_ends_of_time_are_named() -> None:
+    story = healthy()
+    evil = record("x", "", MAX_TIME, value=b"</script><script>alert(1)</script>")
+    story.add(Output(story.tick(), "outside", evil))
+    page = spacetime_html(story.events, story.verdicts(), title="</title>{{js}}")
+    assert "alert(1)</script>" not in page
+    fields = data_of(page)["events"][-1]["fields"]["production"]
+    assert fields["value"] == evil.value.decode()
+    assert fields["timestamp"] == "end"
+    assert "<title>&lt;/title&gt;{{js}}</title>" in page

@@ -1,0 +1,264 @@
+"""Runs for other tools' eyes: what Perfetto's and ShiViz's formats demand holds for scenarios, and for runs under chaos."""
+
+import json
+import re
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from headrace.history import History
+from headrace_properties.explain.causality import links_of, messages_of, program_order
+from headrace_properties.search.oracles import plan_of
+from headrace_properties.search.workloads import WORKLOADS
+from headrace_scenarios.catalogue import SCENARIOS
+from headrace_scenarios.pictures.perfetto import perfetto_json
+from headrace_scenarios.pictures.shiviz import PARSER, shiviz_log, vector_clocks
+from headrace_sim import simulate
+
+RUNS = (
+    "zombie-timer",
+    "zombie-production",
+    "straggler-checkpoint",
+    "windows 3",
+    "weak windows 8",
+    "changing 15",
+    "slips 6",
+)
+"""Scenarios, and workloads under the random plan of a seed."""
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def history(request: pytest.FixtureRequest) -> History:
+    if request.param in SCENARIOS:
+        return SCENARIOS[request.param].run("sequencers").history
+    name, _, seed = request.param.rpartition(" ")
+    workload, number = WORKLOADS[name], int(seed)
+    feed = workload.feed(number)
+    plan = plan_of(workload, feed, number)
+    return simulate(workload.deployed, feed, options=plan.options, faults=plan.faults, seed=plan.seed)
+
+
+# Perfetto: the Trace Event Format, JSON Object Format
+
+COMMON = {"ph", "name", "cat", "pid", "tid", "ts", "args"}
+FIELDS = {
+    "M": (COMMON - {"cat"}, set[str]()),
+    "X": (COMMON | {"dur"}, set[str]()),
+    "s": (COMMON - {"args"} | {"id", "bp"}, set[str]()),
+    "f": (COMMON - {"args"} | {"id", "bp"}, set[str]()),
+    "b": (COMMON - {"args"} | {"id"}, {"args"}),
+    "e": (COMMON - {"args"} | {"id"}, {"args"}),
+    "C": (COMMON - {"cat", "tid"}, set[str]()),
+}  # fmt: skip
+"""Phase to the fields that it has, and those that it may have besides: metadata, slices, flows, asynchronous slices, counters."""
+
+
+def trace_of(history: History) -> list[dict[str, Any]]:
+    document = json.loads(perfetto_json(history.events, "a run"), parse_constant=pytest.fail)
+    assert document.keys() == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert document["displayTimeUnit"] == "ms"
+    events: list[dict[str, Any]] = document["traceEvents"]
+    return events
+
+
+def of_phase(history: History, *phases: str) -> list[dict[str, Any]]:
+    return [one for one in trace_of(history) if one["ph"] in phases]
+
+
+def test_each_trace_event_has_the_fields_of_its_phase_and_no_others(history: History) -> None:
+    trace = trace_of(history)
+    assert {"M", "X", "s", "f", "C"} <= {one["ph"] for one in trace} <= FIELDS.keys()
+    for one in trace:
+        needed, allowed = FIELDS[one["ph"]]
+        assert needed <= one.keys() <= needed | allowed, one
+
+
+def test_fields_are_of_the_types_that_the_format_has(history: History) -> None:
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "ph": str, "name": str, "cat": str, "bp": str, "pid": int, "tid": int, "id": int, "args": dict,
+        "ts": (int, float), "dur": (int, float),
+    }  # fmt: skip
+    for one in trace_of(history):
+        for name, value in one.items():
+            assert isinstance(value, kinds[name]), one
+        assert one["ts"] >= 0
+        assert one["name"]
+        assert one.get("bp", "e") == "e"
+
+
+def test_each_process_and_track_is_named_once_before_it_is_used(history: History) -> None:
+    named: set[tuple[int, int]] = set()
+    processes: dict[int, str] = {}
+    for one in trace_of(history):
+        if one["ph"] != "M":
+            assert one["pid"] in processes
+            assert one["ph"] == "C" or (one["pid"], one["tid"]) in named
+        elif one["name"] == "process_name":
+            assert one["pid"] not in processes
+            processes[one["pid"]] = one["args"]["name"]
+        elif one["name"] == "thread_name":
+            assert (one["pid"], one["tid"]) not in named
+            named.add((one["pid"], one["tid"]))
+        else:
+            assert one["name"] == "process_sort_index"
+    assert len(set(processes.values())) == len(processes)
+
+
+def test_every_event_is_a_slice_of_its_process_at_its_time(history: History) -> None:
+    names = {
+        one["pid"]: one["args"]["name"] for one in of_phase(history, "M") if one["name"] == "process_name"
+    }
+    slices = of_phase(history, "X")
+    assert [one["args"]["event"] for one in slices] == list(range(len(history)))
+    for one, event in zip(slices, history, strict=True):
+        assert names[one["pid"]] == (event.process or "the run")
+        assert 0 <= one["ts"] - event.at_us < 1, "the same microsecond"
+
+
+def test_slices_of_a_track_come_in_order_and_do_not_overlap(history: History) -> None:
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for one in of_phase(history, "X"):
+        tracks.setdefault((one["pid"], one["tid"]), []).append((one["ts"], one["dur"]))
+    for slices in tracks.values():
+        for (begin, lasts), (following, _) in pairwise(slices):
+            assert 1_000 * following >= 1_000 * begin + 1_000 * lasts - 1e-3, "to the nanosecond"
+
+
+def test_every_flow_begins_and_ends_once_each_in_one_slice_and_never_goes_back(history: History) -> None:
+    slices = Counter((one["pid"], one["tid"], one["ts"]) for one in of_phase(history, "X"))
+    begun = {one["id"]: one for one in of_phase(history, "s")}
+    ended = {one["id"]: one for one in of_phase(history, "f")}
+    assert len(begun) == len(of_phase(history, "s"))
+    assert len(ended) == len(of_phase(history, "f"))
+    assert begun.keys() == ended.keys() != set()
+    for number, one in begun.items():
+        other = ended[number]
+        assert one["ts"] <= other["ts"]
+        assert (one["name"], one["cat"]) == (other["name"], other["cat"])
+        assert all(slices[end["pid"], end["tid"], end["ts"]] == 1 for end in (one, other))
+
+
+def test_a_flow_ends_in_the_slice_of_what_it_led_to(history: History) -> None:
+    numbers = {(one["pid"], one["ts"]): one["args"]["event"] for one in of_phase(history, "X")}
+    flows: dict[int, list[int]] = {}
+    for one in of_phase(history, "s", "f"):
+        flows.setdefault(one["id"], []).append(numbers[one["pid"], one["ts"]])
+    links = [[link.cause, link.effect] for link in messages_of(links_of(history))]
+    assert list(flows.values()) == links
+
+
+def test_asynchronous_slices_come_in_pairs_of_one_name_that_end_after_they_begin(history: History) -> None:
+    begun: dict[tuple[str, int], dict[str, Any]] = {}
+    ended: dict[tuple[str, int], dict[str, Any]] = {}
+    for one in of_phase(history, "b", "e"):
+        halves = begun if one["ph"] == "b" else ended
+        assert (one["cat"], one["id"]) not in halves, "ids are the whole trace's"
+        halves[one["cat"], one["id"]] = one
+    assert begun.keys() == ended.keys() != set()
+    for which, one in begun.items():
+        other = ended[which]
+        assert (one["name"], one["pid"], one["tid"]) == (other["name"], other["pid"], other["tid"])
+        assert one["ts"] <= other["ts"]
+
+
+def test_watermarks_are_counters_in_seconds_that_come_in_order_and_never_fall(history: History) -> None:
+    values: dict[str, list[tuple[float, float]]] = {}
+    for one in of_phase(history, "C"):
+        assert one["args"].keys() == {"seconds"}
+        values.setdefault(one["name"], []).append((one["ts"], one["args"]["seconds"]))
+    assert values
+    for known in values.values():
+        assert [at for at, _ in known] == sorted(at for at, _ in known)
+    authorities = Counter(one["pid"] for one in of_phase(history, "C"))
+    if len(authorities) == 1:  # another one may begin behind
+        assert all([low for _, low in known] == sorted(low for _, low in known) for known in values.values())
+
+
+# ShiViz: as its own parser and its check of a graph do it
+
+Clocks = dict[tuple[str, int], dict[str, int]]
+
+
+def as_shiviz_reads(log: str) -> Clocks:
+    """Each event's clock by its process and number; fails where ShiViz would refuse the log, or not read all of it."""
+    expression, delimiter, text = log.split("\n", 2)
+    assert delimiter == "", "one run"
+    parser = re.compile(
+        expression.replace("(?<", "(?P<")
+    )  # JavaScript's groups are Python's but for the name's mark
+    assert parser.groupindex.keys() == {"host", "clock", "event"}
+    text = text.strip()
+    assert not parser.sub("", text).strip(), "every line is of an event"
+    clocks: Clocks = {}
+    for found in parser.finditer(text):
+        clock, host = json.loads(found["clock"]), found["host"]
+        assert host in clock, "it counts its own events"
+        assert all(isinstance(count, int) and count >= 1 for count in clock.values())
+        assert (host, clock[host]) not in clocks
+        assert clock[host] == 1 or (host, clock[host] - 1) in clocks, "from 1 on, and by one"
+        clocks[host, clock[host]] = clock
+    assert all(one in clocks for clock in clocks.values() for one in clock.items()), (
+        "no event that is not there"
+    )
+    return clocks
+
+
+def joined(clocks: list[dict[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for clock in clocks:
+        for host, count in clock.items():
+            found[host] = max(found.get(host, 0), count)
+    return found
+
+
+def test_its_default_parser_reads_every_event(history: History) -> None:
+    log = shiviz_log(history.events)
+    assert log.startswith(f"{PARSER}\n\n")
+    assert PARSER == r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
+    clocks = as_shiviz_reads(log)
+    counts = Counter(event.process or "the-run" for event in history)
+    assert clocks.keys() == {
+        (host, number) for host, count in counts.items() for number in range(1, count + 1)
+    }
+
+
+def test_a_clock_is_that_of_the_event_before_and_of_what_was_heard_and_one_more(history: History) -> None:
+    """So each clock can be computed from those that it names: causality is consistent, and transitive."""
+    clocks = as_shiviz_reads(shiviz_log(history.events))
+    for (host, number), clock in clocks.items():
+        before = clocks.get((host, number - 1), {})
+        heard = [one for one in clock.items() if one[0] != host and one[1] > before.get(one[0], 0)]
+        assert joined([before, *[clocks[one] for one in heard], {host: number}]) == clock
+
+
+def test_nothing_is_heard_before_it_has_happened(history: History) -> None:
+    happened: set[tuple[str, int]] = set()
+    for name, clock in as_shiviz_reads(shiviz_log(history.events)).items():
+        happened.add(name)
+        assert happened.issuperset(clock.items())
+
+
+def test_a_clock_is_after_those_of_its_process_and_of_what_led_to_it(history: History) -> None:
+    clocks = vector_clocks(history)
+    pairs = [(link.cause, link.effect) for link in messages_of(links_of(history))]
+    for before, after in [*pairs, *program_order(history)]:
+        assert clocks[before] != clocks[after]
+        assert all(clocks[after].get(host, 0) >= count for host, count in clocks[before].items())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "refused"),
+    [
+        (('A {"A":1}', 'A {"A":2}'), "from 1 on"),
+        (('{"A":1,"B":1}', '{"A":1}'), "counts its own"),
+        (('{"A":1,"B":1}', '{"A":3,"B":1}'), "not there"),
+        (("\nB ", "\nB is "), "every line"),
+    ],
+)
+def test_the_reader_of_these_tests_refuses_what_shiviz_would(spoil: tuple[str, str], refused: str) -> None:
+    log = f'{PARSER}\n\nsends\nA {{"A":1}}\nhears\nB {{"A":1,"B":1}}\n'
+    assert as_shiviz_reads(log) == {("A", 1): {"A": 1}, ("B", 1): {"A": 1, "B": 1}}
+    with pytest.raises(AssertionError, match=refused):
+        as_shiviz_reads(log.replace(*spoil))
