@@ -1,4 +1,4 @@
-"""What can go wrong on Spark, beyond what can go wrong on any host. As in `headrace.api.errors`: fields, and what to do about it."""
+"""What can go wrong on Spark, beyond what can go wrong on any host (see `headrace.api.errors`)."""
 
 import shlex
 from dataclasses import dataclass

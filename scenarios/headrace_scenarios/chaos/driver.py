@@ -1,4 +1,4 @@
-"""A driver that `headrace chaos` starts, kills, stops and follows up: ``python -m headrace_scenarios.chaos.driver JOB NUMBER``."""
+"""A driver that `headrace chaos` starts, kills and stops: ``python -m headrace_scenarios.chaos.driver JOB NUMBER``."""
 
 import importlib
 import os

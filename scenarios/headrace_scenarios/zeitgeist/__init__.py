@@ -29,19 +29,19 @@ from headrace_scenarios.zeitgeist.computations import (
 )
 
 __all__ = [
+    "EVENING",
+    "SEARCHES",
     "Anomaly",
     "AnomalyKind",
     "Compared",
     "Comparison",
     "DipDetector",
     "DipState",
-    "EVENING",
     "Model",
     "ModelCalculator",
     "ModelUpdate",
     "Past",
     "RunningCount",
-    "SEARCHES",
     "SpikeDetector",
     "WindowCount",
     "WindowCounter",

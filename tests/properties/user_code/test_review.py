@@ -6,7 +6,8 @@ import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
 from headrace_properties.search.workloads import WORKLOADS
-from headrace_properties.user_code.findings import Habit, metamorphic
+from headrace_properties.user_code import metamorphic
+from headrace_properties.user_code.findings import Habit
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
 from headrace_properties.user_code.review import RECORDS, review
 from headrace_properties.verdict import Holds, Unknown, Violated
