@@ -132,7 +132,7 @@ class Cluster:
         }
         self._timer_lag = options.timer_lag.sampler(self._stream("timer lag"))
         self.network = Network(self.history, self._stream("network faults"))
-        mediator = protocol.mediator(self.history, options.engine.scan_page_rows)
+        mediator = protocol.mediator(self.history, options.engine.scan_page_rows, protocol.rules)
         self.store = StoreHost(
             mediator, options, self.history, self._stream("store"), self._stream("store faults")
         )
@@ -358,23 +358,28 @@ class Cluster:
         return {address: Source(found) for address, found in entries.items()}
 
     def _nodes(self, protocol: Protocol) -> dict[str, Node]:
-        engine, history, pipelines = self._options.engine, self.history, self._pipelines
+        engine, history, pipelines, rules = (
+            self._options.engine,
+            self.history,
+            self._pipelines,
+            protocol.rules,
+        )
         skew = self._options.clock_skew.sampler(self._stream("clock skew"))
         builders: dict[str, Any] = {}
         for address in engine.master_addresses():
-            builders[address] = lambda a=address: protocol.master(a, pipelines, engine, history)
+            builders[address] = lambda a=address: protocol.master(a, pipelines, engine, history, rules)
         for shard in range(engine.authority_shards):
             for address in engine.authority_addresses(shard):
                 builders[address] = lambda a=address, s=shard: protocol.authority(
-                    a, s, pipelines, engine, history
+                    a, s, pipelines, engine, history, rules
                 )
         for number in range(self._options.workers):
             address = f"worker-{number}"
-            builders[address] = lambda a=address: protocol.worker(a, pipelines, engine, history)
+            builders[address] = lambda a=address: protocol.worker(a, pipelines, engine, history, rules)
         for spec in pipelines[0].injectors.values():
             for number, address in enumerate(spec.addresses()):
                 builders[address] = lambda s=spec, n=number: protocol.injector(
-                    s, n, pipelines, engine, history
+                    s, n, pipelines, engine, history, rules
                 )
         return {
             address: Node(address, build, skew(), self._cpu(address)) for address, build in builders.items()

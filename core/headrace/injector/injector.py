@@ -38,6 +38,7 @@ from headrace.history import (
 )
 from headrace.injector.injection import Subscribers, dead_letter, productions_of
 from headrace.injector.intake import Entry, Intake
+from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.effects import (
     Effect,
@@ -86,6 +87,7 @@ class Injector:
         topologies: the deployed pipeline versions; a `Table` says which is in force.
         options: the engine's.
         history: where it writes what it does.
+        rules: what it asks.
 
     Attributes:
         address: ``INJECTOR/P``, which is also the role whose journal it claims.
@@ -102,11 +104,12 @@ class Injector:
         topologies: Sequence[Pipeline],
         options: EngineOptions,
         history: History,
+        rules: Rules = RULES,
     ) -> None:
         self.address = f"{spec.name}/{process}"
         self.phase = Phase.NEW
         self._spec, self._process, self._topologies = spec, process, topologies
-        self._options, self._history = options, history
+        self._options, self._history, self._rules = options, history, rules
         self._effects: list[Effect] = []
         self._wakes: list[int] = []
         self._now = MIN_TIME

@@ -31,6 +31,7 @@ from headrace.ownership.balance import (
     split_interval,
 )
 from headrace.ownership.draining import Draining
+from headrace.rules import RULES, Rules
 from headrace.store.election import Election
 from headrace.store.mediator import MASTER_ROLE
 from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
@@ -76,6 +77,7 @@ class Master:
         topologies: the deployed pipeline versions; the table says which is in force.
         options: of the engine.
         history: of the run.
+        rules: what it asks.
 
     Attributes:
         table: the assignment as the store holds it; empty on a standby.
@@ -92,6 +94,7 @@ class Master:
         "_mint",
         "_mints",
         "_options",
+        "_rules",
         "_since_us",
         "_ticked_us",
         "_topologies",
@@ -102,9 +105,15 @@ class Master:
     )  # fmt: skip
 
     def __init__(
-        self, address: str, topologies: Sequence[Pipeline], options: EngineOptions, history: History
+        self,
+        address: str,
+        topologies: Sequence[Pipeline],
+        options: EngineOptions,
+        history: History,
+        rules: Rules = RULES,
     ) -> None:
         self.address = address
+        self._rules = rules
         self._topologies = topologies
         self._options = options
         self._history = history

@@ -25,6 +25,7 @@ from headrace.history import (
     VersionAdopted,
     WriteRefused,
 )
+from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import STORE, Progress
@@ -106,10 +107,12 @@ class Mediator:
     Args:
         history: where what it applied and refused is written.
         page_rows: rows in one page of a scan.
+        rules: what it asks.
     """
 
-    def __init__(self, history: History, page_rows: int = 1_000) -> None:
+    def __init__(self, history: History, page_rows: int = 1_000, rules: Rules = RULES) -> None:
         self._history = history
+        self._rules = rules
         self._page_rows = page_rows
         self._rows: dict[str, dict[str, StoredRow]] = {}
         self._live: dict[str, dict[int, KeyInterval]] = {}

@@ -23,6 +23,7 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MIN_TIME
 from headrace.history import History, ProcessStarted, Published
+from headrace.rules import RULES, Rules
 from headrace.store.election import Election
 from headrace.store.mediator import authority_role
 from headrace.watermarks.interval_map import (
@@ -105,6 +106,7 @@ class WatermarkAuthority:
         topologies: the deployed pipeline versions; it serves the names of all.
         options: of the engine.
         history: of the run.
+        rules: what it asks.
 
     Raises:
         OptionsError: a percentile is wanted of an authority of several shards.
@@ -116,7 +118,7 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role", "_shard",
+        "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role", "_rules", "_shard",
         "address",
     )  # fmt: skip
 
@@ -127,8 +129,10 @@ class WatermarkAuthority:
         topologies: Sequence[Pipeline],
         options: EngineOptions,
         history: History,
+        rules: Rules = RULES,
     ) -> None:
         self.address = address
+        self._rules = rules
         self._shard = shard
         self._options = options
         self._history = history

@@ -27,6 +27,7 @@ from headrace.history import (
     InputWatermarkAdvanced,
     IntervalDropped,
 )
+from headrace.rules import Rules
 from headrace.store.client import StoreClient
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, WakeAt
@@ -55,11 +56,12 @@ class Shared:
     """
 
     __slots__ = (
-        "address", "cache", "effects", "history", "options", "outbox", "routing", "runs", "store", "uncharged",
+        "address", "cache", "effects", "history", "options", "outbox", "routing", "rules", "runs", "store", "uncharged",
     )  # fmt: skip
 
-    def __init__(self, address: str, options: EngineOptions, history: History) -> None:
+    def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
         self.address = address
+        self.rules = rules
         self.options = options
         self.history = history
         self.effects: list[Effect] = []

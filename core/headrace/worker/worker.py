@@ -15,6 +15,7 @@ from headrace.api.pipeline import OUTSIDE, Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
+from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.rows import Production
@@ -34,6 +35,7 @@ class Worker:
         topologies: the deployed pipeline versions; the table says which is in force.
         options: of the engine.
         history: where it writes what happens.
+        rules: what it asks.
 
     Attributes:
         interval_class: what becomes of an assignment.
@@ -42,13 +44,19 @@ class Worker:
     interval_class: ClassVar[type[OwnedInterval]] = OwnedInterval
 
     def __init__(
-        self, address: str, topologies: Sequence[Pipeline], options: EngineOptions, history: History
+        self,
+        address: str,
+        topologies: Sequence[Pipeline],
+        options: EngineOptions,
+        history: History,
+        rules: Rules = RULES,
     ) -> None:
         self.address = address
         self._topologies = topologies
         self._options = options
         self._history = history
-        self._shared = Shared(address, options, history)
+        self._rules = rules
+        self._shared = Shared(address, options, history, rules)
         self._effects = self._shared.effects
         self._incarnation = 0
         self._table = m.Table()

@@ -2,20 +2,22 @@
 
 Rules of this file:
 
-* The engine has no switch for being wrong. A mutant is made of subclasses of the engine's own classes; the engine's classes
-  name the classes of their parts, so that a part deep inside can be replaced as well.
-* A mutant says by its **probe** when it did something else than the sound protocol would have done: one that never does is
-  not activated, and proves nothing.
+* The engine has no switch for being wrong. A mutant is a subclass of `Rules` that overrides a rule or a few. Where that does not
+  express what is wrong (a store that checks at the beginning of a transaction has a state of its own), it replaces a state machine,
+  or a part of one, by a subclass.
+* A mutant is **activated** when it answers otherwise than the sound protocol would. Rules are compared with the sound ones at
+  each question; a subclass of a machine counts by its ``probe``. A mutant that is never activated proves nothing.
 * The classes are derived anew for each run, with that run's probe: nothing survives from one run to the next.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.injector.injector import Injector
 from headrace.injector.intake import Intake
 from headrace.ownership.master import Master
+from headrace.rules import RULES, Rules
 from headrace.store.mediator import Mediator
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
@@ -34,6 +36,10 @@ from headrace_sim import ClusterOptions, FaultSchedule, Protocol
 ClassT = TypeVar("ClassT", bound=type)
 
 
+RULE_NAMES = tuple(name for name, member in vars(Rules).items() if not name.startswith("_"))
+"""All rules."""
+
+
 class Probe:
     """Counts how often a mutant has done something else than the sound protocol, in one run."""
 
@@ -47,10 +53,29 @@ class Probe:
         self.count += 1
 
 
+def noting(own: type[Rules], probe: Probe) -> Rules:
+    """Make rules of this class, and let the probe count each answer that is not the sound one."""
+
+    def counted(name: str) -> Callable[..., object]:
+        broken, sound = getattr(own, name), getattr(Rules, name)
+
+        def ask(rules: Rules, *values: object) -> object:
+            answer = broken(rules, *values)
+            if answer != sound(rules, *values):
+                probe.note()
+            return answer
+
+        return ask
+
+    overridden = [name for name in RULE_NAMES if getattr(own, name) is not getattr(Rules, name)]
+    return type(own)(own.__name__, (own,), {name: counted(name) for name in overridden})()
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes that a mutant puts in the place of the engine's; each has the run's probe as ``probe``."""
+    """What a mutant puts in the place of the engine's: rules, or machines and their parts, which have the run's probe as ``probe``."""
 
+    rules: type[Rules] = Rules
     mediator: type[Mediator] = Mediator
     worker: type[Worker] = Worker
     interval: type[OwnedInterval] = OwnedInterval
@@ -89,6 +114,7 @@ class Parts:
         map_class = (derive(self.map, IntervalMap), IntervalMap)
         return Protocol(
             name,
+            rules=noting(self.rules, probe) if self.rules is not Rules else RULES,
             mediator=derive(self.mediator, Mediator),
             worker=derive(self.worker, Worker, interval_class=(interval, OwnedInterval)),
             master=derive(self.master, Master),
@@ -132,7 +158,7 @@ class Mutant:
         breaks: the invariants by which it is caught; see `headrace_properties.search.oracles` for the names.
         section: of the paper, whose rule it breaks.
         wrong: the same in a sentence.
-        parts: what it puts in the place of the engine's classes.
+        parts: what it puts in the place of the engine's rules, or machines.
         workload: the name of the one on which it shows.
         directed: a run that shows it, where chance takes too long.
     """
@@ -143,7 +169,7 @@ class Mutant:
     wrong: str
     parts: Parts
     workload: str = "tallies"
-    directed: Directed | None = field(default=None)
+    directed: Directed | None = None
 
     def protocol(self, probe: Probe | None = None) -> Protocol:
         """The protocol for a run; ``probe``: counts its activations."""
