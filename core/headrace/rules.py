@@ -13,24 +13,29 @@ Rules of this file:
 
 import enum
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from headrace.api.records import Clock
-from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.api.time import MAX_TIME
 from headrace.wire.keys import KeyInterval
 from headrace.wire.rows import Production, RowDelta, RowImage, StoredTimer, Version
 
+SubscriberT = TypeVar("SubscriberT")
 
-class Moment(enum.Enum):
-    """How far the processing of a record has come, for `Rules.may_ack`."""
 
-    RECEIVED = "received"
-    """It has arrived."""
+class Act(enum.Enum):
+    """What is done for a record, in the order that `Rules.order` gives (6.1.1, 6.1.3)."""
+
     RUN = "run"
-    """User code has run for it; its changes are pending."""
-    DURABLE = "durable"
-    """Its changes are committed, or there are none to commit."""
-    REFUSED = "refused"
-    """The store refused its write."""
+    """User code is run, resulting in pending changes."""
+    SEND = "send"
+    """Pending productions are sent."""
+    AWAIT = "await"
+    """The ACKs of what was sent are waited for; a straggler is checkpointed instead."""
+    COMMIT = "commit"
+    """Pending changes are committed to the backing store."""
+    ACK = "ack"
+    """The sender is ACKed."""
 
 
 class Work(enum.Enum):
@@ -73,17 +78,17 @@ class Rules:
         """
         return origin < horizon
 
-    def must_check_row(self, filter_says_seen: bool) -> bool:
-        """Tell whether the row must be read: a Bloom filter gives a fast path for records provably never seen before (6.1.1)."""
-        return filter_says_seen
+    def must_check_row(self) -> bool:
+        """Tell whether a record that the Bloom filter may have seen is looked up in its row.
+
+        The filter is a fast path for records provably never seen before; for others the backing store determines whether they are
+        duplicates (6.1.1).
+        """
+        return True
 
     def is_duplicate(self, row_has_id: bool) -> bool:
         """Tell whether a record that the filter may have seen is a duplicate: its id is compared with the journaled one (6.1.1)."""
         return row_has_id
-
-    def kept_by_full_filter(self, prints: Sequence[int]) -> Sequence[int]:
-        """Return the fingerprints that a full filter takes into its successor: all known records stay known (6.1.1)."""
-        return prints
 
     def acks_duplicate(self) -> bool:
         """Tell whether a duplicate is ACKed: discard and ACK it, lest it continue to be retried (6.1.1)."""
@@ -119,31 +124,30 @@ class Rules:
         """Tell whether a step commits: a stateless filter without exactly-once has nothing to remember (6.1.3)."""
         return changes_row or (exactly_once and consumed_records)
 
-    def may_ack(self, moment: Moment) -> bool:
-        """Tell whether a record's sender is ACKed now: after pending changes are committed (6.1.1)."""
-        return moment is Moment.DURABLE
+    def order(self, strong: bool) -> tuple[Act, ...]:
+        """Return what is done for a record, in order.
+
+        Strong: user code is run, pending changes are committed, senders are ACKed, pending productions are sent (6.1.1); they are
+        checkpointed before delivery (6.1.2). Weak: downstream deliveries are broadcast optimistically, prior to persisting state,
+        and their ACKs waited for (6.1.3).
+        """
+        if strong:
+            return Act.RUN, Act.COMMIT, Act.ACK, Act.SEND
+        return Act.RUN, Act.SEND, Act.AWAIT, Act.COMMIT, Act.ACK
+
+    def acks_refused(self) -> bool:
+        """Tell whether the records of a refused write are ACKed: a refused write has persisted nothing (6.2)."""
+        return False
 
     def may_share_write(self, records: int, room: int) -> bool:
         """Tell whether a step joins others: operations may be coalesced into a single checkpoint for multiple records (6.1.1)."""
         return records <= room
 
-    def must_wait(self, in_flight: int, most_in_flight: int) -> bool:
-        """Tell whether the next write waits for an earlier one. Choice: the number of writes in flight is bounded (6.1.1)."""
-        return in_flight >= most_in_flight
-
-    def may_linger(self, now: int, until_us: int, waiting: int, batch: int) -> bool:
-        """Tell whether a write waits for more steps to be coalesced with (6.1.1). Choice: for a while, unless it is full."""
-        return now < until_us and waiting < batch
-
     # Productions (6.1.1-6.1.3)
 
-    def recipients(self, consumers: Sequence[tuple[str, object]]) -> Sequence[tuple[str, object]]:
-        """Return the consumers that a stream's records are delivered to: every subscriber (4.3)."""
-        return consumers
-
-    def timestamp(self, given: int) -> int:
-        """Return the timestamp of a production: what user code assigned, not smaller than that of its cause (4.5)."""
-        return given
+    def recipients(self, subscribers: Sequence[SubscriberT]) -> Sequence[SubscriberT]:
+        """Return the consumers that a stream's records are delivered to: all that subscribe to it (4.3)."""
+        return subscribers
 
     def id_prefix(self, computation: str, version: Version, cause: str, strong: bool) -> str:
         """Return the beginning of the unique ids that records are assigned at production time (6.1.1).
@@ -157,18 +161,6 @@ class Rules:
         """Return the ordinal of a cause's first production; those of one version are numbered through (6.1.1)."""
         return emitted if strong else 0
 
-    def sends_first(self, strong: bool) -> bool:
-        """Tell whether productions are delivered before they are persisted.
-
-        Strong ones are checkpointed before delivery (6.1.2); weak ones are broadcast optimistically, prior to persisting state
-        (6.1.3).
-        """
-        return not strong
-
-    def may_commit(self, unacked: int) -> bool:
-        """Tell whether a weak step commits, and ACKs its senders: it waits for downstream ACKs (6.1.3)."""
-        return unacked == 0
-
     def is_straggler(self, waited_us: int, delay_us: int) -> bool:
         """Tell whether a weak step has waited too long for its ACKs: after a 1-second delay in Figure 11 (6.1.3)."""
         return waited_us >= delay_us
@@ -177,11 +169,11 @@ class Rules:
         """Return what a weak step checkpoints before it ACKs: its straggler pending productions (6.1.3)."""
         return straggling
 
-    def deletes_checkpoint(self, acked: bool) -> bool:
-        """Tell whether a checkpoint is deleted: once its production is successful (6.1.2)."""
-        return acked
+    def deletes_checkpoint(self) -> bool:
+        """Tell whether the checkpoint of a production that was ACKed is deleted: once it is successful (6.1.2)."""
+        return True
 
-    def settled_by(self, consumer: str, pending: Iterable[str]) -> tuple[str, ...]:
+    def settled_by(self, consumer: str, pending: Sequence[str]) -> tuple[str, ...]:
         """Return the consumers whose copies of a record an ACK settles: that of the consumer that sent it (4.3, 6.1.1).
 
         Args:
@@ -191,14 +183,15 @@ class Rules:
         del pending
         return (consumer,)
 
-    def retries(self) -> bool:
+    def retries(self, injected: bool) -> bool:
         """Tell whether a delivery that is not ACKed is sent again: deliveries are retried until they are ACKed (6.1.1)."""
+        del injected
         return True
 
-    def id_of_retry(self, record_id: str, attempts: int) -> str:
-        """Return the id of a delivery that is retried: the one that it was assigned at production time (6.1.1)."""
+    def retried(self, production: Production, attempts: int) -> Production:
+        """Return what a retry sends: the record, with the unique id that it was assigned at production time (6.1.1)."""
         del attempts
-        return record_id
+        return production
 
     # Timers (4.6, 6.2)
 
@@ -206,8 +199,8 @@ class Rules:
         """Return when a timer is due that was set at ``now`` of its clock: at once, if its time has passed (4.6)."""
         return max(timestamp, now)
 
-    def queues(self, timer: StoredTimer) -> bool:
-        """Tell whether a pending timer enters the heap of pending timers (7.1)."""
+    def queues_recovered(self, timer: StoredTimer) -> bool:
+        """Tell whether a pending timer that a scan finds enters the heap: the scan populates the heap of pending timers (7.1)."""
         del timer
         return True
 
@@ -222,6 +215,10 @@ class Rules:
     def most_firings(self, room: int) -> int:
         """Return how many due timers of a key may fire in one step: as many as it has room for (4.6, 6.1.1)."""
         return room
+
+    def fires_rest(self) -> bool:
+        """Tell whether due timers for which a step had no room fire in the next one: they are guaranteed to fire (4.6)."""
+        return True
 
     def origin_of_firing(self, origin: int, horizon: int, strong: bool) -> int:
         """Return the origin of what a timer produces.
@@ -310,10 +307,6 @@ class Rules:
     def holds_back(self, timestamp: int, reported: int) -> bool:
         """Tell whether work holds what was reported: late work, born behind it, never holds a watermark back (4.5)."""
         return timestamp >= reported
-
-    def releases_timer(self, durable: bool) -> bool:
-        """Tell whether a timer that has fired lets the low watermark go: once the write that it led to is durable (6.2, 7.2)."""
-        return durable
 
     def is_late(self, timestamp: int, watermark: int) -> bool:
         """Tell whether a record is late: it is behind the low watermark (4.5)."""

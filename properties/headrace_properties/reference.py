@@ -32,6 +32,7 @@ from headrace.api.time import is_timestamp
 from headrace.history import Applied, Event, Output
 from headrace.injector.injection import dead_letter as injected_dead_letter
 from headrace.injector.injection import productions_of as injected_productions_of
+from headrace.rules import RULES
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.wire.value import Value
@@ -39,7 +40,6 @@ from headrace.worker.execution import (
     Deployed,
     dead_letter,
     final_error,
-    id_prefix,
     productions_of,
     run_record,
     run_timer,
@@ -314,7 +314,7 @@ class _Reference:
         if context.new_hold is not None:
             row.hold = context.new_hold if context.new_hold >= stage.low_us else MAX_TIME
         timers = stored_timers(
-            context, handler_time=handler_us, now=self._now, set_by=version, origin=self._now
+            RULES, context, handler_time=handler_us, now=self._now, set_by=version, origin=self._now
         )
         for tag, timer in timers.items():
             stage.forget_timer(row, tag)
@@ -323,7 +323,11 @@ class _Reference:
         self._emit(stage.where, context.emissions or [], version, cause)
 
     def _emit(self, where: Deployed, emissions: list[Emission], version: Version, cause: str) -> None:
-        self._send(productions_of(where, emissions, id_prefix(where, version, cause), 0, self._now))
+        self._send(
+            productions_of(
+                where, emissions, RULES.id_prefix(where.spec.name, version, cause, where.strong), 0, self._now
+            )
+        )
 
     def _fail(
         self,

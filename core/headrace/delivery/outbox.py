@@ -72,6 +72,11 @@ class Outbox(Generic[HolderT]):
         queue.append(pending)
         return pending
 
+    @property
+    def consumers(self) -> tuple[str, ...]:
+        """List the consumers that something has been sent to."""
+        return tuple(self._consumers)
+
     def find(self, consumer: str, record_id: str) -> Pending[HolderT] | None:
         """Return the pending production of this id and consumer, if there is one."""
         found = self._consumers.get(consumer)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.api.time import MIN_TIME
 from headrace.history import Checkpointed
+from headrace.rules import Act
 from headrace.wire import messages as m
 from headrace.wire.effects import WakeAt
 from headrace.wire.rows import Production
@@ -48,15 +49,29 @@ class Commits:
     runner_class: ClassVar[type[StepRunner]] = StepRunner
 
     __slots__ = (
-        "_committable", "_delivered", "_delivered_since", "_exactly_once", "_interval", "_linger_until", "_most_writes", "_ready",
-        "_runner", "_shared", "_stragglers", "_strong", "_woken", "_writes", "batch", "waits",
+        "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_exactly_once", "_interval",
+        "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_ready", "_rules", "_runner", "_sends_after",
+        "_sends_first", "_shared", "_stragglers", "_strong", "_woken", "_writes", "_written", "batch", "waits",
     )  # fmt: skip
 
     def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
         options, where = shared.options, interval.where
         self._interval = interval
         self._shared = shared
-        self._strong, self._exactly_once = where.strong, where.exactly_once  # for as long as it is assigned
+        rules = self._rules = shared.rules
+        # For as long as it is assigned:
+        self._strong, self._exactly_once = where.strong, rules.remembers(where.exactly_once)
+        self._locks_key, self._written, self._needs_write = (
+            rules.locks_key(),
+            rules.written,
+            rules.needs_write,
+        )
+        order = rules.order(where.strong)
+        run, commit = order.index(Act.RUN), order.index(Act.COMMIT)
+        self._sends_first = Act.SEND in order[run:commit]
+        self._awaits = Act.AWAIT in order[run:commit]
+        self._acks_first = Act.ACK in order[run:commit]
+        self._acks_after, self._sends_after = Act.ACK in order[commit:], Act.SEND in order[commit:]
         self._runner = self.runner_class(interval, shared)
         self._ready = interval.ready
         self._committable: deque[Step] = deque()
@@ -112,11 +127,11 @@ class Commits:
         if slot.busy:
             return
         if slot.row is None:
-            if slot.stored:
+            if self._rules.must_read(slot.stored):
                 self._read(now, slot)
                 return
             slot.row = CachedRow()
-        slot.busy = True
+        slot.busy = self._locks_key
         step = self._runner.run(now, slot)
         if step is None:  # user code failed, and the key rests
             return
@@ -124,11 +139,11 @@ class Commits:
         self._interval.records_run += count
         if not count:
             self._interval.release(slot)
-        elif self._strong:
+        elif self._sends_first:
+            self._send_first(now, step)
+        else:
             step.checkpoints = step.productions
             self.complete(step)
-        else:
-            self._send_first(now, step)
 
     def _read(self, now: int, slot: KeySlot) -> None:
         slot.busy = True
@@ -149,7 +164,7 @@ class Commits:
         store.ask(now, request, read, interval)
 
     def _send_first(self, now: int, step: Step) -> None:
-        """Weak productions are sent before anything is committed (6.1.3)."""
+        """Send productions before anything is committed (6.1.3)."""
         for production in step.productions:
             known = self._shared.outbox.find(production.consumer, production.record_id)
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
@@ -159,16 +174,18 @@ class Commits:
             step.holders += (holder,)
             step.waiting += 1
             self._interval.send_or_share(now, production, holder)
-        if not step.waiting:
+        if not (step.waiting and self._awaits):
             self.complete(step)
             return
         step.advance(StepInput.SENT)
-        self._stragglers.append((now + self._shared.options.straggler_delay_us, step))
+        self._stragglers.append((now, step))
 
     def complete(self, step: Step) -> None:
         """Nothing is left to wait for before the step's commit."""
         step.advance(_COMPLETE)
         self._committable.append(step)
+        if self._acks_first:
+            self._ack([step])
 
     def sweep(self, now: int) -> None:
         """Look after what has waited long enough: stragglers, rests, deletions."""
@@ -182,8 +199,7 @@ class Commits:
     def set_clock_back(self, now: int) -> None:
         """The worker's clock was put back: nothing waits for longer than it would from now on."""
         options = self._shared.options
-        latest = now + options.straggler_delay_us
-        self._stragglers = deque((min(due, latest), step) for due, step in self._stragglers)
+        self._stragglers = deque((min(sent, now), step) for sent, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
         self._linger_until = min(self._linger_until, now + options.commit_linger_us)
         self._woken = self.waits = False
@@ -191,14 +207,15 @@ class Commits:
 
     def _checkpoint_stragglers(self, now: int) -> None:
         """Weak steps that have waited too long get their un-ACKed productions checkpointed (Figure 11)."""
-        while self._stragglers and self._stragglers[0][0] <= now:
+        delay_us, rules = self._shared.options.straggler_delay_us, self._rules
+        while self._stragglers and rules.is_straggler(now - self._stragglers[0][0], delay_us):
             step = self._stragglers.popleft()[1]
             if step.state is not StepState.AWAITING_ACKS:
                 continue
             outbox, shared, history = self._shared.outbox, self._shared, self._shared.history
             pending = [outbox.find(p.consumer, p.record_id) for p in step.productions]
             late = [one.production for one in pending if one is not None and one.holder.of(step) is not None]
-            step.checkpoints = tuple(late)
+            step.checkpoints = rules.checkpointed(tuple(late))
             for production in late:
                 history.record(
                     Checkpointed(
@@ -218,7 +235,8 @@ class Commits:
         """Commit the next steps, with the deletions that have come up meanwhile."""
         to_write, to_skip = [], []
         for step in self._next_batch():
-            if step.touched or self._needs_write(step):
+            changed = bool(step.touched or step.checkpoints or step.fired)
+            if self._needs_write(changed, self._exactly_once, bool(step.arrivals)):
                 step.advance(_WRITE)
                 to_write.append(step)
             else:
@@ -228,8 +246,8 @@ class Commits:
             self._finish(now, to_skip)
         if not to_write and not self._delivered:
             return
-        remember = self._exactly_once
-        deltas = [step.delta(remember=remember) for step in to_write]
+        remember, written_of = self._exactly_once, self._written
+        deltas = [written_of(step.delta(remember=remember)) for step in to_write]
         delivered, self._delivered = self._delivered, []
         self._writes += 1
         self._linger_until = now + self._shared.options.commit_linger_us
@@ -256,17 +274,14 @@ class Commits:
         committable, room = self._committable, self.batch
         steps: list[Step] = []
         for step in committable:
-            room -= len(step.arrivals) + len(step.fired)
-            if room < 0 and steps:
+            size = len(step.arrivals) + len(step.fired)
+            if steps and not self._rules.may_share_write(size, room):
                 break
+            room -= size
             steps.append(step)
         for _ in steps:
             committable.popleft()
         return steps
-
-    def _needs_write(self, step: Step) -> bool:
-        """A step that used neither state nor timers and has nothing to remember is a stateless function (6.1.3)."""
-        return bool(step.touched or step.checkpoints or step.fired or (step.arrivals and self._exactly_once))
 
     def _delete_delivered(self, now: int) -> None:
         """Delete ACKed checkpoints that have waited long enough for a write to share."""
@@ -277,26 +292,19 @@ class Commits:
 
     def _finish(self, now: int, steps: list[Step]) -> None:
         """The steps are durable (or need not be): ACK the senders, then send the productions."""
-        acks: dict[str, list[str]] = {}
         interval = self._interval
         in_progress = interval.in_progress
         for step in steps:
             self._adopt(now, step)
             for arrival in step.arrivals:
-                record_id, sender = arrival.production.record_id, arrival.sender
-                del in_progress[record_id]
-                if sender in acks:
-                    acks[sender].append(record_id)
-                else:
-                    acks[sender] = [record_id]
+                del in_progress[arrival.production.record_id]
         if self._exactly_once:
             self._remember(steps)
-        for sender, record_ids in acks.items():
-            interval.ack(sender, record_ids)
-        strong = self._strong
+        if self._acks_after:
+            self._ack(steps)
         for step in steps:
             slot = step.slot
-            if strong:
+            if self._sends_after:
                 for production in step.productions:
                     interval.send(now, production, Holder(interval, slot, None, durable=True))
             elif step.holders:
@@ -305,6 +313,19 @@ class Commits:
                 for origin in step.held_origins:
                     interval.accounts.release_origin(origin)
             interval.release(slot)
+
+    def _ack(self, steps: list[Step]) -> None:
+        """ACK the senders of what the steps consumed, with one message each."""
+        acks: dict[str, list[str]] = {}
+        for step in steps:
+            for arrival in step.arrivals:
+                record_id, sender = arrival.production.record_id, arrival.sender
+                if sender in acks:
+                    acks[sender].append(record_id)
+                else:
+                    acks[sender] = [record_id]
+        for sender, record_ids in acks.items():
+            self._interval.ack(sender, record_ids)
 
     def _remember(self, steps: list[Step]) -> None:
         """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""

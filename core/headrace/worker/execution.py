@@ -15,6 +15,7 @@ from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.pipeline import OUTSIDE, ComputationSpec, KeyExtractor, Pipeline, Productions, same_key
 from headrace.api.records import Clock, Record, Timer
 from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.rules import RULES, Rules
 from headrace.wire.messages import Table
 from headrace.wire.rows import Production, StoredTimer, Version
 
@@ -30,16 +31,19 @@ class Deployed:
         exactly_once: its deliveries are deduplicated (6.1.1).
     """
 
-    __slots__ = ("_codecs", "_consumers", "exactly_once", "pipeline", "present", "spec", "strong")
+    __slots__ = ("_codecs", "_consumers", "_rules", "exactly_once", "pipeline", "present", "spec", "strong")
 
-    def __init__(self, spec: ComputationSpec, pipeline: Pipeline, present: frozenset[str]) -> None:
+    def __init__(
+        self, spec: ComputationSpec, pipeline: Pipeline, present: frozenset[str], rules: Rules = RULES
+    ) -> None:
+        self._rules = rules
         self.spec = spec
         self.pipeline = pipeline
         self.present = present
         self.strong = spec.productions is Productions.STRONG
         self.exactly_once = spec.exactly_once
         self._codecs: dict[str, Codec] = {}
-        self._consumers: dict[str, list[tuple[str, KeyExtractor]]] = {}
+        self._consumers: dict[str, Sequence[tuple[str, KeyExtractor]]] = {}
 
     def codec(self, stream: str) -> Codec:
         """The codec of a stream; asked for with each record, and so remembered."""
@@ -48,16 +52,16 @@ class Deployed:
             found = self._codecs[stream] = self.pipeline.codec(stream)
         return found
 
-    def consumers(self, stream: str) -> list[tuple[str, KeyExtractor]]:
+    def consumers(self, stream: str) -> Sequence[tuple[str, KeyExtractor]]:
         """(computation, key extractor) of each subscriber that is present; remembered likewise."""
         found = self._consumers.get(stream)
         if found is None:
-            found = [one for one in self.pipeline.consumers(stream) if one[0] in self.present]
-            self._consumers[stream] = found
+            subscribers = [one for one in self.pipeline.consumers(stream) if one[0] in self.present]
+            found = self._consumers[stream] = self._rules.recipients(subscribers)
         return found
 
 
-def deployed(name: str, topologies: Sequence[Pipeline], table: Table) -> Deployed:
+def deployed(name: str, topologies: Sequence[Pipeline], table: Table, rules: Rules = RULES) -> Deployed:
     """Find a computation's spec: in the version in force, or, if it is retiring, in the one that was until then.
 
     Choice: one that was added, and whose version never came into force, retires as in the last before that has it, or any.
@@ -73,7 +77,7 @@ def deployed(name: str, topologies: Sequence[Pipeline], table: Table) -> Deploye
     ]:
         spec = pipeline.computations.get(name)
         if spec is not None:
-            return Deployed(spec, pipeline, present)
+            return Deployed(spec, pipeline, present, rules)
     raise AssertionError(f"no deployed pipeline version has computation {name!r}")
 
 
@@ -160,17 +164,13 @@ def productions_of(
     return found
 
 
-def id_prefix(where: Deployed, version: Version, cause: str) -> str:
-    """The common beginning of the ids of a cause's productions (see docs/protocol.md)."""
-    return f"{where.spec.name}@{version}" if where.strong else f"{cause}>{where.spec.name}"
-
-
 def stored_timers(
-    context: Context, *, handler_time: int, now: int, set_by: Version, origin: int
+    rules: Rules, context: Context, *, handler_time: int, now: int, set_by: Version, origin: int
 ) -> dict[str, StoredTimer | None]:
     """What the timers that user code asked for come to in the row (4.6); ``None``: cancelled.
 
     Args:
+        rules: of the protocol.
         context: of the hook that ran.
         handler_time: the input watermark, or, for a timer's hook, the time that it was due; event time, microseconds.
         now: this machine's clock, microseconds.
@@ -184,7 +184,7 @@ def stored_timers(
             continue
         base = handler_time if request.clock is Clock.WATERMARK else now
         overdue = request.timestamp <= base
-        due = base if overdue else request.timestamp
+        due = rules.due(request.timestamp, base)
         set_at = context.stamp if request.clock is Clock.WALL and request.hold is None else MIN_TIME
         found[tag] = StoredTimer(
             tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin, set_at

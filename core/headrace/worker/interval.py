@@ -27,7 +27,7 @@ from headrace.history import (
     InputWatermarkAdvanced,
     IntervalDropped,
 )
-from headrace.rules import Rules
+from headrace.rules import Act, Rules
 from headrace.store.client import StoreClient
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, WakeAt
@@ -102,12 +102,10 @@ class OwnedInterval:
 
     accounts_class: ClassVar[type[Accounts]] = Accounts
     commits_class: ClassVar[type[Commits]] = Commits
-    filter_class: ClassVar[type[SeenFilter]] = SeenFilter
     recovery_class: ClassVar[type[Recovery]] = Recovery
-    timers_class: ClassVar[type[TimerQueue]] = TimerQueue
 
     __slots__ = (
-        "_collected_below", "_exactly_once", "_forgotten", "_pending", "_recovery", "_shared", "accounts", "begun", "commits",
+        "_acks_on_receipt", "_collected_below", "_exactly_once", "_forgotten", "_is_remnant", "_pending", "_recovery", "_rules", "_shared", "accounts", "begun", "commits",
         "computation", "cpu_us", "horizon", "in_progress", "interval", "low_watermark", "pump", "ready", "records_run",
         "seen_filter", "sequencer", "slots", "state", "timer_watermark", "timers", "where",
     )  # fmt: skip
@@ -128,14 +126,18 @@ class OwnedInterval:
         self.accounts = self.accounts_class(timers_hold_horizon=not where.strong)
         self.slots: dict[str, KeySlot] = {}
         self.in_progress: dict[str, Arrival] = {}
-        self.seen_filter = self.filter_class(options.bloom_capacity, options.bloom_error)
+        self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
         self._forgotten = SeenFilter(options.bloom_capacity, options.bloom_error)
-        self.timers = self.timers_class()
+        self.timers = TimerQueue(shared.rules)
         self.ready: deque[KeySlot] = deque()
         self.commits = self.commits_class(self, shared)
         self.pump: Callable[[int], None] = self.commits.pump
         self._recovery = self.recovery_class(self, shared)
-        self._exactly_once = where.exactly_once  # for as long as it is assigned
+        rules = self._rules = shared.rules
+        self._is_remnant = rules.is_remnant
+        self._exactly_once = rules.remembers(where.exactly_once)  # for as long as it is assigned
+        order = rules.order(where.strong)
+        self._acks_on_receipt = Act.ACK in order[: order.index(Act.RUN)]
         self._pending = 0
         self._collected_below = MIN_TIME
 
@@ -157,6 +159,9 @@ class OwnedInterval:
             return
         self.move(input_)
         shared, history = self._shared, self._shared.history
+        if input_ is IntervalInput.REFUSED and self._rules.acks_refused():
+            for record_id, arrival in self.in_progress.items():
+                self.ack(arrival.sender, [record_id])
         shared.store.forget(self)
         for pending in list(shared.outbox):
             others = [one for one in pending.holder.all() if one.interval is not self]
@@ -196,19 +201,27 @@ class OwnedInterval:
             return False
         record_id, key = production.record_id, production.key
         in_progress = self.in_progress
-        if record_id in in_progress:
+        rules = self._rules
+        if record_id in in_progress and rules.joins_copy():
             in_progress[record_id].sender = sender
             self._note_duplicate(production, "in progress")
             return False
         slot = self.slots.get(key)
         print_, maybe_seen = 0, False
         if self._exactly_once:
-            if production.origin < self.horizon:
+            if self._is_remnant(production.origin, self.horizon):
                 self._drop_duplicate(production, sender, "horizon")
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
             maybe_seen = print_ in self.seen_filter.known
-            if maybe_seen and slot is not None and slot.row is not None and record_id in slot.row.seen:
+            if maybe_seen:
+                maybe_seen = rules.must_check_row()
+            if (
+                maybe_seen
+                and slot is not None
+                and slot.row is not None
+                and rules.is_duplicate(record_id in slot.row.seen)
+            ):
                 self._drop_duplicate(production, sender, "id")
                 return False
         if slot is None:
@@ -219,6 +232,8 @@ class OwnedInterval:
         history = shared.history
         if history.keeps:
             history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, sender))
+        if self._acks_on_receipt:
+            self.ack(sender, [record_id])
         if slot.queue:
             slot.queue.append(arrival)
             return False
@@ -232,7 +247,8 @@ class OwnedInterval:
     def _drop_duplicate(self, production: Production, sender: str, by: str) -> None:
         """Discard it and ACK it, lest it continue to be retried (6.1.1)."""
         self._note_duplicate(production, by)
-        self.ack(sender, [production.record_id])
+        if self._rules.acks_duplicate():
+            self.ack(sender, [production.record_id])
 
     def _note_duplicate(self, production: Production, by: str) -> None:
         history = self._shared.history
@@ -301,7 +317,8 @@ class OwnedInterval:
         self.accounts.remove_production(holder, production)
         self._pending -= 1
         if holder.durable:
-            self.commits.delete(now, holder.slot.key, production)
+            if self._rules.deletes_checkpoint():
+                self.commits.delete(now, holder.slot.key, production)
             return
         step = holder.step
         assert step is not None, "a production is either durable or waited for"

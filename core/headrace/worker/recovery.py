@@ -52,6 +52,9 @@ class Recovery:
     def begin(self, now: int, progress_of: tuple[str, ...], on_recovered: OnRecovered) -> None:
         """Scan the interval's rows; then work begins. ``progress_of``: whose journaled progress to learn with it."""
         interval, history = self._interval, self._shared.history
+        if not self._shared.rules.scans_first():
+            self._recover(now, {}, on_recovered)
+            return
         history.record(
             ScanBegun(
                 history.at_us,
@@ -66,7 +69,7 @@ class Recovery:
     def _scan(
         self, now: int, after: str | None, progress_of: tuple[str, ...], on_recovered: OnRecovered
     ) -> None:
-        interval, store = self._interval, self._shared.store
+        interval, store, rules = self._interval, self._shared.store, self._shared.rules
 
         def scanned(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
@@ -74,7 +77,7 @@ class Recovery:
                 return
             assert isinstance(reply, m.Scanned)
             self._scanned.extend(reply.rows)
-            if reply.after is not None:
+            if rules.continues_scan(reply.after):
                 self._scan(now, reply.after, progress_of, on_recovered)
             else:
                 self._recover(now, dict(reply.progress), on_recovered)
@@ -102,14 +105,16 @@ class Recovery:
         interval.pump(now)
 
     def _restore(self, now: int, image: RowImage) -> None:
-        interval = self._interval
+        interval, rules = self._interval, self._shared.rules
+        image = rules.recovered(image)
         slot = interval.slots[image.key] = KeySlot(image.key)
         slot.stored = True
         interval.accounts.set_hold(slot, image.hold)
         if image.timers:
             slot.timers = {timer.tag: interval.accounts.add_timer(timer) for timer in image.timers}
             for timer in image.timers:
-                interval.timers.add(image.key, timer)
+                if rules.queues_recovered(timer):
+                    interval.timers.add(image.key, timer)
         if image.seen:
             prints = [fingerprint(record_id) for record_id, _ in image.seen]
             interval.seen_filter.add_all(prints, max([origin for _, origin in image.seen]))

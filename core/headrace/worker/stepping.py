@@ -21,7 +21,6 @@ from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.worker.execution import (
     dead_letter,
     final_error,
-    id_prefix,
     productions_of,
     run_record,
     run_timer,
@@ -117,8 +116,9 @@ class StepRunner:
         production, interval = arrival.production, self._interval
         row = slot.row
         assert row is not None
-        by_id = production.record_id in row.seen
-        if not by_id and production.origin >= interval.horizon:
+        rules = self._shared.rules
+        by_id = rules.is_duplicate(production.record_id in row.seen)
+        if not by_id and not rules.is_remnant(production.origin, interval.horizon):
             return False
         interval.drop_seen(arrival, "id" if by_id else "horizon")
         return True
@@ -139,11 +139,15 @@ class StepRunner:
     def _run_timers(self, now: int, step: Step, budget: int) -> bool:
         """Fire what is due; tell whether records may run in this step, too."""
         slot = step.slot
-        due = self._due_timers(now, slot)
+        rules = self._shared.rules
+        due, most = due_timers(rules, slot, self._interval.timer_watermark, now), rules.most_firings(budget)
         for index, timer in enumerate(due):
             if timer.tag in step.changes:
                 continue
-            if len(step.fired) >= budget or not self._run_timer(now, step, timer):
+            if len(step.fired) >= most:
+                slot.due = rules.fires_rest()
+                return False
+            if not self._run_timer(now, step, timer):
                 slot.due = True
                 return False
             if self._sets_due_timer(now, step):
@@ -152,15 +156,10 @@ class StepRunner:
         slot.due = False
         return True
 
-    def _due_timers(self, now: int, slot: KeySlot) -> list[StoredTimer]:
-        """What is to fire, in order (4.6)."""
-        return due_timers(slot, self._interval.timer_watermark, now)
-
     def _sets_due_timer(self, now: int, step: Step) -> bool:
-        limit = self._interval.timer_watermark
+        watermark, rules = self._interval.timer_watermark, self._shared.rules
         return any(
-            timer is not None and timer.due <= (limit if timer.clock is Clock.WATERMARK else now)
-            for timer in step.changes.values()
+            timer is not None and rules.ends_step(timer, watermark, now) for timer in step.changes.values()
         )
 
     def _run_record(self, now: int, step: Step, record: Production) -> bool:
@@ -225,9 +224,8 @@ class StepRunner:
 
     def _cause_of_timer(self, timer: StoredTimer) -> _Cause:
         interval = self._interval
-        where, origin = interval.where, timer.origin
-        if where.strong:
-            origin = max(origin, interval.horizon, interval.accounts.horizon)
+        where, horizon = interval.where, max(interval.horizon, interval.accounts.horizon)
+        origin = self._shared.rules.origin_of_firing(timer.origin, horizon, where.strong)
         handler_time = timer.due if timer.clock is Clock.WATERMARK else interval.timer_watermark
         identity = timer_identity(where.spec.name, timer)
         return _Cause(identity, timer.timestamp, origin, handler_time, None, timer)
@@ -238,15 +236,21 @@ class StepRunner:
         emissions = context.emissions
         if emissions is None:
             return ()
-        where = self._interval.where
-        first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, identity)
-        return tuple(productions_of(where, emissions, prefix, first, origin))
+        first, prefix = self._ids(step, identity)
+        return tuple(productions_of(self._interval.where, emissions, prefix, first, origin))
 
-    @staticmethod
+    def _ids(self, step: Step, cause: str) -> tuple[int, str]:
+        """Return the first ordinal and the common beginning of the ids of what a cause produces."""
+        rules, where = self._shared.rules, self._interval.where
+        prefix = rules.id_prefix(where.spec.name, step.version, cause, where.strong)
+        return rules.first_ordinal(step.emitted, where.strong), prefix
+
     def _take_timers(
-        now: int, step: Step, context: Context, handler_time: int, version: Version, origin: int
+        self, now: int, step: Step, context: Context, handler_time: int, version: Version, origin: int
     ) -> None:
-        timers = stored_timers(context, handler_time=handler_time, now=now, set_by=version, origin=origin)
+        timers = stored_timers(
+            self._shared.rules, context, handler_time=handler_time, now=now, set_by=version, origin=origin
+        )
         step.changes = {**step.changes, **timers}
 
     @staticmethod
@@ -311,7 +315,7 @@ class StepRunner:
         timer = cause.timer
         timestamp = cause.timestamp if timer is None else stamp_of(timer, interval.timer_watermark)
         version = step.version
-        first, prefix = step.emitted if where.strong else 0, id_prefix(where, version, cause.identity)
+        first, prefix = self._ids(step, cause.identity)
         try:
             letter = dead_letter(where, stream, key, cause.identity, cause.production, timestamp, error)
             productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))

@@ -7,6 +7,7 @@ the key's own timers.
 from heapq import heappop, heappush
 
 from headrace.api.records import Clock
+from headrace.rules import Rules
 from headrace.wire.rows import StoredTimer
 from headrace.worker.step import KeySlot
 
@@ -14,9 +15,10 @@ from headrace.worker.step import KeySlot
 class TimerQueue:
     """Keys by the time when a timer of theirs is due."""
 
-    __slots__ = ("_wall", "_watermark")
+    __slots__ = ("_may_fire", "_wall", "_watermark")
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self._may_fire = rules.may_fire
         self._watermark: list[tuple[int, str]] = []
         self._wall: list[tuple[int, str]] = []
 
@@ -32,7 +34,7 @@ class TimerQueue:
         """Take out the keys with a timer due by the watermark (event time) or now (wall), in order of time."""
         keys = []
         for heap, limit in ((self._watermark, watermark), (self._wall, now)):
-            while heap and heap[0][0] <= limit:
+            while heap and self._may_fire(heap[0][0], limit):
                 keys.append(heappop(heap)[1])
         return keys
 
@@ -41,20 +43,14 @@ class TimerQueue:
         return self._wall[0][0] if self._wall else None
 
 
-def due_timers(slot: KeySlot, watermark: int, now: int) -> list[StoredTimer]:
-    """The timers of a key that are to fire, in the order in which they must (4.6)."""
+def due_timers(rules: Rules, slot: KeySlot, watermark: int, now: int) -> list[StoredTimer]:
+    """List the timers of a key that are to fire, in the order in which they must (4.6)."""
     watermark_due, wall_due = [], []
     for live in (slot.timers or {}).values():
         timer = live.timer
         if timer.clock is Clock.WATERMARK:
-            if timer.due <= watermark:
+            if rules.may_fire(timer.due, watermark):
                 watermark_due.append(timer)
-        elif timer.due <= now:
+        elif rules.may_fire(timer.due, now):
             wall_due.append(timer)
-    watermark_due.sort(key=_order)
-    wall_due.sort(key=_order)
-    return watermark_due + wall_due
-
-
-def _order(timer: StoredTimer) -> tuple[int, bool, int, str]:
-    return timer.order
+    return [*rules.in_order(watermark_due), *rules.in_order(wall_due)]

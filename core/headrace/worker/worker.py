@@ -206,9 +206,11 @@ class Worker:
             interval.sweep(now)
 
     def _resend(self, pendings: Sequence[Any]) -> None:
-        shared, history = self._shared, self._history
+        shared, history, rules = self._shared, self._history, self._rules
         for pending in pendings:
-            production = pending.production
+            if not rules.retries(False):
+                continue
+            production = rules.retried(pending.production, pending.attempts)
             owner = shared.routing.owner(production.consumer, production.key)
             if owner is not None:
                 history.record(Resent(history.at_us, self.address, production.record_id, production.consumer))
@@ -233,10 +235,14 @@ class Worker:
             self._deliver(now, production, event.sender)
 
     def _on_ack(self, now: int, message: m.Ack) -> None:
+        outbox = self._shared.outbox
+        for consumer in self._rules.settled_by(message.consumer, outbox.consumers):
+            self._acked(now, consumer, message.record_ids)
+
+    def _acked(self, now: int, consumer: str, record_ids: Sequence[str]) -> None:
         outbox, history = self._shared.outbox, self._history
         touched: OwnedInterval | None = None
-        consumer = message.consumer
-        for record_id in message.record_ids:
+        for record_id in record_ids:
             pending = outbox.acked(consumer, record_id)
             if pending is None:
                 continue
@@ -273,7 +279,7 @@ class Worker:
         for sequencer, assignment in mine.items():
             name = assignment.computation
             if name not in specs:
-                specs[name] = deployed(name, self._topologies, table)
+                specs[name] = deployed(name, self._topologies, table, self._rules)
             if sequencer not in self._intervals:
                 self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
             else:
