@@ -67,7 +67,7 @@ class Rules:
         return exactly_once
 
     def joins_copy(self) -> bool:
-        """Tell whether a record that arrives while a copy of it is being processed joins that copy: duplicates are discarded (6.1.1)."""
+        """Tell whether a record that arrives while a copy of it is processed joins the copy: duplicates are discarded (6.1.1)."""
         return True
 
     def is_remnant(self, origin: int, horizon: int) -> bool:
@@ -87,7 +87,7 @@ class Rules:
         return True
 
     def is_duplicate(self, row_has_id: bool) -> bool:
-        """Tell whether a record that the filter may have seen is a duplicate: its id is compared with the journaled one (6.1.1)."""
+        """Tell whether a record that may have been seen is a duplicate: its id is compared with the journaled ones (6.1.1)."""
         return row_has_id
 
     def acks_duplicate(self) -> bool:
@@ -140,7 +140,7 @@ class Rules:
         return False
 
     def may_share_write(self, records: int, room: int) -> bool:
-        """Tell whether a step joins others: operations may be coalesced into a single checkpoint for multiple records (6.1.1)."""
+        """Tell whether a step joins others: they may be coalesced into a single checkpoint for multiple records (6.1.1)."""
         return records <= room
 
     # Productions (6.1.1-6.1.3)
@@ -152,8 +152,8 @@ class Rules:
     def id_prefix(self, computation: str, version: Version, cause: str, strong: bool) -> str:
         """Return the beginning of the unique ids that records are assigned at production time (6.1.1).
 
-        Choice: strong ones are named by the row's version, which the same atomic write makes durable; weak ones by their cause, so
-        that a re-run reproduces them (6.1.3).
+        Choice: strong ones are named by the row's version, which the same atomic write makes durable; weak ones by their
+        cause, so that a re-run reproduces them (6.1.3).
         """
         return f"{computation}@{version}" if strong else f"{cause}>{computation}"
 
@@ -199,9 +199,9 @@ class Rules:
         """Return when a timer is due that was set at ``now`` of its clock: at once, if its time has passed (4.6)."""
         return max(timestamp, now)
 
-    def queues_recovered(self, timer: StoredTimer) -> bool:
-        """Tell whether a pending timer that a scan finds enters the heap: the scan populates the heap of pending timers (7.1)."""
-        del timer
+    def queues(self, timer: StoredTimer, recovered: bool) -> bool:
+        """Tell whether a pending timer enters the heap: when it is set, and when the initial scan finds it (4.6, 7.1)."""
+        del timer, recovered
         return True
 
     def may_fire(self, due: int, reading: int) -> bool:
@@ -239,7 +239,7 @@ class Rules:
         return after is not None
 
     def recovered(self, image: RowImage) -> RowImage:
-        """Return what a scan brings back of a row: pending timers, checkpointed productions to replay, journaled ids (6.1.2, 7.1)."""
+        """Return what a scan brings back of a row: pending timers, productions to replay, journaled ids (6.1.2, 7.1)."""
         return image
 
     def is_owner(self, incarnation: int, assigned: int) -> bool:
@@ -282,7 +282,10 @@ class Rules:
         return current
 
     def may_journal(self, epoch: int, latest: int) -> bool:
-        """Tell whether a role's holder may write its journal. Choice: roles are fenced by epochs as intervals are by sequencers (6.2)."""
+        """Tell whether a role's holder may write its journal.
+
+        Choice: roles are fenced by epochs as intervals are by sequencers (6.2).
+        """
         return epoch == latest
 
     def may_claim(self, seen_epoch: int, latest: int) -> bool:

@@ -1,5 +1,6 @@
 """Every kind of fault really strikes, has its effect, and breaks no guarantee; here those of machines, sources and operators."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -113,7 +114,7 @@ def overhearing(replies: list[tuple[str, int, int]]) -> Protocol:
         return Overheard
 
     kinds = {role: heard(getattr(SOUND, role)) for role in ("worker", "master", "authority", "injector")}
-    return Protocol(name="overheard", **kinds)
+    return replace(SOUND, name="overheard", **kinds)
 
 
 @pytest.mark.parametrize(

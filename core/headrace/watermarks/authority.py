@@ -118,8 +118,8 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role", "_rules", "_shard",
-        "address",
+        "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role",
+        "_rules", "_shard", "address",
     )  # fmt: skip
 
     def __init__(

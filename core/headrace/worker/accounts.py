@@ -102,6 +102,12 @@ class Accounts:
         self.horizon = max(self.horizon, min(self._origins.oldest(), input_horizon))
         return self.low_watermark, self.horizon
 
+    def release_watermark(self, live: LiveTimer) -> None:
+        """Let a timer hold the watermark no longer."""
+        if live.holds_watermark and live.timer.held is not None:
+            live.holds_watermark = False
+            self._work.remove(live.timer.held)
+
     def pending_buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
         """Pending timestamps in buckets, for percentile watermarks (7.2)."""
         return self._work.buckets(width_us)

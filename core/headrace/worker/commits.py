@@ -49,15 +49,37 @@ class Commits:
     runner_class: ClassVar[type[StepRunner]] = StepRunner
 
     __slots__ = (
-        "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_exactly_once", "_interval",
-        "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_ready", "_rules", "_runner", "_sends_after",
-        "_sends_first", "_shared", "_stragglers", "_strong", "_woken", "_writes", "_written", "batch", "waits",
+        "_acks_after",
+        "_acks_first",
+        "_awaits",
+        "_committable",
+        "_delivered",
+        "_delivered_since",
+        "_exactly_once",
+        "_linger_until",
+        "_locks_key",
+        "_most_writes",
+        "_needs_write",
+        "_ready",
+        "_rules",
+        "_sends_after",
+        "_sends_first",
+        "_stragglers",
+        "_strong",
+        "_woken",
+        "_writes",
+        "_written",
+        "batch",
+        "interval",
+        "runner",
+        "shared",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
         options, where = shared.options, interval.where
-        self._interval = interval
-        self._shared = shared
+        self.interval = interval
+        self.shared = shared
         rules = self._rules = shared.rules
         # For as long as it is assigned:
         self._strong, self._exactly_once = where.strong, rules.remembers(where.exactly_once)
@@ -72,7 +94,7 @@ class Commits:
         self._awaits = Act.AWAIT in order[run:commit]
         self._acks_first = Act.ACK in order[run:commit]
         self._acks_after, self._sends_after = Act.ACK in order[commit:], Act.SEND in order[commit:]
-        self._runner = self.runner_class(interval, shared)
+        self.runner = self.runner_class(interval, shared)
         self._ready = interval.ready
         self._committable: deque[Step] = deque()
         self._stragglers: deque[tuple[int, Step]] = deque()
@@ -91,7 +113,7 @@ class Commits:
         A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
         """
         interval, strong, ready, committable, batch = (
-            self._interval, self._strong, self._ready, self._committable, self.batch,
+            self.interval, self._strong, self._ready, self._committable, self.batch,
         )  # fmt: skip
         if strong and self._must_wait(now):
             return
@@ -119,7 +141,7 @@ class Commits:
             return False
         if waiting and not self._woken:
             self._woken = True
-            self._shared.effects.append(WakeAt(self._linger_until))
+            self.shared.effects.append(WakeAt(self._linger_until))
         self.waits = self._strong and self._woken
         return True
 
@@ -132,13 +154,13 @@ class Commits:
                 return
             slot.row = CachedRow()
         slot.busy = self._locks_key
-        step = self._runner.run(now, slot)
+        step = self.runner.run(now, slot)
         if step is None:  # user code failed, and the key rests
             return
         count = len(step.arrivals) + len(step.fired)
-        self._interval.records_run += count
+        self.interval.records_run += count
         if not count:
-            self._interval.release(slot)
+            self.interval.release(slot)
         elif self._sends_first:
             self._send_first(now, step)
         else:
@@ -147,7 +169,7 @@ class Commits:
 
     def _read(self, now: int, slot: KeySlot) -> None:
         slot.busy = True
-        store, interval = self._shared.store, self._interval
+        store, interval = self.shared.store, self.interval
 
         def read(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
@@ -166,14 +188,14 @@ class Commits:
     def _send_first(self, now: int, step: Step) -> None:
         """Send productions before anything is committed (6.1.3)."""
         for production in step.productions:
-            known = self._shared.outbox.find(production.consumer, production.record_id)
+            known = self.shared.outbox.find(production.consumer, production.record_id)
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
             if known is not None and any(one.durable for one in known.holder.all()):
                 continue
-            holder = Holder(self._interval, step.slot, step, durable=False)
+            holder = Holder(self.interval, step.slot, step, durable=False)
             step.holders += (holder,)
             step.waiting += 1
-            self._interval.send_or_share(now, production, holder)
+            self.interval.send_or_share(now, production, holder)
         if not (step.waiting and self._awaits):
             self.complete(step)
             return
@@ -191,28 +213,28 @@ class Commits:
         """Look after what has waited long enough: stragglers, rests, deletions."""
         if self._stragglers:
             self._checkpoint_stragglers(now)
-        self._runner.end_rests(now)
+        self.runner.end_rests(now)
         self.pump(now)
         if self._delivered:
             self._delete_delivered(now)
 
     def set_clock_back(self, now: int) -> None:
         """The worker's clock was put back: nothing waits for longer than it would from now on."""
-        options = self._shared.options
+        options = self.shared.options
         self._stragglers = deque((min(sent, now), step) for sent, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
         self._linger_until = min(self._linger_until, now + options.commit_linger_us)
         self._woken = self.waits = False
-        self._runner.set_clock_back(now + options.user_code_retry_us)
+        self.runner.set_clock_back(now + options.user_code_retry_us)
 
     def _checkpoint_stragglers(self, now: int) -> None:
         """Weak steps that have waited too long get their un-ACKed productions checkpointed (Figure 11)."""
-        delay_us, rules = self._shared.options.straggler_delay_us, self._rules
+        delay_us, rules = self.shared.options.straggler_delay_us, self._rules
         while self._stragglers and rules.is_straggler(now - self._stragglers[0][0], delay_us):
             step = self._stragglers.popleft()[1]
             if step.state is not StepState.AWAITING_ACKS:
                 continue
-            outbox, shared, history = self._shared.outbox, self._shared, self._shared.history
+            outbox, shared, history = self.shared.outbox, self.shared, self.shared.history
             pending = [outbox.find(p.consumer, p.record_id) for p in step.productions]
             late = [one.production for one in pending if one is not None and one.holder.of(step) is not None]
             step.checkpoints = rules.checkpointed(tuple(late))
@@ -221,7 +243,7 @@ class Commits:
                     Checkpointed(
                         history.at_us,
                         shared.address,
-                        self._interval.computation,
+                        self.interval.computation,
                         production.record_id,
                         production.consumer,
                     )
@@ -243,16 +265,16 @@ class Commits:
                 step.advance(StepInput.SKIP_WRITE)
                 to_skip.append(step)
         if to_skip:
-            self._finish(now, to_skip)
+            self.finish(now, to_skip)
         if not to_write and not self._delivered:
             return
         remember, written_of = self._exactly_once, self._written
         deltas = [written_of(step.delta(remember=remember)) for step in to_write]
         delivered, self._delivered = self._delivered, []
         self._writes += 1
-        self._linger_until = now + self._shared.options.commit_linger_us
+        self._linger_until = now + self.shared.options.commit_linger_us
         self._woken = self.waits = False
-        store, interval = self._shared.store, self._interval
+        store, interval = self.shared.store, self.interval
 
         def written(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
@@ -262,7 +284,7 @@ class Commits:
             for step in to_write:
                 step.advance(_WRITTEN)
                 step.slot.stored = True
-            self._finish(now, to_write)
+            self.finish(now, to_write)
             self.pump(now)
 
         computation, sequencer = interval.computation, interval.sequencer
@@ -285,14 +307,14 @@ class Commits:
 
     def _delete_delivered(self, now: int) -> None:
         """Delete ACKed checkpoints that have waited long enough for a write to share."""
-        options = self._shared.options
+        options = self.shared.options
         due = now - self._delivered_since >= options.delete_delay_us
         if due and not self._committable and not self._ready and self._writes < options.commits_in_flight:
             self._write(now)
 
-    def _finish(self, now: int, steps: list[Step]) -> None:
+    def finish(self, now: int, steps: list[Step]) -> None:
         """The steps are durable (or need not be): ACK the senders, then send the productions."""
-        interval = self._interval
+        interval = self.interval
         in_progress = interval.in_progress
         for step in steps:
             self._adopt(now, step)
@@ -325,7 +347,7 @@ class Commits:
                 else:
                     acks[sender] = [record_id]
         for sender, record_ids in acks.items():
-            self._interval.ack(sender, record_ids)
+            self.interval.ack(sender, record_ids)
 
     def _remember(self, steps: list[Step]) -> None:
         """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""
@@ -337,14 +359,14 @@ class Commits:
                 origin = arrival.production.origin
                 if origin > newest_origin:  # noqa: PLR1730  a call of max() for each record
                     newest_origin = origin
-        self._interval.seen_filter.add_all(prints, newest_origin)
+        self.interval.seen_filter.add_all(prints, newest_origin)
 
     def _settle_holders(self, now: int, step: Step) -> None:
         """Of a weak step's productions, those that it checkpointed are durable now."""
         if not step.checkpoints:
             return
         for production in step.checkpoints:
-            pending = self._shared.outbox.find(production.consumer, production.record_id)
+            pending = self.shared.outbox.find(production.consumer, production.record_id)
             holder = None if pending is None else pending.holder.of(step)
             if holder is not None:
                 holder.durable = True
@@ -370,12 +392,12 @@ class Commits:
             assert not arrivals, "a locked key lost its row"
             assert not step.fired, "a locked key lost its row"
         if step.hold is not None:
-            self._interval.accounts.set_hold(slot, step.hold)
+            self.interval.accounts.set_hold(slot, step.hold)
         if step.fired or step.changes:
             self._adopt_timers(now, step)
 
     def _adopt_timers(self, now: int, step: Step) -> None:
-        slot, interval = step.slot, self._interval
+        slot, interval = step.slot, self.interval
         accounts = interval.accounts
         timers = slot.timers if slot.timers is not None else {}
         slot.timers = timers
@@ -389,7 +411,8 @@ class Commits:
                 accounts.remove_timer(before)
             if changed is not None:
                 timers[tag] = accounts.add_timer(changed)
-                interval.timers.add(slot.key, changed)
+                if self._rules.queues(changed, recovered=False):
+                    interval.timers.add(slot.key, changed)
         if not timers:
             slot.timers = None
         interval.mark_due(now)
@@ -429,7 +452,7 @@ class Commits:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        interval = self._interval
+        interval = self.interval
         assert self._writes >= 0
         assert not (self.waits and interval.ready) or self._woken or self._writes >= self._most_writes, (
             "steps wait, and nothing will wake them"

@@ -105,14 +105,39 @@ class OwnedInterval:
     recovery_class: ClassVar[type[Recovery]] = Recovery
 
     __slots__ = (
-        "_acks_on_receipt", "_collected_below", "_exactly_once", "_forgotten", "_is_remnant", "_pending", "_recovery", "_rules", "_shared", "accounts", "begun", "commits",
-        "computation", "cpu_us", "horizon", "in_progress", "interval", "low_watermark", "pump", "ready", "records_run",
-        "seen_filter", "sequencer", "slots", "state", "timer_watermark", "timers", "where",
+        "_acks_on_receipt",
+        "_collected_below",
+        "_exactly_once",
+        "_forgotten",
+        "_is_remnant",
+        "_pending",
+        "_recovery",
+        "_rules",
+        "accounts",
+        "begun",
+        "commits",
+        "computation",
+        "cpu_us",
+        "horizon",
+        "in_progress",
+        "interval",
+        "low_watermark",
+        "pump",
+        "ready",
+        "records_run",
+        "seen_filter",
+        "sequencer",
+        "shared",
+        "slots",
+        "state",
+        "timer_watermark",
+        "timers",
+        "where",
     )  # fmt: skip
 
     def __init__(self, shared: Shared, where: Deployed, assignment: m.Assignment) -> None:
         options = shared.options
-        self._shared = shared
+        self.shared = shared
         self.where = where
         self.computation = assignment.computation
         self.interval: KeyInterval = assignment.interval
@@ -158,7 +183,7 @@ class OwnedInterval:
         if self.state is IntervalState.DROPPED:
             return
         self.move(input_)
-        shared, history = self._shared, self._shared.history
+        shared, history = self.shared, self.shared.history
         if input_ is IntervalInput.REFUSED and self._rules.acks_refused():
             for record_id, arrival in self.in_progress.items():
                 self.ack(arrival.sender, [record_id])
@@ -213,9 +238,7 @@ class OwnedInterval:
                 self._drop_duplicate(production, sender, "horizon")
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
-            maybe_seen = print_ in self.seen_filter.known
-            if maybe_seen:
-                maybe_seen = rules.must_check_row()
+            maybe_seen = print_ in self.seen_filter.known and rules.must_check_row()
             if (
                 maybe_seen
                 and slot is not None
@@ -228,7 +251,7 @@ class OwnedInterval:
             slot = self.slots[key] = KeySlot(key)
             slot.stored = crc32(key.encode()) in self._forgotten.known
         arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
-        shared = self._shared
+        shared = self.shared
         history = shared.history
         if history.keeps:
             history.record(Delivered(history.at_us, shared.address, self.computation, key, record_id, sender))
@@ -251,11 +274,11 @@ class OwnedInterval:
             self.ack(sender, [production.record_id])
 
     def _note_duplicate(self, production: Production, by: str) -> None:
-        history = self._shared.history
+        history = self.shared.history
         history.record(
             DuplicateDropped(
                 history.at_us,
-                self._shared.address,
+                self.shared.address,
                 self.computation,
                 production.key,
                 production.record_id,
@@ -271,7 +294,7 @@ class OwnedInterval:
 
     def ack(self, sender: str, record_ids: list[str]) -> None:
         """Tell a sender that these are durable."""
-        shared, history = self._shared, self._shared.history
+        shared, history = self.shared, self.shared.history
         ids = tuple(record_ids)
         history.record(AckSent(history.at_us, shared.address, self.computation, ids, sender))
         shared.effects.append(Send(sender, m.Ack(self.computation, ids)))
@@ -284,13 +307,13 @@ class OwnedInterval:
         else:
             slot.queue = None
         if slot.row is not None:
-            self._shared.cache.keep(slot)
+            self.shared.cache.keep(slot)
 
     # Productions (6.1.2, 6.1.3)
 
     def send(self, now: int, production: Production, holder: Holder) -> None:
         """Send a production, and keep it until it is ACKed."""
-        shared = self._shared
+        shared = self.shared
         self.accounts.add_production(holder, production)
         self._pending += 1
         shared.outbox.add(now, production, holder)
@@ -300,7 +323,7 @@ class OwnedInterval:
 
     def send_or_share(self, now: int, production: Production, holder: Holder) -> None:
         """Send it, unless another step or row of this worker is at it: then both hold what is pending (6.1.3)."""
-        known = self._shared.outbox.find(production.consumer, production.record_id)
+        known = self.shared.outbox.find(production.consumer, production.record_id)
         if known is None:
             self.send(now, production, holder)
             return
@@ -352,10 +375,10 @@ class OwnedInterval:
         self.horizon = max(self.horizon, horizon)
         if timer_watermark > self.timer_watermark:
             self.timer_watermark = timer_watermark
-            history = self._shared.history
+            history = self.shared.history
             history.record(
                 InputWatermarkAdvanced(
-                    history.at_us, self._shared.address, self.computation, self.sequencer, timer_watermark
+                    history.at_us, self.shared.address, self.computation, self.sequencer, timer_watermark
                 )
             )
             self.mark_due(now)
@@ -370,7 +393,7 @@ class OwnedInterval:
         """Ask to be woken for the next wall timer."""
         wall = self.timers.next_wall()
         if wall is not None and wall > now:
-            self._shared.effects.append(WakeAt(wall))
+            self.shared.effects.append(WakeAt(wall))
 
     def mark_due(self, now: int) -> None:
         """Let the keys run whose timers have come."""
@@ -403,7 +426,7 @@ class OwnedInterval:
 
     def collect_ids(self, now: int) -> None:
         """Delete the ids that nobody can send again any more (6.1.1)."""
-        below = self.horizon - self._shared.options.id_slack_us
+        below = self.horizon - self.shared.options.id_slack_us
         if (
             self.state is not IntervalState.OWNED
             or not len(self.seen_filter)
@@ -417,7 +440,7 @@ class OwnedInterval:
             if row is not None and row.seen and not slot.busy and min(row.seen.values()) < below:
                 kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
                 row.seen = kept or NO_IDS
-        store = self._shared.store
+        store = self.shared.store
         request = m.CollectIds(store.number(), self.computation, self.sequencer, self.interval, below)
         store.ask(now, request, self._on_collected, self)
 
@@ -435,7 +458,7 @@ class OwnedInterval:
 
     def load(self) -> m.IntervalLoad:
         """Its load since the last heartbeat (7.1)."""
-        options = self._shared.options
+        options = self.shared.options
         records, self.records_run = self.records_run, 0
         cpu_us, self.cpu_us = self.cpu_us, 0
         split_key = ""

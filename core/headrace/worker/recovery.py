@@ -113,7 +113,7 @@ class Recovery:
         if image.timers:
             slot.timers = {timer.tag: interval.accounts.add_timer(timer) for timer in image.timers}
             for timer in image.timers:
-                if rules.queues_recovered(timer):
+                if rules.queues(timer, recovered=True):
                     interval.timers.add(image.key, timer)
         if image.seen:
             prints = [fingerprint(record_id) for record_id, _ in image.seen]

@@ -9,7 +9,7 @@ Rules of this file:
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from headrace.api.computation import Context
 from headrace.api.errors import HeadraceError
@@ -39,7 +39,7 @@ MOST_IN_STEP = 256
 """Records and timers in one step, at most: what it makes is in tuples, copied for each of them. Others wait for the next step."""
 
 
-class _Cause:
+class Cause:
     """What user code runs for: a record or a timer, one of which is ``None``."""
 
     __slots__ = ("handler_time", "identity", "origin", "production", "timer", "timestamp")
@@ -62,18 +62,13 @@ class StepRunner:
     Args:
         interval: whose steps.
         shared: of the worker.
-
-    Attributes:
-        step_class: of the steps that it runs.
     """
 
-    step_class: ClassVar[type[Step]] = Step
-
-    __slots__ = ("_failures", "_interval", "_next_number", "_resting", "_shared")
+    __slots__ = ("_failures", "_next_number", "_resting", "interval", "shared")
 
     def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
-        self._interval = interval
-        self._shared = shared
+        self.interval = interval
+        self.shared = shared
         self._next_number = 1
         self._failures: dict[str, int] = {}
         self._resting: deque[tuple[int, KeySlot]] = deque()
@@ -83,15 +78,19 @@ class StepRunner:
 
         ``None``: user code failed at the first of them, and the key rests.
         """
-        number = self._next_number
-        self._next_number = number + 1
-        step = self.step_class(slot, Version(self._interval.sequencer, number))
-        budget = min(self._shared.options.commit_batch, MOST_IN_STEP)
+        step = Step(slot, Version(self.interval.sequencer, self.take_number()))
+        budget = min(self.shared.options.commit_batch, MOST_IN_STEP)
         if slot.due and not self._run_timers(now, step, budget):
             return self._unless_failed(step)
         if slot.queue and not self._run_records(now, step, slot.queue, budget - len(step.fired)):
             return self._unless_failed(step)
         return step
+
+    def take_number(self) -> int:
+        """Number the next version of a row."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
 
     def _run_records(self, now: int, step: Step, queue: list[Arrival], budget: int) -> bool:
         """Run what waits, in order; ``False``: user code failed, and that record waits on."""
@@ -101,7 +100,7 @@ class StepRunner:
                 break
             before = step.changes
             if not (arrival.maybe_seen and self._was_seen(arrival, step.slot)):
-                succeeded = self._run_record(now, step, arrival.production)
+                succeeded = self.run_record(now, step, arrival.production)
                 if not succeeded:
                     break
                 step.arrivals.append(arrival)
@@ -113,10 +112,10 @@ class StepRunner:
 
     def _was_seen(self, arrival: Arrival, slot: KeySlot) -> bool:
         """The filter's hit was no false one: the row has the id, or had it until it was collected while the row was read."""
-        production, interval = arrival.production, self._interval
+        production, interval = arrival.production, self.interval
         row = slot.row
         assert row is not None
-        rules = self._shared.rules
+        rules = self.shared.rules
         by_id = rules.is_duplicate(production.record_id in row.seen)
         if not by_id and not rules.is_remnant(production.origin, interval.horizon):
             return False
@@ -134,20 +133,20 @@ class StepRunner:
     def end_rests(self, now: int) -> None:
         """Let the keys run again whose pause after a failure is over."""
         while self._resting and self._resting[0][0] <= now:
-            self._interval.rested(self._resting.popleft()[1])
+            self.interval.rested(self._resting.popleft()[1])
 
     def _run_timers(self, now: int, step: Step, budget: int) -> bool:
         """Fire what is due; tell whether records may run in this step, too."""
         slot = step.slot
-        rules = self._shared.rules
-        due, most = due_timers(rules, slot, self._interval.timer_watermark, now), rules.most_firings(budget)
+        rules = self.shared.rules
+        due, most = due_timers(rules, slot, self.interval.timer_watermark, now), rules.most_firings(budget)
         for index, timer in enumerate(due):
             if timer.tag in step.changes:
                 continue
             if len(step.fired) >= most:
                 slot.due = rules.fires_rest()
                 return False
-            if not self._run_timer(now, step, timer):
+            if not self.run_timer(now, step, timer):
                 slot.due = True
                 return False
             if self._sets_due_timer(now, step):
@@ -157,16 +156,16 @@ class StepRunner:
         return True
 
     def _sets_due_timer(self, now: int, step: Step) -> bool:
-        watermark, rules = self._interval.timer_watermark, self._shared.rules
+        watermark, rules = self.interval.timer_watermark, self.shared.rules
         return any(
             timer is not None and rules.ends_step(timer, watermark, now) for timer in step.changes.values()
         )
 
-    def _run_record(self, now: int, step: Step, record: Production) -> bool:
+    def run_record(self, now: int, step: Step, record: Production) -> bool:
         """Run user code for a record, and take what it did into the step; on failure leave no trace and tell ``False``."""
-        interval, slot = self._interval, step.slot
+        interval, slot = self.interval, step.slot
         watermark, version = interval.timer_watermark, step.version
-        shared = self._shared
+        shared = self.shared
         shared.runs += 1
         shared.uncharged.append(interval)  # as `_note_run` does
         try:
@@ -174,9 +173,9 @@ class StepRunner:
             after = context.new_state()
             productions: tuple[Production, ...] = ()
             if context.emissions is not None:
-                productions = self._productions(step, version, context, record.record_id, record.origin)
+                productions = self.productions(step, context, record.record_id, record.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
-            cause = _Cause(record.record_id, record.timestamp, record.origin, watermark, record, None)
+            cause = Cause(record.record_id, record.timestamp, record.origin, watermark, record, None)
             return self._failed(now, step, cause, error)
         if context.timers is not None:
             self._take_timers(now, step, context, watermark, version, record.origin)
@@ -194,16 +193,16 @@ class StepRunner:
             )  # fmt: skip
         return True
 
-    def _run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
+    def run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
         """Likewise for a timer."""
-        interval = self._interval
+        interval = self.interval
         where, watermark, version = interval.where, interval.timer_watermark, step.version
         cause = self._cause_of_timer(timer)
         self._note_run()
         try:
             context = run_timer(where, step.slot.key, _state_of(step), timer, watermark, now)
             after = context.new_state()
-            productions = self._productions(step, version, context, cause.identity, cause.origin)
+            productions = self.productions(step, context, cause.identity, cause.origin)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             if not self._failed(now, step, cause, error):
                 return False
@@ -219,29 +218,28 @@ class StepRunner:
 
     def _note_run(self) -> None:
         """User code runs, and somebody is to be charged for it."""
-        self._shared.runs += 1
-        self._shared.uncharged.append(self._interval)
+        self.shared.runs += 1
+        self.shared.uncharged.append(self.interval)
 
-    def _cause_of_timer(self, timer: StoredTimer) -> _Cause:
-        interval = self._interval
+    def _cause_of_timer(self, timer: StoredTimer) -> Cause:
+        interval = self.interval
         where, horizon = interval.where, max(interval.horizon, interval.accounts.horizon)
-        origin = self._shared.rules.origin_of_firing(timer.origin, horizon, where.strong)
+        origin = self.shared.rules.origin_of_firing(timer.origin, horizon, where.strong)
         handler_time = timer.due if timer.clock is Clock.WATERMARK else interval.timer_watermark
         identity = timer_identity(where.spec.name, timer)
-        return _Cause(identity, timer.timestamp, origin, handler_time, None, timer)
+        return Cause(identity, timer.timestamp, origin, handler_time, None, timer)
 
-    def _productions(
-        self, step: Step, version: Version, context: Context, identity: str, origin: int
-    ) -> tuple[Production, ...]:
+    def productions(self, step: Step, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
+        """Name and address what user code emitted; ``identity``: of the cause."""
         emissions = context.emissions
         if emissions is None:
             return ()
         first, prefix = self._ids(step, identity)
-        return tuple(productions_of(self._interval.where, emissions, prefix, first, origin))
+        return tuple(productions_of(self.interval.where, emissions, prefix, first, origin))
 
     def _ids(self, step: Step, cause: str) -> tuple[int, str]:
         """Return the first ordinal and the common beginning of the ids of what a cause produces."""
-        rules, where = self._shared.rules, self._interval.where
+        rules, where = self.shared.rules, self.interval.where
         prefix = rules.id_prefix(where.spec.name, step.version, cause, where.strong)
         return rules.first_ordinal(step.emitted, where.strong), prefix
 
@@ -249,7 +247,7 @@ class StepRunner:
         self, now: int, step: Step, context: Context, handler_time: int, version: Version, origin: int
     ) -> None:
         timers = stored_timers(
-            self._shared.rules, context, handler_time=handler_time, now=now, set_by=version, origin=origin
+            self.shared.rules, context, handler_time=handler_time, now=now, set_by=version, origin=origin
         )
         step.changes = {**step.changes, **timers}
 
@@ -267,31 +265,31 @@ class StepRunner:
             step.productions += productions
 
     def _note_executed(
-        self, step: Step, cause: _Cause, productions: tuple[Production, ...], version: Version
+        self, step: Step, cause: Cause, productions: tuple[Production, ...], version: Version
     ) -> None:
-        history, interval = self._shared.history, self._interval
+        history, interval = self.shared.history, self.interval
         watermark = interval.timer_watermark
         if self._failures:
             self._failures.pop(cause.identity, None)
         late = cause.timer is None and cause.timestamp < watermark
         history.record(
             Executed(
-                history.at_us, self._shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,
+                history.at_us, self.shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,
                 late, cause.timer, watermark, version, productions,
             )
         )  # fmt: skip
 
     # Failures
 
-    def _failed(self, now: int, step: Step, cause: _Cause, error: Exception) -> bool:
+    def _failed(self, now: int, step: Step, cause: Cause, error: Exception) -> bool:
         attempt = self._failures.get(cause.identity, 0) + 1
         self._failures[cause.identity] = attempt
-        history, interval, options = self._shared.history, self._interval, self._shared.options
+        history, interval, options = self.shared.history, self.interval, self.shared.options
         text = f"{type(error).__name__}: {error}"
         history.record(
             UserCodeFailed(
                 history.at_us,
-                self._shared.address,
+                self.shared.address,
                 interval.computation,
                 step.slot.key,
                 cause.identity,
@@ -303,14 +301,15 @@ class StepRunner:
             if not step.arrivals and not step.fired:
                 self._resting.append((now + options.user_code_retry_us, step.slot))
             return False
-        return self._give_up(step, cause, attempt, error)
+        return self.give_up(step, cause, attempt, error)
 
-    def _give_up(self, step: Step, cause: _Cause, attempts: int, error: Exception) -> bool:
-        interval = self._interval
+    def give_up(self, step: Step, cause: Cause, attempts: int, error: Exception) -> bool:
+        """Give a cause up: stop, or leave a dead letter in its place; tell whether the step goes on."""
+        interval = self.interval
         where, key = interval.where, step.slot.key
         stream = letters_to(where.spec.on_failure, cause.identity)
         if stream is None:
-            self._shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
+            self.shared.effects.append(Halt(final_error(where, key, cause.identity, attempts, error)))
             return False
         timer = cause.timer
         timestamp = cause.timestamp if timer is None else stamp_of(timer, interval.timer_watermark)
@@ -320,11 +319,11 @@ class StepRunner:
             letter = dead_letter(where, stream, key, cause.identity, cause.production, timestamp, error)
             productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))
         except HeadraceError as second:
-            self._shared.effects.append(Halt(second))
+            self.shared.effects.append(Halt(second))
             return False
-        history = self._shared.history
+        history = self.shared.history
         history.record(
-            DeadLettered(history.at_us, self._shared.address, interval.computation, cause.identity, stream)
+            DeadLettered(history.at_us, self.shared.address, interval.computation, cause.identity, stream)
         )
         step.emitted += 1
         step.productions += productions

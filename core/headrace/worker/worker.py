@@ -208,7 +208,7 @@ class Worker:
     def _resend(self, pendings: Sequence[Any]) -> None:
         shared, history, rules = self._shared, self._history, self._rules
         for pending in pendings:
-            if not rules.retries(False):
+            if not rules.retries(injected=False):
                 continue
             production = rules.retried(pending.production, pending.attempts)
             owner = shared.routing.owner(production.consumer, production.key)

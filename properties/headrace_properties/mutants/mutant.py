@@ -3,8 +3,8 @@
 Rules of this file:
 
 * The engine has no switch for being wrong. A mutant is a subclass of `Rules` that overrides a rule or a few. Where that does not
-  express what is wrong (a store that checks at the beginning of a transaction has a state of its own), it replaces a state machine,
-  or a part of one, by a subclass.
+  express what is wrong (a store that checks at the beginning of a transaction has a state of its own), it replaces a
+  machine, or a part of one, by a subclass.
 * A mutant is **activated** when it answers otherwise than the sound protocol would. Rules are compared with the sound ones at
   each question; a subclass of a machine counts by its ``probe``. A mutant that is never activated proves nothing.
 * The classes are derived anew for each run, with that run's probe: nothing survives from one run to the next.
@@ -25,10 +25,7 @@ from headrace.worker.accounts import Accounts
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.recovery import Recovery
-from headrace.worker.seen import SeenFilter
-from headrace.worker.step import Step
 from headrace.worker.stepping import StepRunner
-from headrace.worker.timers import TimerQueue
 from headrace.worker.worker import Worker
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions, FaultSchedule, Protocol
@@ -59,33 +56,31 @@ def noting(own: type[Rules], probe: Probe) -> Rules:
     def counted(name: str) -> Callable[..., object]:
         broken, sound = getattr(own, name), getattr(Rules, name)
 
-        def ask(rules: Rules, *values: object) -> object:
-            answer = broken(rules, *values)
-            if answer != sound(rules, *values):
+        def ask(rules: Rules, *values: object, **named: object) -> object:
+            answer = broken(rules, *values, **named)
+            if answer != sound(rules, *values, **named):
                 probe.note()
             return answer
 
         return ask
 
     overridden = [name for name in RULE_NAMES if getattr(own, name) is not getattr(Rules, name)]
-    return type(own)(own.__name__, (own,), {name: counted(name) for name in overridden})()
+    rules: type[Rules] = type(own.__name__, (own,), {name: counted(name) for name in overridden})
+    return rules()
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a mutant puts in the place of the engine's: rules, or machines and their parts, which have the run's probe as ``probe``."""
+    """What a mutant puts in the place of the engine's: rules, or machines and their parts, which get the run's ``probe``."""
 
     rules: type[Rules] = Rules
     mediator: type[Mediator] = Mediator
     worker: type[Worker] = Worker
     interval: type[OwnedInterval] = OwnedInterval
     accounts: type[Accounts] = Accounts
-    filter: type[SeenFilter] = SeenFilter
     recovery: type[Recovery] = Recovery
-    timers: type[TimerQueue] = TimerQueue
     commits: type[Commits] = Commits
     runner: type[StepRunner] = StepRunner
-    step: type[Step] = Step
     master: type[Master] = Master
     authority: type[WatermarkAuthority] = WatermarkAuthority
     map: type[IntervalMap] = IntervalMap
@@ -99,17 +94,14 @@ class Parts:
             changed = {part: one for part, (one, sound) in parts.items() if one is not sound}
             return own if own is base and not changed else _derived(own, {"probe": probe, **changed})
 
-        step = derive(self.step, Step)
-        runner = derive(self.runner, StepRunner, step_class=(step, Step))
+        runner = derive(self.runner, StepRunner)
         commits = derive(self.commits, Commits, runner_class=(runner, StepRunner))
         interval = derive(
             self.interval,
             OwnedInterval,
             accounts_class=(derive(self.accounts, Accounts), Accounts),
             commits_class=(commits, Commits),
-            filter_class=(derive(self.filter, SeenFilter), SeenFilter),
             recovery_class=(derive(self.recovery, Recovery), Recovery),
-            timers_class=(derive(self.timers, TimerQueue), TimerQueue),
         )
         map_class = (derive(self.map, IntervalMap), IntervalMap)
         return Protocol(

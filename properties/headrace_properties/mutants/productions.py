@@ -4,45 +4,92 @@ from typing import ClassVar
 
 import msgspec
 
-from headrace.api.computation import Context
+from headrace.rules import Act, Rules
 from headrace.wire import messages as m
-from headrace.wire.effects import Send
-from headrace.wire.rows import Production, RowDelta, RowImage
+from headrace.wire.rows import Production, RowDelta, RowImage, Version
 from headrace.worker.commits import Commits
-from headrace.worker.execution import productions_of
 from headrace.worker.interval import OwnedInterval
-from headrace.worker.recovery import Recovery
-from headrace.worker.step import Holder, Step, StepInput, StepState
-from headrace.worker.stepping import StepRunner
+from headrace.worker.step import Holder, Step
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
-class SendsBeforeCheckpoint(Commits):
+class SendsBeforeCheckpoint(Rules):
     """Sends strong productions when user code has run, before they are durable."""
 
-    probe: ClassVar[Probe]
-
-    def complete(self, step: Step) -> None:
-        """The step is to be committed: send what it made."""
-        super().complete(step)
-        shared = self._shared
-        for production in step.checkpoints:
-            owner = shared.routing.owner(production.consumer, production.key)
-            if owner is not None:
-                self.probe.note()
-                shared.effects.append(Send(owner, m.Deliver(production, shared.address)))
+    def order(self, strong: bool) -> tuple[Act, ...]:
+        """Send first."""
+        return (Act.RUN, Act.SEND, Act.COMMIT, Act.ACK) if strong else super().order(strong)
 
 
-class StepWithoutCheckpoints(Step, eq=False):
-    """A step whose write has no productions."""
+class WritesNoCheckpoints(Rules):
+    """Writes a step without its productions."""
 
-    probe: ClassVar[Probe]
-
-    def delta(self, *, remember: bool) -> RowDelta:
+    def written(self, delta: RowDelta) -> RowDelta:
         """All of it but the checkpoints."""
-        if self.checkpoints:
-            self.probe.note()
-        return msgspec.structs.replace(super().delta(remember=remember), productions=())
+        return msgspec.structs.replace(delta, productions=())
+
+
+class RecoversNoCheckpoints(Rules):
+    """Restores everything but the checkpointed productions."""
+
+    def recovered(self, image: RowImage) -> RowImage:
+        """All but the checkpoints."""
+        return msgspec.structs.replace(image, productions=())
+
+
+class RecoversUnderNewIds(Rules):
+    """Sends checkpointed productions again under other ids."""
+
+    def recovered(self, image: RowImage) -> RowImage:
+        """Rename the checkpoints."""
+        renamed = tuple(
+            msgspec.structs.replace(one, record_id=f"{one.record_id}~{image.version}")
+            for one in image.productions
+        )
+        return msgspec.structs.replace(image, productions=renamed)
+
+
+class NeverDeletes(Rules):
+    """Leaves a checkpoint in its row when it has been ACKed."""
+
+    def deletes_checkpoint(self) -> bool:
+        """Never."""
+        return False
+
+
+class CommitsWithoutAcks(Rules):
+    """Commits a weak step, and so ACKs its causes, without waiting for the ACKs of what it sent."""
+
+    def order(self, strong: bool) -> tuple[Act, ...]:
+        """Do not wait."""
+        return tuple(act for act in super().order(strong) if act is not Act.AWAIT)
+
+
+class StragglersNotCheckpointed(Rules):
+    """Gives up waiting for a straggler, and does not checkpoint it either."""
+
+    def checkpointed(self, straggling: tuple[Production, ...]) -> tuple[Production, ...]:
+        """Nothing."""
+        del straggling
+        return ()
+
+
+class WeakIdsByVersion(Rules):
+    """Names weak productions by the version of the write, which a re-run does not reproduce."""
+
+    def id_prefix(self, computation: str, version: Version, cause: str, strong: bool) -> str:
+        """As if strong."""
+        del strong
+        return super().id_prefix(computation, version, cause, strong=True)
+
+
+class StrongIdsByCause(Rules):
+    """Gives all productions of a step of several records the same ordinals."""
+
+    def first_ordinal(self, emitted: int, strong: bool) -> int:
+        """Always 0."""
+        del emitted, strong
+        return 0
 
 
 class CheckpointsInNextWrite(Commits):
@@ -50,43 +97,16 @@ class CheckpointsInNextWrite(Commits):
 
     probe: ClassVar[Probe]
 
-    def _finish(self, now: int, steps: list[Step]) -> None:
-        interval, store = self._interval, self._shared.store
-        super()._finish(now, steps)
+    def finish(self, now: int, steps: list[Step]) -> None:
+        """Finish the steps, and write what was left out."""
+        interval, store = self.interval, self.shared.store
+        super().finish(now, steps)
         for step in steps:
             if step.checkpoints:
-                number = self._runner._next_number
-                self._runner._next_number += 1
+                number = self.runner.take_number()
                 delta = RowDelta(step.slot.key, number, productions=step.checkpoints)
                 write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
                 store.ask(now, write, lambda _now, _reply: None, interval)
-
-
-class RecoveryWithoutCheckpoints(Recovery):
-    """Restores everything but the checkpointed productions."""
-
-    probe: ClassVar[Probe]
-
-    def _restore(self, now: int, image: RowImage) -> None:
-        if image.productions:
-            self.probe.note()
-        super()._restore(now, msgspec.structs.replace(image, productions=()))
-
-
-class RecoveryRenames(Recovery):
-    """Sends checkpointed productions again under other ids."""
-
-    probe: ClassVar[Probe]
-
-    def _restore(self, now: int, image: RowImage) -> None:
-        renamed = tuple(map(self._renamed, image.productions))
-        super()._restore(now, msgspec.structs.replace(image, productions=renamed))
-
-    def _renamed(self, production: Production) -> Production:
-        self.probe.note()
-        return msgspec.structs.replace(
-            production, record_id=f"{production.record_id}~{self._interval.sequencer}"
-        )
 
 
 class DeletedWhenSent(OwnedInterval):
@@ -102,17 +122,6 @@ class DeletedWhenSent(OwnedInterval):
             self.commits.delete(now, holder.slot.key, production)
 
 
-class NeverDeletes(Commits):
-    """Leaves a checkpoint in its row when it has been ACKed."""
-
-    probe: ClassVar[Probe]
-
-    def delete(self, now: int, key: str, production: Production) -> None:
-        """Forget it in memory only."""
-        del now, key, production
-        self.probe.note()
-
-
 class DeletedByOwnDelivery(OwnedInterval):
     """Deletes all checkpoints of a key when one of them is ACKed."""
 
@@ -121,93 +130,37 @@ class DeletedByOwnDelivery(OwnedInterval):
     def acked(self, now: int, holder: Holder, production: Production) -> None:
         """All of the key's have arrived, or so it believes."""
         super().acked(now, holder, production)
-        for pending in self._shared.outbox:
+        for pending in self.shared.outbox:
             other = pending.holder
             if other.interval is self and other.slot is holder.slot and other.durable:
                 self.probe.note()
                 self.commits.delete(now, other.slot.key, pending.production)
 
 
-class WeakAckedTooEarly(Commits):
-    """Commits a weak step, and so ACKs its causes, without waiting for the ACKs of what it sent."""
-
-    probe: ClassVar[Probe]
-
-    def _send_first(self, now: int, step: Step) -> None:
-        super()._send_first(now, step)
-        if step.state is StepState.AWAITING_ACKS:
-            self.probe.note()
-            step.advance(StepInput.COMPLETE)
-            self._committable.append(step)
-
-
-class StragglersNotCheckpointed(Commits):
-    """Gives up waiting for a straggler, and does not checkpoint it either."""
-
-    probe: ClassVar[Probe]
-
-    def _checkpoint_stragglers(self, now: int) -> None:
-        super()._checkpoint_stragglers(now)
-        for step in self._committable:
-            if step.checkpoints:
-                self.probe.note()
-                step.checkpoints = ()
-
-
-class WeakIdsByVersion(StepRunner):
-    """Names weak productions by the version of the write, which a re-run does not reproduce."""
-
-    probe: ClassVar[Probe]
-
-    def _productions(
-        self, step: Step, version: object, context: Context, _identity: str, origin: int
-    ) -> tuple[Production, ...]:
-        where = self._interval.where
-        self.probe.note()
-        prefix = f"{where.spec.name}@{version}"
-        return tuple(productions_of(where, context.emissions or (), prefix, step.emitted, origin))
-
-
-class StrongIdsByCause(StepRunner):
-    """Gives all productions of a step of several records the same ordinals."""
-
-    probe: ClassVar[Probe]
-
-    def _productions(
-        self, step: Step, version: object, context: Context, _identity: str, origin: int
-    ) -> tuple[Production, ...]:
-        where = self._interval.where
-        if step.emitted:
-            self.probe.note()
-        return tuple(
-            productions_of(where, context.emissions or (), f"{where.spec.name}@{version}", 0, origin)
-        )
-
-
 MUTANTS = (
     Mutant(
         "send before checkpoint", ("reference", "S5"), "6.1.2",
         "a strong production is sent before it is durable, and another run of its cause makes another one",
-        Parts(commits=SendsBeforeCheckpoint), "echoes",
+        Parts(rules=SendsBeforeCheckpoint), "echoes",
     ),
     Mutant(
         "checkpoint outside the state's write", ("S4",), "6.1.2",
         "productions are checkpointed after the state, by a write of their own",
-        Parts(commits=CheckpointsInNextWrite, step=StepWithoutCheckpoints), "echoes",
+        Parts(rules=WritesNoCheckpoints, commits=CheckpointsInNextWrite), "echoes",
     ),
     Mutant(
         "productions not checkpointed", ("S4",), "6.1.2",
         "strong productions are kept in memory until they are ACKed, and not in the row",
-        Parts(step=StepWithoutCheckpoints), "echoes",
+        Parts(rules=WritesNoCheckpoints), "echoes",
     ),
     Mutant(
         "checkpoints not replayed", ("S7", "S1"), "6.1.2, 6.2",
-        "a new owner does not restore checkpointed productions, and never sends them", Parts(recovery=RecoveryWithoutCheckpoints),
+        "a new owner does not restore checkpointed productions, and never sends them", Parts(rules=RecoversNoCheckpoints),
         "echoes",
     ),
     Mutant(
         "checkpoints replayed under new ids", ("S7", "S1"), "6.1.2",
-        "a new owner sends checkpointed productions under other ids", Parts(recovery=RecoveryRenames), "echoes",
+        "a new owner sends checkpointed productions under other ids", Parts(rules=RecoversUnderNewIds), "echoes",
     ),
     Mutant(
         "checkpoints deleted when sent", ("S3",), "6.1.2",
@@ -215,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoints never deleted", ("L3",), "6.1.2",
-        "checkpoints that were ACKed stay in the row", Parts(commits=NeverDeletes), "echoes",
+        "checkpoints that were ACKed stay in the row", Parts(rules=NeverDeletes), "echoes",
     ),
     Mutant(
         "checkpoints deleted by another's ACK", ("S3",), "6.1.2",
@@ -223,20 +176,20 @@ MUTANTS = (
     ),
     Mutant(
         "one id for two productions", ("S5", "error"), "6.1.1",
-        "records that share a write number their productions from 0, each by itself", Parts(runner=StrongIdsByCause), "bursts",
+        "records that share a write number their productions from 0, each by itself", Parts(rules=StrongIdsByCause), "bursts",
     ),
     Mutant(
         "weak upstream ACKed too early", ("S3",), "6.1.3",
-        "a weak step commits and ACKs its causes before what it sent is ACKed", Parts(commits=WeakAckedTooEarly), "weak windows",
+        "a weak step commits and ACKs its causes before what it sent is ACKed", Parts(rules=CommitsWithoutAcks), "weak windows",
     ),
     Mutant(
         "stragglers ACKed without a checkpoint", ("S3",), "6.1.3",
         "a weak step whose production straggles is ACKed upstream without checkpointing it",
-        Parts(commits=StragglersNotCheckpointed), "stragglers",
+        Parts(rules=StragglersNotCheckpointed), "stragglers",
     ),
     Mutant(
         "weak ids by version", ("S5", "reference"), "6.1.3",
-        "ids of weak productions differ when their cause is run again", Parts(runner=WeakIdsByVersion), "weak echoes",
+        "ids of weak productions differ when their cause is run again", Parts(rules=WeakIdsByVersion), "weak echoes",
     ),
 )  # fmt: skip
 """All of this file."""

@@ -6,10 +6,27 @@ import msgspec
 
 from headrace import SECOND
 from headrace.api.computation import Context
-from headrace.wire.rows import Production, RowDelta, Version
+from headrace.rules import Rules
+from headrace.wire.rows import Production, RowDelta
 from headrace.worker.step import Step
-from headrace.worker.stepping import StepRunner, _Cause
+from headrace.worker.stepping import Cause, StepRunner
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
+
+
+class WritesNoState(Rules):
+    """Writes a step without the state."""
+
+    def written(self, delta: RowDelta) -> RowDelta:
+        """All of it but what user code keeps."""
+        return msgspec.structs.replace(delta, state=None)
+
+
+class WritesNoHold(Rules):
+    """Writes a step without the state's hold."""
+
+    def written(self, delta: RowDelta) -> RowDelta:
+        """All of it but when the state's time is."""
+        return msgspec.structs.replace(delta, hold=None)
 
 
 class DropsFailures(StepRunner):
@@ -17,9 +34,10 @@ class DropsFailures(StepRunner):
 
     probe: ClassVar[Probe]
 
-    def _give_up(self, step: Step, cause: _Cause, attempts: int, error: Exception) -> bool:
+    def give_up(self, step: Step, cause: Cause, attempts: int, error: Exception) -> bool:
+        """Leave no letter."""
         made, emitted = step.productions, step.emitted
-        given_up = super()._give_up(step, cause, attempts, error)
+        given_up = super().give_up(step, cause, attempts, error)
         if given_up:
             self.probe.note()
             step.productions, step.emitted = made, emitted
@@ -31,35 +49,12 @@ class LeavesTraces(StepRunner):
 
     probe: ClassVar[Probe]
 
-    def _run_record(self, now: int, step: Step, record: Production) -> bool:
+    def run_record(self, now: int, step: Step, record: Production) -> bool:
+        """Run it, twice if it is not alone."""
         if step.arrivals:
             self.probe.note()
-            super()._run_record(now, step, record)
-        return super()._run_record(now, step, record)
-
-
-class StepWithoutState(Step, eq=False):
-    """A step whose write does not have the state."""
-
-    probe: ClassVar[Probe]
-
-    def delta(self, *, remember: bool) -> RowDelta:
-        """All of it but what user code keeps."""
-        if self.state_after is not None:
-            self.probe.note()
-        return msgspec.structs.replace(super().delta(remember=remember), state=None)
-
-
-class StepWithoutHold(Step, eq=False):
-    """A step whose write does not have the state's hold."""
-
-    probe: ClassVar[Probe]
-
-    def delta(self, *, remember: bool) -> RowDelta:
-        """All of it but when the state's time is."""
-        if self.hold is not None:
-            self.probe.note()
-        return msgspec.structs.replace(super().delta(remember=remember), hold=None)
+            super().run_record(now, step, record)
+        return super().run_record(now, step, record)
 
 
 class StampsEarly(StepRunner):
@@ -67,10 +62,9 @@ class StampsEarly(StepRunner):
 
     probe: ClassVar[Probe]
 
-    def _productions(
-        self, step: Step, version: Version, context: Context, identity: str, origin: int
-    ) -> tuple[Production, ...]:
-        made = super()._productions(step, version, context, identity, origin)
+    def productions(self, step: Step, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
+        """Stamp them early."""
+        made = super().productions(step, context, identity, origin)
         self.probe.count += len(made)
         return tuple(msgspec.structs.replace(one, timestamp=one.timestamp - SECOND) for one in made)
 
@@ -87,11 +81,11 @@ MUTANTS = (
     ),
     Mutant(
         "state in memory only", ("reference",), "4.4, 6.2",
-        "state is kept in memory, and not in the row", Parts(step=StepWithoutState), "echoes",
+        "state is kept in memory, and not in the row", Parts(rules=WritesNoState), "echoes",
     ),
     Mutant(
         "holds in memory only", ("reference", "S10"), "5.2, 6.2",
-        "the time of a state is kept in memory, and not in the row", Parts(step=StepWithoutHold), "holding",
+        "the time of a state is kept in memory, and not in the row", Parts(rules=WritesNoHold), "holding",
     ),
     Mutant(
         "a production before its cause", ("S15", "S16"), "4.5",

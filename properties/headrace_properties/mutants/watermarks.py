@@ -17,7 +17,7 @@ from headrace.worker.execution import Deployed
 from headrace.worker.interval import OwnedInterval
 from headrace.worker.interval_state import IntervalState
 from headrace.worker.step import Holder, KeySlot, LiveTimer
-from headrace.worker.stepping import StepRunner, _Cause
+from headrace.worker.stepping import Cause, StepRunner
 from headrace.worker.worker import Worker
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import FaultSchedule, Hold, Partition
@@ -314,7 +314,7 @@ class StaleTimerOrigins(StepRunner):
 
     probe: ClassVar[Probe]
 
-    def _cause_of_timer(self, timer: StoredTimer) -> _Cause:
+    def _cause_of_timer(self, timer: StoredTimer) -> Cause:
         cause = super()._cause_of_timer(timer)
         if cause.origin > timer.origin:
             self.probe.note()

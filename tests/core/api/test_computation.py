@@ -27,6 +27,7 @@ from headrace import (
 )
 from headrace.api.computation import Emission
 from headrace.api.pipeline import OUTSIDE, ComputationSpec
+from headrace.rules import RULES
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import Assignment, Table
 from headrace.wire.rows import Production, StoredTimer, Version
@@ -34,7 +35,6 @@ from headrace.worker.execution import (
     Deployed,
     dead_letter,
     deployed,
-    id_prefix,
     productions_of,
     run_record,
     run_timer,
@@ -300,7 +300,7 @@ def test_a_wall_timer_without_a_hold_remembers_the_event_time_of_what_set_it() -
         context.set_timer("t", 70)
 
     def set_at(context: Context) -> dict[str, int]:
-        timers = stored_timers(context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9)
+        timers = stored_timers(RULES, context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9)
         return {tag: timer.set_at for tag, timer in timers.items() if timer is not None}
 
     where = where_of(Scripted(wind_up, wind_up))
@@ -340,8 +340,8 @@ def test_a_key_extractor_that_changes_its_record_changes_nobody_elses() -> None:
 
 
 def test_strong_ids_come_from_the_rows_version_and_weak_ones_from_the_cause() -> None:
-    assert id_prefix(where_of(), VERSION, "r1") == "counter@3.5"
-    assert id_prefix(where_of(productions=Productions.WEAK), VERSION, "r1") == "r1>counter"
+    assert RULES.id_prefix("counter", VERSION, "r1", strong=True) == "counter@3.5"
+    assert RULES.id_prefix("counter", VERSION, "r1", strong=False) == "r1>counter"
     assert timer_identity("counter", timer_of()) == "counter@3.5!t"
 
 
@@ -368,7 +368,7 @@ def test_a_timer_is_due_at_its_time_or_if_that_is_over_at_its_handlers(
     else:
         context.set_wall_timer("t", at, hold=44)
     hold = None if clock is Clock.WATERMARK else 44
-    assert stored_timers(context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9) == {
+    assert stored_timers(RULES, context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9) == {
         "t": StoredTimer("t", at, clock, due, overdue, hold, VERSION, 9)
     }
 
@@ -380,9 +380,9 @@ def test_the_last_word_on_a_tag_counts() -> None:
             context.cancel_timer(tag)
         else:
             context.set_timer(tag, at)
-    found = stored_timers(context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9)
+    found = stored_timers(RULES, context, handler_time=LOW, now=NOW, set_by=VERSION, origin=9)
     assert {tag: timer and timer.timestamp for tag, timer in found.items()} == {"a": None, "b": 70, "c": 80}
-    assert stored_timers(context_of(), handler_time=LOW, now=NOW, set_by=VERSION, origin=9) == {}
+    assert stored_timers(RULES, context_of(), handler_time=LOW, now=NOW, set_by=VERSION, origin=9) == {}
 
 
 def test_a_dead_letter_tells_what_failed_where_and_carries_the_bytes() -> None:
