@@ -117,7 +117,10 @@ class Rules:
         return self.may_fire(timer.due, watermark if timer.clock is Clock.WATERMARK else wall)
 
     def written(self, delta: RowDelta) -> RowDelta:
-        """Return what a step's write holds: all its changes to the row, wrapped in a single atomic operation (6.2)."""
+        """Return what a step's write holds: all its changes to the row, wrapped in a single atomic operation (6.2).
+
+        Several records may be coalesced into a single checkpoint; it then includes the unique id of each (6.1.1).
+        """
         return delta
 
     def needs_write(self, changes_row: bool, exactly_once: bool, consumed_records: bool) -> bool:
@@ -138,10 +141,6 @@ class Rules:
     def acks_refused(self) -> bool:
         """Tell whether the records of a refused write are ACKed: a refused write has persisted nothing (6.2)."""
         return False
-
-    def may_share_write(self, records: int, room: int) -> bool:
-        """Tell whether a step joins others: they may be coalesced into a single checkpoint for multiple records (6.1.1)."""
-        return records <= room
 
     # Productions (6.1.1-6.1.3)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -113,7 +114,9 @@ def overhearing(replies: list[tuple[str, int, int]]) -> Protocol:
 
         return Overheard
 
-    kinds = {role: heard(getattr(SOUND, role)) for role in ("worker", "master", "authority", "injector")}
+    kinds: dict[str, Any] = {
+        role: heard(getattr(SOUND, role)) for role in ("worker", "master", "authority", "injector")
+    }
     return replace(SOUND, name="overheard", **kinds)
 
 

@@ -296,10 +296,9 @@ class Commits:
         committable, room = self._committable, self.batch
         steps: list[Step] = []
         for step in committable:
-            size = len(step.arrivals) + len(step.fired)
-            if steps and not self._rules.may_share_write(size, room):
+            room -= len(step.arrivals) + len(step.fired)
+            if room < 0 and steps:
                 break
-            room -= size
             steps.append(step)
         for _ in steps:
             committable.popleft()

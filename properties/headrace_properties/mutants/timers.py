@@ -72,6 +72,15 @@ class FiresEarly(Rules):
         return due <= reading + _EARLY_US
 
 
+class OvertakesDueTimer(Rules):
+    """Goes on with the next record or timer of a key when a handler has set a timer that is due."""
+
+    def ends_step(self, timer: StoredTimer, watermark: int, wall: int) -> bool:
+        """Never."""
+        del timer, watermark, wall
+        return False
+
+
 class OneTimerAtATime(Rules):
     """Looks at a key once when the watermark advances, and fires the first of its timers that are due."""
 
@@ -152,6 +161,11 @@ MUTANTS = (
     Mutant(
         "timers fire early", ("S9",), "4.6",
         "a timer fires a little before the low watermark is there", Parts(rules=FiresEarly), "windows",
+    ),
+    Mutant(
+        "a due timer is overtaken", ("S8", "reference"), "4.6, 6.2",
+        "a timer that a handler sets and that is due is overtaken by the next record or timer of its step",
+        Parts(rules=OvertakesDueTimer), "prompt",
     ),
     Mutant(
         "one timer for each advance", ("L1", "L4"), "4.6",

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -182,6 +183,35 @@ class Holding(Computation):
         context.clear_state()
 
 
+class Prompt(Computation):
+    """Sets a timer for each record that is due at once, and counts the records that overtake one: none may (4.6).
+
+    Args:
+        output: the stream that the counts go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def initial_state(self) -> dict[str, Any]:
+        """Nothing is due, and nothing has overtaken it."""
+        return {"due": [], "overtaken": 0}
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Set a timer; one that was due and is still pending was overtaken."""
+        state, tag = context.state, str(record.value)
+        state["overtaken"] += len(state["due"])
+        if context.low_watermark >= 0:
+            state["due"].append(tag)
+        context.set_timer(tag, 0)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Report the count."""
+        state = context.state
+        state["due"] = [tag for tag in state["due"] if tag != timer.tag]
+        context.produce(self._output, state["overtaken"])
+
+
 class Refusing(Computation):
     """Passes on what it can read, and fails on the rest."""
 
@@ -352,6 +382,15 @@ def refusing() -> Workload:
     return Workload("refusing", pipeline, _letters(pipeline, "refusing"), SHORT, settled=True)
 
 
+def prompt() -> Workload:
+    """Timers that are due when they are set, while more records wait for the same key."""
+    pipeline = Pipeline("prompt")
+    pipeline.injector("letters")
+    pipeline.add(Prompt("counts"), name="clerks", inputs=["letters"], outputs=["counts"])
+    feed = _letters(pipeline, "prompt", records=12, gap_ms=20)
+    return Workload("prompt", pipeline, feed, SHORT, settled=True)
+
+
 class Slips(Computation):
     """Adds up by second of event time, with all that a step can do: holds, wall timers, cancelled timers, failures.
 
@@ -467,6 +506,7 @@ def _all() -> list[Workload]:
         windows.varied("no cache", cache_bytes=0),
         windows.varied("one row a page", scan_page_rows=1),
         gaining(),
+        prompt(),
     ]  # fmt: skip
 
 
