@@ -5,7 +5,8 @@ Write a `Computation`, join computations in a `Pipeline`; then verify it in a si
 """
 
 from headrace.api.codecs import BytesCodec, Codec, JsonCodec, PickleCodec, ProtobufCodec, TypedCodec
-from headrace.api.computation import Computation, Context
+from headrace.api.computation import Computation
+from headrace.api.context import Context
 from headrace.api.errors import (
     CodecError,
     ContextArgumentError,
@@ -24,17 +25,10 @@ from headrace.api.errors import (
     UserCodeError,
 )
 from headrace.api.options import EngineOptions, Eviction
-from headrace.api.pipeline import (
-    ComputationSpec,
-    DeadLetter,
-    InjectorSpec,
-    Pipeline,
-    Productions,
-    Stop,
-    same_key,
-)
+from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.records import Clock, Record, Timer
+from headrace.api.specs import ComputationSpec, DeadLetter, InjectorSpec, Productions, Stop, same_key
 from headrace.api.time import (
     HOUR,
     MAX_TIME,

@@ -26,8 +26,8 @@ from headrace import (
     MalformedRecordError,
     Pipeline,
 )
-from headrace.api.computation import Emission
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.context import Emission
+from headrace.api.specs import OUTSIDE
 from headrace.api.time import is_timestamp
 from headrace.history import Applied, Event, Output
 from headrace.injector.injection import dead_letter as injected_dead_letter

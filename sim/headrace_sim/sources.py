@@ -7,7 +7,7 @@ from bisect import insort
 
 import msgspec
 
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from headrace.history import History, Output
 from headrace.wire.effects import SourceEvent, SourceRecord
 from headrace.wire.messages import Ack, Deliver

@@ -28,7 +28,7 @@ from headrace import (
     UserCodeError,
 )
 from headrace import history as h
-from headrace.api.pipeline import Skip
+from headrace.api.specs import Skip
 from headrace_sim import Cluster, Feed, FeedBuilder, start
 from headrace_sim import faults as f
 from tests.sim.rig import CHECKED, CITIES, Run, assert_sound, city, letters, run, with_engine

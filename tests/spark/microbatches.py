@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, Pipeline
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from headrace.history import Injected
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.chunks import NEVER, Chunks

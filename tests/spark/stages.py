@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace import MIN_TIME, Pipeline
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval

@@ -3,164 +3,33 @@
 A stream is its name. The consumer names the key extractor. The graph is validated as a whole before anything runs.
 """
 
-import enum
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 
 import networkx as nx
 
 from headrace.api.codecs import Codec, JsonCodec, decode_at, encode_at
 from headrace.api.computation import Computation
-from headrace.api.dead_letters import SAMPLES, check_carries
 from headrace.api.errors import (
     CodecError,
-    CycleError,
     DuplicateNameError,
-    NoSourceError,
     OptionsError,
     PipelineError,
-    UnknownStreamError,
 )
-from headrace.api.records import Record
-
-OUTSIDE = ""
-"""As a consumer: the outside world, which takes every stream that no computation subscribes to."""
-
-KeyExtractor = Callable[[Record], str]
-
-
-def same_key(record: Record) -> str:
-    """Keep the record's own key: the default key extractor."""
-    return record.key
-
-
-class Productions(enum.Enum):
-    """When productions leave (MillWheel 6.1.2, 6.1.3)."""
-
-    STRONG = "strong"
-    """After they were checkpointed with the state, in one atomic write."""
-    WEAK = "weak"
-    """Before anything is persisted; only stragglers are checkpointed. For idempotent code."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """On failure: stop the run with an error that names record, key and computation (the default)."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """On failure: send a dead letter to this stream, and go on.
-
-    A dead letter is a dict, which the stream's codec writes (JSON, if it has none). A computation's has the fields
-    ``computation``, ``key``, ``cause`` (the record's id), ``stream``, ``value_base64`` (the record's bytes), ``timestamp`` and
-    ``error``; of a timer, ``stream`` and ``value_base64`` are ``None``. An injector's has ``injector``, ``stream``, ``offset``,
-    ``key``, ``value`` (base64 of the bytes), ``timestamp`` and ``error``; what is of the wrong type is in it as its ``repr``.
-
-    Attributes:
-        stream: where to. A codec that can not carry the dict is refused when the pipeline is validated.
-    """
-
-    stream: str
-
-    def __post_init__(self) -> None:
-        """Refuse a stream without a name."""
-        if not _is_name(self.stream):
-            raise OptionsError("DeadLetter", self.stream, "the name of a stream")
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """On failure: as `DeadLetter` for records and timers that an operator has let go, and as `Stop` for all others.
-
-    For hosts, which know what the operator has said; a pipeline is written with one of the other two.
-
-    Attributes:
-        stream: where dead letters go.
-        causes: ids of these records and timers, as errors and dead letters name them.
-    """
-
-    stream: str
-    causes: frozenset[str]
-
-
-FailurePolicy = Stop | DeadLetter
-
-
-def letters_to(policy: FailurePolicy | Skip, cause: str) -> str | None:
-    """The stream that the dead letter of a record or timer goes to; ``None``: the run stops."""
-    if isinstance(policy, Skip):
-        return policy.stream if cause in policy.causes else None
-    return policy.stream if isinstance(policy, DeadLetter) else None
-
-
-@dataclass(frozen=True, slots=True)
-class ComputationSpec:
-    """One node of the graph, with its switches. Built by `Pipeline.add`.
-
-    Attributes:
-        name: unique in the pipeline.
-        computation: the user's object.
-        inputs: stream to key extractor.
-        outputs: streams that it may produce to.
-        productions: strong or weak (6.1.2, 6.1.3).
-        exactly_once: whether deliveries are deduplicated (6.1.1).
-        state_codec: how its state is written.
-        watermark_percentile: 100 for the low watermark; less for the heuristic of 7.2.
-        on_failure: what happens when user code keeps failing.
-        split_at: keys at which its key space is divided from the start.
-        output_codecs: codec by output stream (dead letters are not the user's to produce).
-        initial_state: the encoded initial state, which is stored as nothing.
-    """
-
-    name: str
-    computation: Computation
-    inputs: Mapping[str, KeyExtractor]
-    outputs: tuple[str, ...]
-    productions: Productions = Productions.STRONG
-    exactly_once: bool = True
-    state_codec: Codec = field(default_factory=JsonCodec)
-    watermark_percentile: float = 100.0
-    on_failure: FailurePolicy | Skip = Stop()
-    split_at: tuple[str, ...] = ()
-    output_codecs: Mapping[str, Codec] = field(default_factory=dict)
-    initial_state: bytes = b""
-
-    @property
-    def all_outputs(self) -> tuple[str, ...]:
-        """Its outputs, and its dead letters' stream if it has one."""
-        policy = self.on_failure
-        return self.outputs + ((policy.stream,) if isinstance(policy, DeadLetter | Skip) else ())
-
-
-@dataclass(frozen=True, slots=True)
-class InjectorSpec:
-    """A source of records from outside (MillWheel 5.2). Built by `Pipeline.injector`.
-
-    Attributes:
-        name: unique in the pipeline.
-        outputs: streams that it injects into.
-        processes: how many processes it consists of; each is expected, and one that is missing holds the watermark.
-        skew_limit_us: records more than this ahead of the slowest low watermark wait (8.4); ``None``: no limit.
-        on_malformed: what happens to a record that can not be read or keyed.
-    """
-
-    name: str
-    outputs: tuple[str, ...]
-    processes: int = 1
-    skew_limit_us: int | None = None
-    on_malformed: FailurePolicy = Stop()
-
-    @property
-    def all_outputs(self) -> tuple[str, ...]:
-        """Its outputs, and its dead letters' stream if it has one."""
-        return self.outputs + (
-            (self.on_malformed.stream,) if isinstance(self.on_malformed, DeadLetter) else ()
-        )
-
-    def addresses(self) -> list[str]:
-        """The addresses of its processes: the expected set of 5.2."""
-        return [f"{self.name}/{number}" for number in range(self.processes)]
+from headrace.api.specs import (
+    OUTSIDE,
+    ComputationSpec,
+    DeadLetter,
+    FailurePolicy,
+    InjectorSpec,
+    KeyExtractor,
+    Productions,
+    Skip,
+    Stop,
+    is_name,
+    same_key,
+)
+from headrace.api.topology import Nodes, Topology, producers_of
 
 
 class Pipeline:
@@ -178,14 +47,14 @@ class Pipeline:
     """
 
     def __init__(self, name: str) -> None:
-        if not _is_name(name):
+        if not is_name(name):
             raise OptionsError("name", name, "a name")
         self.name = name
         self._codecs: dict[str, Codec] = {}
         self._default_codec: Codec = JsonCodec()
         self._computations: dict[str, ComputationSpec] = {}
         self._injectors: dict[str, InjectorSpec] = {}
-        self._frozen: _Topology | None = None
+        self._frozen: Topology | None = None
 
     def stream(self, name: str, codec: Codec) -> None:
         """Name the codec of a stream. Streams without one carry JSON-like values.
@@ -198,7 +67,7 @@ class Pipeline:
             DuplicateNameError: the stream has a codec already.
             OptionsError: no name, or no codec.
         """
-        if not _is_name(name):
+        if not is_name(name):
             raise OptionsError("stream", name, "the name of a stream")
         if not _is_codec(codec):
             raise OptionsError("codec", codec, _CODEC)
@@ -303,7 +172,7 @@ class Pipeline:
             raise PipelineError(
                 self.name, f"there is no computation {name!r} to remove", "Name one that is there"
             )
-        produced = _producers(other._computations, other._injectors)
+        produced = producers_of(other._computations, other._injectors)
         other._codecs = {stream: codec for stream, codec in other._codecs.items() if stream in produced}
         return other
 
@@ -395,7 +264,7 @@ class Pipeline:
         return self._topology().graph
 
     def _claim(self, name: str) -> None:
-        if not _is_name(name) or "/" in name or "@" in name or "#" in name:
+        if not is_name(name) or "/" in name or "@" in name or "#" in name:
             raise OptionsError("name", name, "a name without '/', '@' and '#'")
         if name in self._computations or name in self._injectors:
             raise DuplicateNameError(
@@ -403,45 +272,12 @@ class Pipeline:
             )
         self._frozen = None
 
-    def _topology(self) -> "_Topology":
+    def _topology(self) -> Topology:
         if self._frozen is None:
-            self._frozen = _Topology.build(self)
+            self._frozen = Topology.build(
+                Nodes(self.name, self._computations, self._injectors, self._codecs, self._default_codec)
+            )
         return self._frozen
-
-
-@dataclass(frozen=True, slots=True)
-class _Topology:
-    """What validation finds out once, and everything else looks up."""
-
-    graph: "nx.DiGraph[str]"
-    computations: dict[str, ComputationSpec]
-    injectors: dict[str, InjectorSpec]
-    streams: tuple[str, ...]
-    consumers: dict[str, tuple[tuple[str, KeyExtractor], ...]]
-    senders: dict[str, tuple[str, ...]]
-
-    @staticmethod
-    def build(pipeline: Pipeline) -> "_Topology":
-        computations, injectors = pipeline._computations, pipeline._injectors
-        producers = _producers(computations, injectors)
-        _check_streams(pipeline, producers)
-        graph = _graph(computations, injectors, producers)
-        _check_graph(pipeline, graph)
-        order = [name for name in nx.lexicographical_topological_sort(graph) if name in computations]
-        subscribers: dict[str, list[tuple[str, KeyExtractor]]] = {stream: [] for stream in producers}
-        for name in order:
-            for stream, extractor in computations[name].inputs.items():
-                subscribers[stream].append((name, extractor))
-        return _Topology(
-            graph=graph,
-            computations={name: _with_codecs(pipeline, computations[name]) for name in order},
-            injectors=dict(injectors),
-            streams=tuple(sorted(producers)),
-            consumers={
-                stream: tuple(found) or ((OUTSIDE, same_key),) for stream, found in subscribers.items()
-            },
-            senders={name: tuple(sorted(graph.predecessors(name))) for name in order},
-        )
 
 
 def _several(option: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -465,10 +301,6 @@ def _check_extractor(computation: str, extractor: object) -> None:
     if not callable(extractor):
         expected = f"a function from a record to its key, for each input of computation {computation!r}"
         raise OptionsError("inputs", extractor, expected)
-
-
-def _is_name(name: object) -> bool:
-    return type(name) is str and name != ""
 
 
 def _is_codec(codec: object) -> bool:
@@ -512,87 +344,3 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "exactly_once": bool,
     "on_failure": (Stop, DeadLetter, Skip),
 }
-
-
-def _with_codecs(pipeline: Pipeline, spec: ComputationSpec) -> ComputationSpec:
-    return replace(spec, output_codecs={stream: pipeline.codec(stream) for stream in spec.outputs})
-
-
-def _producers(
-    computations: Mapping[str, ComputationSpec], injectors: Mapping[str, InjectorSpec]
-) -> dict[str, list[str]]:
-    producers: dict[str, list[str]] = {}
-    specs: list[InjectorSpec | ComputationSpec] = [*injectors.values(), *computations.values()]
-    for spec in specs:
-        for stream in spec.all_outputs:
-            producers.setdefault(stream, []).append(spec.name)
-    return producers
-
-
-def _graph(
-    computations: Mapping[str, ComputationSpec],
-    injectors: Mapping[str, InjectorSpec],
-    producers: Mapping[str, list[str]],
-) -> "nx.DiGraph[str]":
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from([*injectors, *computations])
-    for name, spec in computations.items():
-        for stream in spec.inputs:
-            for producer in producers[stream]:
-                streams = graph.get_edge_data(producer, name, {"streams": ()})["streams"]
-                graph.add_edge(producer, name, streams=(*streams, stream))
-    return graph
-
-
-def _check_streams(pipeline: Pipeline, producers: Mapping[str, list[str]]) -> None:
-    if not pipeline._injectors:
-        raise NoSourceError(pipeline.name, "it has no injector", "Add one with injector(name)")
-    for name, spec in pipeline._computations.items():
-        for stream in spec.inputs:
-            if stream not in producers:
-                known = ", ".join(map(repr, sorted(producers)))
-                remedy = f"Produced are: {known}. Add an injector or an output of that name"
-                raise UnknownStreamError(
-                    pipeline.name, f"{name!r} consumes stream {stream!r}, which nobody produces", remedy
-                )
-    _check_dead_letters(pipeline)
-    for stream in pipeline._codecs:
-        if stream not in producers:
-            raise UnknownStreamError(
-                pipeline.name,
-                f"stream {stream!r} is given a codec, but nobody produces it",
-                "Remove it, or mend its name",
-            )
-
-
-def _check_dead_letters(pipeline: Pipeline) -> None:
-    """A codec that is declared for dead letters has to carry them; the default one does."""
-    policies = [("computation", one.name, one.on_failure) for one in pipeline._computations.values()]
-    policies += [("injector", one.name, one.on_malformed) for one in pipeline._injectors.values()]
-    for kind, name, policy in policies:
-        if isinstance(policy, DeadLetter) and policy.stream in pipeline._codecs:
-            where = f"stream {policy.stream!r}"
-            try:
-                check_carries(where, pipeline.codec(policy.stream), SAMPLES[kind])
-            except CodecError as error:
-                failure = f"{error.codec} can not {error.action} them: {error.reason}"
-                problem = f"{where} gets the dead letters of {name!r}, and {failure}"
-                remedy = "Declare a codec that carries a dict for it, or none; or send dead letters to a stream of their own"
-                raise PipelineError(pipeline.name, problem, remedy) from error
-
-
-def _check_graph(pipeline: Pipeline, graph: "nx.DiGraph[str]") -> None:
-    try:
-        cycle = [edge[0] for edge in nx.find_cycle(graph)]
-    except nx.NetworkXNoCycle:
-        cycle = []
-    if cycle:
-        path = " -> ".join([*cycle, cycle[0]])
-        problem = f"computations feed each other in a circle: {path}"
-        raise CycleError(pipeline.name, problem, "Break it: watermarks need a direction")
-    reached = set(pipeline._injectors).union(*(nx.descendants(graph, name) for name in pipeline._injectors))
-    for name in pipeline._computations:
-        if name not in reached:
-            raise NoSourceError(
-                pipeline.name, f"no injector reaches {name!r}", "Give it an input that comes from one"
-            )

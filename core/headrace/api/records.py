@@ -45,3 +45,12 @@ class Timer(msgspec.Struct, frozen=True):
     tag: str
     timestamp: int
     clock: Clock = Clock.WATERMARK
+
+
+def is_text(text: str) -> bool:
+    """Tell whether a str can leave this process: lone surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -13,7 +13,8 @@ Rules of this file:
 from collections.abc import MutableMapping, Sequence
 
 from headrace.api.errors import PipelineError
-from headrace.api.pipeline import ComputationSpec, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import ComputationSpec
 
 Switches = tuple[str, ...]
 

@@ -6,7 +6,7 @@ all keys, so the last interval that begins at or before a key has it; a computat
 
 from bisect import bisect_right
 
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from headrace.wire.messages import Assignment, Table
 
 OUTSIDE_ADDRESS = "outside"

@@ -7,11 +7,11 @@ each consumer's key extractor gets a copy of its own; what goes to the dead lett
 from collections.abc import Sequence
 
 from headrace.api.codecs import decode_at, encode_at
-from headrace.api.computation import extract_key
 from headrace.api.dead_letters import injector_letter
 from headrace.api.errors import CodecError, KeyExtractorError, MalformedRecordError
-from headrace.api.pipeline import KeyExtractor, Pipeline, same_key
+from headrace.api.pipeline import Pipeline
 from headrace.api.records import Record
+from headrace.api.specs import KeyExtractor, extract_key, same_key
 from headrace.api.time import EVENT_TIME, is_timestamp
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production

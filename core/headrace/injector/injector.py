@@ -22,7 +22,8 @@ from typing import Any, ClassVar
 
 from headrace.api.errors import HeadraceError, MalformedRecordError
 from headrace.api.options import EngineOptions
-from headrace.api.pipeline import OUTSIDE, DeadLetter, InjectorSpec, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE, DeadLetter, InjectorSpec
 from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of

@@ -9,11 +9,12 @@ import traceback
 from collections.abc import Sequence
 
 from headrace.api.codecs import Codec, decode_at, encode_at, unreadable
-from headrace.api.computation import Context, Emission, extract_key
+from headrace.api.context import Context, Emission
 from headrace.api.dead_letters import step_letter
 from headrace.api.errors import HeadraceError, UserCodeError
-from headrace.api.pipeline import OUTSIDE, ComputationSpec, KeyExtractor, Pipeline, Productions, same_key
+from headrace.api.pipeline import Pipeline
 from headrace.api.records import Clock, Record, Timer
+from headrace.api.specs import OUTSIDE, ComputationSpec, KeyExtractor, Productions, extract_key, same_key
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.rules import RULES, Rules
 from headrace.wire.messages import Table

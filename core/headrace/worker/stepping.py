@@ -11,10 +11,10 @@ Rules of this file:
 from collections import deque
 from typing import TYPE_CHECKING
 
-from headrace.api.computation import Context
+from headrace.api.context import Context
 from headrace.api.errors import HeadraceError
-from headrace.api.pipeline import letters_to
 from headrace.api.records import Clock
+from headrace.api.specs import letters_to
 from headrace.history import DeadLettered, Executed, UserCodeFailed
 from headrace.wire.effects import Halt
 from headrace.wire.rows import Production, StoredTimer, Version

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from headrace.api.options import EngineOptions
-from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted

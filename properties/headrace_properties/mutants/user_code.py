@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 
 from headrace import SECOND
-from headrace.api.computation import Context
+from headrace.api.context import Context
 from headrace.rules import Rules
 from headrace.wire.rows import Production, RowDelta
 from headrace.worker.step import Step

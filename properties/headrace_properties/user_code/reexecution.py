@@ -8,7 +8,7 @@ looks at the wall clock, which a History does not tell.
 from collections.abc import Iterable
 
 from headrace import Pipeline, format_time
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from headrace.history import Applied, DeadLettered, Event, Executed, Injected
 from headrace.wire.rows import Production
 from headrace.worker.execution import Deployed, run_record, run_timer

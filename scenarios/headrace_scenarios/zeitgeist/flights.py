@@ -24,7 +24,7 @@ late is a matter of the log. So two hosts can be compared record by record.
 from datetime import date, timedelta
 
 from headrace import HOUR, SECOND, Pipeline, Record, TypedCodec
-from headrace.api.pipeline import KeyExtractor
+from headrace.api.specs import KeyExtractor
 from headrace_scenarios.zeitgeist.computations import (
     Anomaly,
     Compared,

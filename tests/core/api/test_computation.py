@@ -25,8 +25,8 @@ from headrace import (
     Timer,
     TypedCodec,
 )
-from headrace.api.computation import Emission
-from headrace.api.pipeline import OUTSIDE, ComputationSpec
+from headrace.api.context import Emission
+from headrace.api.specs import OUTSIDE, ComputationSpec
 from headrace.rules import RULES
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import Assignment, Table

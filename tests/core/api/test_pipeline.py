@@ -29,7 +29,7 @@ from headrace import (
     UnknownStreamError,
     same_key,
 )
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from tests.core.driver import counter
 
 

@@ -18,7 +18,7 @@ from headrace import (
     Record,
     Timer,
 )
-from headrace.api.computation import Emission, TimerRequest
+from headrace.api.context import Emission, TimerRequest
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_scenarios.zeitgeist import (
     EVENING,

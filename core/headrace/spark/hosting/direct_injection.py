@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-from headrace.api.pipeline import OUTSIDE, KeyExtractor, same_key
 from headrace.api.records import Record
+from headrace.api.specs import OUTSIDE, KeyExtractor, same_key
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.hosting.layout import Plan
 from headrace.spark.hosting.parcels import Packed, Post

@@ -18,7 +18,8 @@ from operator import attrgetter
 
 import msgspec
 
-from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import (
     Applied,

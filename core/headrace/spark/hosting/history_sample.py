@@ -19,7 +19,7 @@ from hashlib import blake2b
 import msgspec
 
 from headrace.api.errors import OptionsError
-from headrace.api.pipeline import OUTSIDE
+from headrace.api.specs import OUTSIDE
 from headrace.history import (
     Acked,
     AckSent,

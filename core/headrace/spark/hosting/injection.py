@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from headrace.api.errors import MalformedRecordError
-from headrace.api.pipeline import OUTSIDE, DeadLetter
+from headrace.api.specs import OUTSIDE, DeadLetter
 from headrace.api.time import MIN_TIME
 from headrace.history import Injected
 from headrace.injector.injection import dead_letter, productions_of

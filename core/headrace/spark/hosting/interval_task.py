@@ -26,7 +26,8 @@ from dataclasses import replace
 from operator import itemgetter
 
 from headrace.api.options import EngineOptions
-from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History, Output

@@ -16,7 +16,8 @@ from zlib import crc32
 
 import networkx as nx
 
-from headrace.api.pipeline import OUTSIDE, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 

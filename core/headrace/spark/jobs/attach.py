@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import BinaryType, IntegralType, StructType, TimestampNTZType, TimestampType
 
 from headrace.api.codecs import JsonCodec, TypedCodec
-from headrace.api.pipeline import InjectorSpec, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR, SECOND
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample

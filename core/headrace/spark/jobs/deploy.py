@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from headrace.api.codecs import Codec
 from headrace.api.computation import Computation
 from headrace.api.errors import HeadraceError, OptionsError
-from headrace.api.pipeline import FailurePolicy, KeyExtractor, Pipeline
+from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
+from headrace.api.specs import FailurePolicy, KeyExtractor
 from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample

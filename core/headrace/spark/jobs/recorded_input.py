@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.api.pipeline import InjectorSpec, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import InjectorSpec
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.hosting.event_time import to_spark
 from headrace.spark.hosting.schema import ARROW_SCHEMA, INJECTED_SCHEMA

@@ -16,7 +16,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from headrace.api.errors import OptionsError
-from headrace.api.pipeline import Pipeline, Skip, Stop
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import Skip, Stop
 from headrace.spark.errors import SparkHostError
 from headrace.spark.jobs.job import read_shape, replace_file
 from headrace.spark.sinks.writers import Sinks

@@ -19,8 +19,9 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import DataFrame
 
-from headrace.api.pipeline import ComputationSpec, DeadLetter, Pipeline
+from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
+from headrace.api.specs import ComputationSpec, DeadLetter
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of

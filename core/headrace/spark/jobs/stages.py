@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
 from headrace.api.codecs import decode_at
-from headrace.api.computation import extract_key
-from headrace.api.pipeline import OUTSIDE, ComputationSpec, DeadLetter, Pipeline, Stop, same_key
+from headrace.api.pipeline import Pipeline
 from headrace.api.records import Record
+from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, Stop, extract_key, same_key
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.history import Injected
 from headrace.spark.hosting.event_time import END_MS

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.api.codecs import Codec, encode_at
 from headrace.api.errors import CodecError, MalformedRecordError, OptionsError
-from headrace.api.pipeline import DeadLetter, InjectorSpec, Pipeline
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import DeadLetter, InjectorSpec
 from headrace.api.time import EVENT_TIME, is_timestamp
 from headrace.injector.injection import dead_letter
 from headrace.spark.hosting.event_time import to_spark

@@ -1,0 +1,260 @@
+"""What a hook may do for its key (MillWheel 5.1, Figure 8): state, timers, productions, watermark.
+
+Rules of this file: user code sees copies only, and whatever it changes reaches the row as one delta or not at all;
+a production is never older than its cause (4.5); a timer with a tag that is set already moves (4.6).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Never, Protocol
+
+import msgspec
+
+from headrace.api.codecs import Codec, encode_at, not_bytes, unreadable, unwritable
+from headrace.api.errors import (
+    CodecError,
+    ContextArgumentError,
+    TimestampRegressionError,
+    UndeclaredOutputError,
+)
+from headrace.api.records import Clock, is_text
+from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
+
+
+class HasInitialState(Protocol):
+    """Gives the state of a key that has none yet: a `Computation`."""
+
+    def initial_state(self) -> Any:
+        """Return a new one."""
+
+
+class Described(Protocol):
+    """What a context reads of its computation: a `ComputationSpec`."""
+
+    @property
+    def name(self) -> str:
+        """The computation's name."""
+
+    @property
+    def computation(self) -> HasInitialState:
+        """The user's object."""
+
+    @property
+    def state_codec(self) -> Codec:
+        """How its state is written."""
+
+    @property
+    def initial_state(self) -> bytes:
+        """The encoded initial state."""
+
+    @property
+    def output_codecs(self) -> Mapping[str, Codec]:
+        """Codec by output stream."""
+
+
+class Emission(msgspec.Struct, eq=False, gc=False):
+    """One logical production, before it is named and addressed."""
+
+    stream: str
+    key: str
+    value: bytes
+    timestamp: int
+
+
+class TimerRequest:
+    """A timer that user code asked for; ``None`` in its place is a cancellation."""
+
+    __slots__ = ("clock", "hold", "tag", "timestamp")
+
+    def __init__(self, tag: str, timestamp: int, clock: Clock, hold: int | None) -> None:
+        self.tag, self.timestamp, self.clock, self.hold = tag, timestamp, clock, hold
+
+
+class Context(msgspec.Struct, eq=False):
+    """What a hook may do for its key: state, timers, productions, watermark (MillWheel 5.1, Figure 8).
+
+    Built for each record and timer by the engine, and hence a struct.
+
+    Attributes:
+        key: the key that the hook runs for.
+        low_watermark: the input low watermark, event time in microseconds (4.5); `MIN_TIME` while unknown.
+        wall_time: this machine's clock, microseconds. Code that lets it into state or productions is not deterministic.
+        stamp: the default timestamp of productions, event time in microseconds; see `produce`.
+    """
+
+    _spec: Described
+    key: str
+    _before: bytes
+    _cause_us: int
+    low_watermark: int
+    wall_time: int
+    stamp: int
+    emissions: list[Emission] | None = None
+    timers: dict[str, TimerRequest | None] | None = None
+    new_hold: int | None = None
+    _state: Any = None
+    _touched: bool = False
+
+    @property
+    def state(self) -> Any:
+        """This key's persistent state: change it in place, or assign a new one (``MutablePersistentState``)."""
+        if not self._touched:
+            self._touched = True
+            spec = self._spec
+            if self._before:
+                try:
+                    self._state = spec.state_codec.decode(self._before)
+                except Exception as error:
+                    raise unreadable(
+                        error, _STATE, spec.state_codec, self._before, spec.name, self.key
+                    ) from error
+            else:
+                self._state = spec.computation.initial_state()
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._touched = True
+        self._state = value
+
+    def clear_state(self) -> None:
+        """Go back to the initial state, and drop the state's hold."""
+        self.state = self._spec.computation.initial_state()
+        self.new_hold = MAX_TIME
+
+    def hold_watermark(self, timestamp: int | None) -> None:
+        """Give the state a timestamp (5.2): the low watermark of this computation stays at or before it.
+
+        Args:
+            timestamp: event time, microseconds; ``None`` lets go.
+
+        Raises:
+            ContextArgumentError: a timestamp that is no event time.
+        """
+        if timestamp is not None:
+            self._check_event_time("hold_watermark", "timestamp", timestamp)
+        self.new_hold = MAX_TIME if timestamp is None else timestamp
+
+    def set_timer(self, tag: str, at: int) -> None:
+        """Ask for `Computation.process_timer` once the low watermark has reached a time (4.6).
+
+        Args:
+            tag: a name; setting it again moves the timer.
+            at: event time, microseconds. At or before the watermark: fires at once, after those already due. When it fires,
+                records stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``. ``MAX_TIME - 1``: once all
+                input has ended.
+
+        Raises:
+            ContextArgumentError: a tag that is no text, or a time that is no event time.
+        """
+        self._check_text("set_timer", "tag", tag)
+        self._check_event_time("set_timer", "at", at)
+        self._set(TimerRequest(tag, at, Clock.WATERMARK, None))
+
+    def set_wall_timer(self, tag: str, at: int, hold: int | None = None) -> None:
+        """Ask for `Computation.process_timer` once this machine's clock has reached a time (4.6).
+
+        Args:
+            tag: a name; setting it again moves the timer.
+            at: wall time, microseconds.
+            hold: event time, microseconds, that the low watermark must not pass before it has fired; ``None``: it holds nothing.
+
+        Raises:
+            ContextArgumentError: a tag that is no text, or a time of the wrong kind.
+        """
+        self._check_text("set_wall_timer", "tag", tag)
+        if type(at) is not int or not MIN_TIME <= at <= MAX_TIME:
+            self._refuse("set_wall_timer", "at", at, "a wall time as an int of microseconds")
+        if hold is not None:
+            self._check_event_time("set_wall_timer", "hold", hold)
+        self._set(TimerRequest(tag, at, Clock.WALL, hold))
+
+    def cancel_timer(self, tag: str) -> None:
+        """Forget the timer of this tag, if there is one."""
+        if self.timers is None:
+            self.timers = {}
+        self.timers[tag] = None
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: str | None = None) -> None:
+        """Send a record to every consumer of a stream (``ProduceRecord``).
+
+        Args:
+            stream: one of the computation's declared outputs.
+            value: what the stream's codec takes.
+            timestamp: event time, microseconds; default: that of the record or timer being handled; for a wall timer its hold,
+                or else the low watermark; before it is known, and after the end, the time of what set the timer.
+            key: the record's own key, for consumers whose extractor keeps it; default: this key.
+
+        Raises:
+            UndeclaredOutputError: the stream is not among the outputs.
+            ContextArgumentError: a timestamp that is no event time, or a key that is no text.
+            TimestampRegressionError: the timestamp is before that of its cause (4.5).
+            CodecError: the stream's codec refuses the value.
+        """
+        spec = self._spec
+        codec = spec.output_codecs.get(stream)
+        if codec is None:
+            raise UndeclaredOutputError(spec.name, stream, tuple(spec.output_codecs))
+        if key is not None and not (type(key) is str and key.isascii()):
+            self._check_text("produce", "key", key)
+        if timestamp is not None:
+            self._check_event_time("produce", "timestamp", timestamp)
+        if timestamp is None:
+            timestamp = self.stamp
+        elif timestamp < self._cause_us:
+            raise TimestampRegressionError(spec.name, self.key, timestamp, self._cause_us)
+        data = encode_at(_PRODUCED, codec, value, stream, spec.name, self.key)
+        if self.emissions is None:
+            self.emissions = []
+        self.emissions.append(Emission(stream, self.key if key is None else key, data, timestamp))
+
+    # Arguments of the wrong kind are refused where they are given, and not when they have reached a row.
+
+    def _check_text(self, call: str, argument: str, value: object) -> None:
+        if type(value) is not str or not is_text(value):
+            self._refuse(call, argument, value, "a str that can be written as UTF-8")
+
+    def _check_event_time(self, call: str, argument: str, value: object) -> None:
+        if not is_timestamp(value):
+            self._refuse(call, argument, value, EVENT_TIME)
+
+    def _refuse(self, call: str, argument: str, value: object, expected: str) -> Never:
+        raise ContextArgumentError(self._spec.name, self.key, call, argument, value, expected)
+
+    def _set(self, request: TimerRequest) -> None:
+        if self.timers is None:
+            self.timers = {}
+        self.timers[request.tag] = request
+
+    # What the engine reads when the hook has returned.
+
+    @property
+    def untouched(self) -> bool:
+        """The hook used neither state nor timers: it acted as a stateless function."""
+        return not self._touched and self.timers is None and self.new_hold is None
+
+    def new_state(self) -> bytes | None:
+        """Encode the state if it changed; ``None`` if not; ``b""`` if it is the initial one again."""
+        if not self._touched:
+            return None
+        spec = self._spec
+        codec = spec.state_codec
+        try:
+            after = codec.encode(self._state)
+        except Exception as error:
+            raise unwritable(error, _STATE, codec, self._state, spec.name, self.key) from error
+        if type(after) is not bytes:
+            raise not_bytes(after, _STATE, codec, spec.name, self.key)
+        if after == spec.initial_state:
+            after = b""
+        elif not after:
+            where = f"state of {spec.name!r}, key {self.key!r}"
+            raise CodecError(
+                where, repr(spec.state_codec), "write", "no bytes at all stand for the initial state only"
+            )
+        return None if after == self._before else after
+
+
+_STATE = "state of {!r}, key {!r}"
+
+
+_PRODUCED = "stream {!r}, produced by {!r} for key {!r}"

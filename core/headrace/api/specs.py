@@ -1,0 +1,172 @@
+"""The nodes of the topology with their switches (MillWheel 3, 4.1, 5.2): computations and injectors, as they are declared."""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from headrace.api.codecs import Codec, JsonCodec
+from headrace.api.computation import Computation
+from headrace.api.errors import KeyExtractorError, OptionsError
+from headrace.api.records import Record, is_text
+
+OUTSIDE = ""
+"""As a consumer: the outside world, which takes every stream that no computation subscribes to."""
+
+
+KeyExtractor = Callable[[Record], str]
+
+
+def same_key(record: Record) -> str:
+    """Keep the record's own key: the default key extractor."""
+    return record.key
+
+
+class Productions(enum.Enum):
+    """When productions leave (MillWheel 6.1.2, 6.1.3)."""
+
+    STRONG = "strong"
+    """After they were checkpointed with the state, in one atomic write."""
+    WEAK = "weak"
+    """Before anything is persisted; only stragglers are checkpointed. For idempotent code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """On failure: stop the run with an error that names record, key and computation (the default)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """On failure: send a dead letter to this stream, and go on.
+
+    A dead letter is a dict, which the stream's codec writes (JSON, if it has none). A computation's has the fields
+    ``computation``, ``key``, ``cause`` (the record's id), ``stream``, ``value_base64`` (the record's bytes), ``timestamp`` and
+    ``error``; of a timer, ``stream`` and ``value_base64`` are ``None``. An injector's has ``injector``, ``stream``, ``offset``,
+    ``key``, ``value`` (base64 of the bytes), ``timestamp`` and ``error``; what is of the wrong type is in it as its ``repr``.
+
+    Attributes:
+        stream: where to. A codec that can not carry the dict is refused when the pipeline is validated.
+    """
+
+    stream: str
+
+    def __post_init__(self) -> None:
+        """Refuse a stream without a name."""
+        if not is_name(self.stream):
+            raise OptionsError("DeadLetter", self.stream, "the name of a stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """On failure: as `DeadLetter` for records and timers that an operator has let go, and as `Stop` for all others.
+
+    For hosts, which know what the operator has said; a pipeline is written with one of the other two.
+
+    Attributes:
+        stream: where dead letters go.
+        causes: ids of these records and timers, as errors and dead letters name them.
+    """
+
+    stream: str
+    causes: frozenset[str]
+
+
+FailurePolicy = Stop | DeadLetter
+
+
+def letters_to(policy: FailurePolicy | Skip, cause: str) -> str | None:
+    """The stream that the dead letter of a record or timer goes to; ``None``: the run stops."""
+    if isinstance(policy, Skip):
+        return policy.stream if cause in policy.causes else None
+    return policy.stream if isinstance(policy, DeadLetter) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationSpec:
+    """One node of the graph, with its switches. Built by `Pipeline.add`.
+
+    Attributes:
+        name: unique in the pipeline.
+        computation: the user's object.
+        inputs: stream to key extractor.
+        outputs: streams that it may produce to.
+        productions: strong or weak (6.1.2, 6.1.3).
+        exactly_once: whether deliveries are deduplicated (6.1.1).
+        state_codec: how its state is written.
+        watermark_percentile: 100 for the low watermark; less for the heuristic of 7.2.
+        on_failure: what happens when user code keeps failing.
+        split_at: keys at which its key space is divided from the start.
+        output_codecs: codec by output stream (dead letters are not the user's to produce).
+        initial_state: the encoded initial state, which is stored as nothing.
+    """
+
+    name: str
+    computation: Computation
+    inputs: Mapping[str, KeyExtractor]
+    outputs: tuple[str, ...]
+    productions: Productions = Productions.STRONG
+    exactly_once: bool = True
+    state_codec: Codec = field(default_factory=JsonCodec)
+    watermark_percentile: float = 100.0
+    on_failure: FailurePolicy | Skip = Stop()
+    split_at: tuple[str, ...] = ()
+    output_codecs: Mapping[str, Codec] = field(default_factory=dict)
+    initial_state: bytes = b""
+
+    @property
+    def all_outputs(self) -> tuple[str, ...]:
+        """Its outputs, and its dead letters' stream if it has one."""
+        policy = self.on_failure
+        return self.outputs + ((policy.stream,) if isinstance(policy, DeadLetter | Skip) else ())
+
+
+@dataclass(frozen=True, slots=True)
+class InjectorSpec:
+    """A source of records from outside (MillWheel 5.2). Built by `Pipeline.injector`.
+
+    Attributes:
+        name: unique in the pipeline.
+        outputs: streams that it injects into.
+        processes: how many processes it consists of; each is expected, and one that is missing holds the watermark.
+        skew_limit_us: records more than this ahead of the slowest low watermark wait (8.4); ``None``: no limit.
+        on_malformed: what happens to a record that can not be read or keyed.
+    """
+
+    name: str
+    outputs: tuple[str, ...]
+    processes: int = 1
+    skew_limit_us: int | None = None
+    on_malformed: FailurePolicy = Stop()
+
+    @property
+    def all_outputs(self) -> tuple[str, ...]:
+        """Its outputs, and its dead letters' stream if it has one."""
+        return self.outputs + (
+            (self.on_malformed.stream,) if isinstance(self.on_malformed, DeadLetter) else ()
+        )
+
+    def addresses(self) -> list[str]:
+        """The addresses of its processes: the expected set of 5.2."""
+        return [f"{self.name}/{number}" for number in range(self.processes)]
+
+
+def is_name(name: object) -> bool:
+    """Tell whether something can be the name of a stream or a node: a str that is not empty."""
+    return type(name) is str and name != ""
+
+
+def extract_key(computation: str, stream: str, extractor: Callable[[Record], str], record: Record) -> str:
+    """Run the consumer's key extractor (MillWheel 4.2).
+
+    Raises:
+        KeyExtractorError: it failed, or did not give a ``str``.
+    """
+    try:
+        key = extractor(record)
+    except Exception as error:
+        raise KeyExtractorError(
+            computation, stream, f"{type(error).__name__}: {error} (value {record.value!r:.80})"
+        ) from error
+    if type(key) is not str or not (key.isascii() or is_text(key)):
+        raise KeyExtractorError(computation, stream, f"returned {key!r:.80} ({type(key).__name__})")
+    return key

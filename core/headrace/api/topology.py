@@ -1,0 +1,155 @@
+"""The graph of a pipeline (MillWheel 2, 3, Figure 3), validated as a whole before anything runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import networkx as nx
+
+from headrace.api.codecs import Codec
+from headrace.api.dead_letters import SAMPLES, check_carries
+from headrace.api.errors import CodecError, CycleError, NoSourceError, PipelineError, UnknownStreamError
+from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, InjectorSpec, KeyExtractor, same_key
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """What a pipeline is made of, as it was declared.
+
+    Attributes:
+        pipeline: its name, for errors.
+        computations: by name.
+        injectors: by name.
+        codecs: by stream, where one was declared.
+        default_codec: of all other streams.
+    """
+
+    pipeline: str
+    computations: Mapping[str, ComputationSpec]
+    injectors: Mapping[str, InjectorSpec]
+    codecs: Mapping[str, Codec]
+    default_codec: Codec
+
+    def codec(self, stream: str) -> Codec:
+        """Return the codec of a stream."""
+        return self.codecs.get(stream, self.default_codec)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What validation finds out once, and everything else looks up."""
+
+    graph: "nx.DiGraph[str]"
+    computations: dict[str, ComputationSpec]
+    injectors: dict[str, InjectorSpec]
+    streams: tuple[str, ...]
+    consumers: dict[str, tuple[tuple[str, KeyExtractor], ...]]
+    senders: dict[str, tuple[str, ...]]
+
+    @staticmethod
+    def build(nodes: Nodes) -> "Topology":
+        """Validate a pipeline's nodes and join them; see `Pipeline.validate` for what is raised."""
+        computations, injectors = nodes.computations, nodes.injectors
+        producers = producers_of(computations, injectors)
+        _check_streams(nodes, producers)
+        graph = _graph(computations, injectors, producers)
+        _check_graph(nodes, graph)
+        order = [name for name in nx.lexicographical_topological_sort(graph) if name in computations]
+        subscribers: dict[str, list[tuple[str, KeyExtractor]]] = {stream: [] for stream in producers}
+        for name in order:
+            for stream, extractor in computations[name].inputs.items():
+                subscribers[stream].append((name, extractor))
+        return Topology(
+            graph=graph,
+            computations={name: _with_codecs(nodes, computations[name]) for name in order},
+            injectors=dict(injectors),
+            streams=tuple(sorted(producers)),
+            consumers={
+                stream: tuple(found) or ((OUTSIDE, same_key),) for stream, found in subscribers.items()
+            },
+            senders={name: tuple(sorted(graph.predecessors(name))) for name in order},
+        )
+
+
+def _with_codecs(nodes: Nodes, spec: ComputationSpec) -> ComputationSpec:
+    return replace(spec, output_codecs={stream: nodes.codec(stream) for stream in spec.outputs})
+
+
+def producers_of(
+    computations: Mapping[str, ComputationSpec], injectors: Mapping[str, InjectorSpec]
+) -> dict[str, list[str]]:
+    """List the injectors and computations that produce each stream."""
+    producers: dict[str, list[str]] = {}
+    specs: list[InjectorSpec | ComputationSpec] = [*injectors.values(), *computations.values()]
+    for spec in specs:
+        for stream in spec.all_outputs:
+            producers.setdefault(stream, []).append(spec.name)
+    return producers
+
+
+def _graph(
+    computations: Mapping[str, ComputationSpec],
+    injectors: Mapping[str, InjectorSpec],
+    producers: Mapping[str, list[str]],
+) -> "nx.DiGraph[str]":
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from([*injectors, *computations])
+    for name, spec in computations.items():
+        for stream in spec.inputs:
+            for producer in producers[stream]:
+                streams = graph.get_edge_data(producer, name, {"streams": ()})["streams"]
+                graph.add_edge(producer, name, streams=(*streams, stream))
+    return graph
+
+
+def _check_streams(nodes: Nodes, producers: Mapping[str, list[str]]) -> None:
+    if not nodes.injectors:
+        raise NoSourceError(nodes.pipeline, "it has no injector", "Add one with injector(name)")
+    for name, spec in nodes.computations.items():
+        for stream in spec.inputs:
+            if stream not in producers:
+                known = ", ".join(map(repr, sorted(producers)))
+                remedy = f"Produced are: {known}. Add an injector or an output of that name"
+                raise UnknownStreamError(
+                    nodes.pipeline, f"{name!r} consumes stream {stream!r}, which nobody produces", remedy
+                )
+    _check_dead_letters(nodes)
+    for stream in nodes.codecs:
+        if stream not in producers:
+            raise UnknownStreamError(
+                nodes.pipeline,
+                f"stream {stream!r} is given a codec, but nobody produces it",
+                "Remove it, or mend its name",
+            )
+
+
+def _check_dead_letters(nodes: Nodes) -> None:
+    """A codec that is declared for dead letters has to carry them; the default one does."""
+    policies = [("computation", one.name, one.on_failure) for one in nodes.computations.values()]
+    policies += [("injector", one.name, one.on_malformed) for one in nodes.injectors.values()]
+    for kind, name, policy in policies:
+        if isinstance(policy, DeadLetter) and policy.stream in nodes.codecs:
+            where = f"stream {policy.stream!r}"
+            try:
+                check_carries(where, nodes.codec(policy.stream), SAMPLES[kind])
+            except CodecError as error:
+                failure = f"{error.codec} can not {error.action} them: {error.reason}"
+                problem = f"{where} gets the dead letters of {name!r}, and {failure}"
+                remedy = "Declare a codec that carries a dict for it, or none; or send dead letters to a stream of their own"
+                raise PipelineError(nodes.pipeline, problem, remedy) from error
+
+
+def _check_graph(nodes: Nodes, graph: "nx.DiGraph[str]") -> None:
+    try:
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+    except nx.NetworkXNoCycle:
+        cycle = []
+    if cycle:
+        path = " -> ".join([*cycle, cycle[0]])
+        problem = f"computations feed each other in a circle: {path}"
+        raise CycleError(nodes.pipeline, problem, "Break it: watermarks need a direction")
+    reached = set(nodes.injectors).union(*(nx.descendants(graph, name) for name in nodes.injectors))
+    for name in nodes.computations:
+        if name not in reached:
+            raise NoSourceError(
+                nodes.pipeline, f"no injector reaches {name!r}", "Give it an input that comes from one"
+            )
