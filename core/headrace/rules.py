@@ -12,12 +12,15 @@ Rules of this file:
 """
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import TypeVar
 
+from headrace.api.options import Eviction
 from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME
 from headrace.wire.keys import KeyInterval
+from headrace.wire.messages import Progress
 from headrace.wire.rows import Production, RowDelta, RowImage, StoredTimer, Version
 
 SubscriberT = TypeVar("SubscriberT")
@@ -39,7 +42,7 @@ class Act(enum.Enum):
 
 
 class Work(enum.Enum):
-    """What may hold a low watermark, or a horizon, back."""
+    """Pending work, which may hold a low watermark or a horizon back."""
 
     INJECTED = "injected"
     """A record that an injector has read and not delivered to all consumers."""
@@ -48,11 +51,37 @@ class Work(enum.Enum):
     CHECKPOINT = "checkpoint"
     """A checkpointed production that is not ACKed."""
     TIMER = "timer"
-    """A pending timer."""
+    """A pending timer of a computation with strong productions."""
+    WEAK_TIMER = "weak timer"
+    """A pending timer of a computation with weak productions."""
     STATE = "state"
     """State with a hold."""
     FIRING = "firing"
-    """A timer that has fired, until its step is durable."""
+    """What a timer that has fired produces, until it is sent."""
+
+
+class Change(enum.Enum):
+    """What a mint does to an interval that has an extant sequencer (7.1)."""
+
+    MOVED = "moved"
+    """It is assigned anew as a whole."""
+    SPLIT = "split"
+    """Its keys are divided among several intervals."""
+    MERGED = "merged"
+    """Its keys become part of a larger interval."""
+
+
+class Leaving(enum.Enum):
+    """Which of the cached rows leaves next (8.3)."""
+
+    SPENT = "spent"
+    """An empty one that waits for no timer."""
+    FURTHEST_BOUNDARY = "furthest boundary"
+    """The one whose next watermark timer is the furthest away."""
+    LEAST_RECENTLY_USED = "least recently used"
+
+
+_TIMER = Work.TIMER  # asked for with each timer; a global name is found faster than an enumeration's member
 
 
 class Rules:
@@ -242,153 +271,332 @@ class Rules:
         return image
 
     def is_owner(self, incarnation: int, assigned: int) -> bool:
-        """Tell whether an assignment is for this incarnation: what a former self was assigned died with its memory (6.2, 7.1)."""
+        """Tell whether an assignment is for this incarnation of a process.
+
+        Soft state is consistent for the lifetime of the assignment (7.1): what a former self was assigned died with its memory.
+        """
         return incarnation == assigned
 
     # The store (6.2, 7.1)
 
-    def may_write(self, covers: bool) -> bool:
-        """Tell whether a write commits: the mediator checks its sequencer for validity first (6.2).
+    def is_valid(self, interval: KeyInterval | None, low: str, high: str) -> bool:
+        """Tell whether a sequencer is valid for these keys: the mediator checks that before it allows a write to commit (6.2).
+
+        Choice: reads, scans and collections are checked as well, so that a replaced owner learns of it by any request.
 
         Args:
-            covers: the sequencer is the latest of an interval that holds the keys.
+            interval: that the sequencer was minted for; ``None`` if it was invalidated.
+            low: the first key that is touched.
+            high: the last one.
         """
-        return covers
+        if interval is None:
+            return False
+        end = interval.high
+        return interval.low <= low and (end is None or high < end)
 
-    def is_applied(self, row: tuple[int, int], write: tuple[int, int]) -> bool:
-        """Tell whether a row has taken a write already: updates to state obey exactly-once semantics (6.2).
+    def is_applied(self, write: tuple[int, int], row: tuple[int, int]) -> bool:
+        """Tell whether a row has taken a write already: a write that arrives again changes nothing (6.1.1, 6.2).
 
         Args:
-            row: the sequencer and number of the last write that it took.
-            write: those of the write.
+            write: its sequencer and number.
+            row: those of the last write that the row took.
         """
         return write <= row
 
-    def invalidates(self, minted: KeyInterval, extant: KeyInterval) -> bool:
-        """Tell whether a mint invalidates an extant sequencer: whenever its interval is moved, split or merged (6.2, 7.1)."""
-        return minted.overlaps(extant)
+    def invalidates(self, change: Change) -> bool:
+        """Tell whether a mint invalidates the extant sequencer of an interval that it changes.
 
-    def next_sequencer(self, last: int) -> int:
-        """Return the sequencer of an assignment: each interval is assigned a unique one (7.1)."""
-        return last + 1
+        New workers invalidate any extant sequencers before starting work, so that no remnant writes can succeed thereafter (6.2);
+        a sequencer is invalidated whenever its interval is moved, split, or merged (7.1).
+        """
+        del change
+        return True
 
-    def takes_report(self, current: bool) -> bool:
-        """Tell whether a journal entry may rest on a report: only the latest owner of an interval may update it (7.2).
+    def next_sequencer(self, unused: int, former: int | None) -> int:
+        """Return the sequencer of an assignment: each interval is assigned a unique one (7.1).
 
         Args:
-            current: its sequencer, or epoch, is the latest.
+            unused: the smallest that was never assigned.
+            former: that of the same interval's last assignment; ``None`` if no assignment had just these keys.
         """
-        return current
+        del former
+        return unused
 
-    def may_journal(self, epoch: int, latest: int) -> bool:
-        """Tell whether a role's holder may write its journal.
+    def takes_report(self, latest: bool) -> bool:
+        """Tell whether the store lets a journal entry rest on a watermark report.
 
-        Choice: roles are fenced by epochs as intervals are by sequencers (6.2).
+        Sequencers are attached to all low watermark updates, so that only the latest owner of a key interval can update its
+        low watermark (7.2).
+
+        Args:
+            latest: the reporter's sequencer, or an injector's epoch, is the latest.
         """
-        return epoch == latest
+        return latest
 
     def may_claim(self, seen_epoch: int, latest: int) -> bool:
-        """Tell whether a claim of a role succeeds: nobody has claimed it since its state was looked at (6.2, 7.1)."""
+        """Tell whether a claim of a role succeeds. Choice: if nobody has claimed it since the claimant looked (7.1)."""
         return seen_epoch == latest
+
+    def is_fenced(self, epoch: int, latest: int) -> bool:
+        """Tell whether a role's holder has a successor, so that the store refuses its mints and journal entries.
+
+        Choice: replicas of the master and the authority, and an injector's processes, are fenced by epochs as owners are by
+        sequencers (6.2, 7.1, 7.2).
+        """
+        return epoch != latest
 
     # Low watermarks (4.5, 7.2)
 
-    def holds_watermark(self, work: Work) -> bool:
-        """Tell whether pending work holds the low watermark: watermarks must reflect all pending state in the system (6.2)."""
-        return work is not Work.FIRING
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Tell whether pending work holds the low watermark back.
 
-    def holds_horizon(self, work: Work, strong: bool) -> bool:
-        """Tell whether pending work holds the horizon: nothing that it makes may come before it.
+        What is reported includes checkpointed or pending productions, pending timers and persisted state (7.2). Late work, behind
+        what was reported before, holds nothing back: a low watermark is monotonic even in the face of late data (4.5).
 
-        Choice: a strong computation's pending timers do not, see `origin_of_firing` (6.1.1).
+        Args:
+            work: what is pending.
+            timestamp: event time, microseconds.
+            reported: the low watermark as it was last reported, event time in microseconds.
         """
-        if work is Work.TIMER:
-            return not strong
-        return work is not Work.STATE
-
-    def holds_back(self, timestamp: int, reported: int) -> bool:
-        """Tell whether work holds what was reported: late work, born behind it, never holds a watermark back (4.5)."""
+        del work
         return timestamp >= reported
+
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Tell whether pending work holds the horizon: nothing that it makes may come from before the horizon (6.1.1).
+
+        Choice: a pending timer of a computation with strong productions does not, see `origin_of_firing`.
+
+        Args:
+            work: what is pending.
+            origin: when its record entered the system, microseconds.
+            reported: the horizon as it was last reported, microseconds.
+        """
+        return work is not _TIMER and origin >= reported
+
+    def low_watermark(self, reported: int, oldest_work: int, input_watermark: int) -> int:
+        """Return an interval's low watermark: min(oldest work, low watermark of C: C outputs to A), but monotonic (4.5).
+
+        The horizon is computed by the same rule, from origins.
+        """
+        return max(reported, min(oldest_work, input_watermark))
+
+    def input_watermark(self, senders: Sequence[int]) -> int:
+        """Return the low watermark of a computation's input: the minimum over the values of its senders (4.5, 7.2).
+
+        The minimum is computed by the workers, rather than the central authority, which must be at least as conservative as they
+        are (7.2).
+        """
+        return min(senders, default=MAX_TIME)
+
+    def counts_as_sender(self, in_own_version: bool, is_passing: bool) -> bool:
+        """Tell whether a computation holds the input of one that it outputs to.
+
+        Choice: while the topology changes, every computation does that may still send: those of the consumer's own version, and
+        those of any version that retire, or that join (3, 4.5).
+
+        Args:
+            in_own_version: it outputs to the consumer in the version that the consumer is deployed in.
+            is_passing: it outputs to the consumer in some version, and retires or joins.
+        """
+        return in_own_version or is_passing
 
     def is_late(self, timestamp: int, watermark: int) -> bool:
         """Tell whether a record is late: it is behind the low watermark (4.5)."""
         return timestamp < watermark
 
-    def combined(self, values: Iterable[int]) -> int:
-        """Return the input watermark of what these senders have reached: the minimum over all of them (4.5)."""
-        return min(values, default=MAX_TIME)
-
-    def low_watermark(self, oldest_work: int, input_watermark: int) -> int:
-        """Return an interval's low watermark: min(oldest work, low watermarks of what outputs to it) (4.5)."""
-        return min(oldest_work, input_watermark)
-
-    def advanced(self, known: int, told: int) -> int:
-        """Return a watermark after more is heard of it: low watermarks are monotonically increasing (4.5, 6.2)."""
-        return max(known, told)
-
     def may_report(self, scanned: bool) -> bool:
-        """Tell whether an owner reports an interval: once it knows its pending work (7.2)."""
+        """Tell whether an owner follows an interval's input, and reports its progress.
+
+        Only once the initial scan has populated its in-memory structures: the report depends on their consistency (7.1, 7.2).
+        Deviation: the paper's scan is asynchronous; here an interval does no work until its scan has ended.
+        """
         return scanned
 
-    def replaces_report(self, sequencer: int, known: int) -> bool:
-        """Tell whether a report replaces what is known of its keys: only the latest owner may update its value (7.2)."""
-        return sequencer >= known
+    def is_newer(self, sequencer: int, known: int) -> bool:
+        """Tell whether a report may replace what another owner reported of the same keys.
+
+        Only the latest owner of a given key interval can update its low watermark value (7.2).
+        """
+        return sequencer > known
+
+    def reported(self, known: int, told: int) -> int:
+        """Return what an owner has reached that has told of less than before: the network reorders its reports (7.2)."""
+        del told
+        return known
 
     def value_of_missing(self, last_known: int) -> int:
-        """Return the value of an interval, or injector process, that nobody has reported: the last known one (7.2)."""
+        """Return the value of an interval that is missing: the last known value, until it reports a new one (7.2)."""
         return last_known
 
-    def may_broadcast(self, journaled: bool) -> bool:
-        """Tell whether a value is broadcast: the authority journals it first (7.2)."""
-        return journaled
+    def journals_first(self) -> bool:
+        """Tell whether the authority journals a value before it broadcasts it.
+
+        It journals all low watermark values to persistent state, preventing the reporting of erroneous values in cases of
+        process failure (7.2).
+        """
+        return True
+
+    def merged(self, known: Progress, told: Progress) -> Progress:
+        """Return what is known of a computation's progress after more is told: low watermarks never move backwards (7.2)."""
+        return known.at_least(told)
+
+    def advanced(self, known: int, told: int) -> int:
+        """Return an interval's input watermark, or horizon, after more is told: low watermarks never move backwards (7.2)."""
+        return max(known, told)
+
+    def outliers(self, percent: float, pending: int) -> int:
+        """Return how many pending records a percentile watermark leaves behind: it strips away outliers (7.2).
+
+        Choice: rounded down, so that 0.1 % of 999 records are none. In fractions, as 100 - 99.9 is not 0.1 in binary.
+
+        Args:
+            percent: whose progress the watermark corresponds to.
+            pending: how many records are pending.
+        """
+        return int((100 - Fraction(str(percent))) * pending / 100)
 
     # Injectors (5.2, 8.4)
 
     def injected_id(self, address: str, offset: int, incarnation: int) -> str:
-        """Return the unique id of an injected record: its place in the source, whoever reads it (6.1.1)."""
+        """Return the unique id of an injected record (6.1.1). Choice: its place in the source, the same for every reader."""
         del incarnation
         return f"{address}:{offset}"
 
     def stamp(self, arrived_us: int, now: int) -> int:
-        """Return the stamp of a record: the source's, so that it is the same whenever the record is read again (6.1.1)."""
+        """Return the stamp that a record's origin is made of (6.1.1). Choice: the source's, the same for every reader."""
         del now
         return arrived_us
 
     def resumes_at(self, unfinished: int, next_offset: int) -> int:
-        """Return the offset to read from after a crash: that of the oldest record that is not delivered (5.2, 6.1.1)."""
+        """Return the offset that a successor reads from: that of the oldest unfinished record (5.2, 6.1.1).
+
+        Args:
+            unfinished: the smallest offset of what is not delivered to all consumers.
+            next_offset: of what has not been read.
+        """
         del next_offset
         return unfinished
 
     def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
-        """Tell whether a record enters: newer ones wait until the low watermarks have advanced (8.4)."""
+        """Tell whether a record enters: newer records wait until the low watermarks have advanced (8.4).
+
+        Args:
+            timestamp: of the record, event time in microseconds.
+            slowest: the smallest low watermark of all computations, event time in microseconds.
+            limit_us: the skew limit, microseconds.
+        """
         return timestamp <= slowest + limit_us
 
     # Ownership and topology (3, 7.1)
 
     def is_lost(self, silent_us: int, timeout_us: int) -> bool:
-        """Tell whether a worker is replaced: it has missed its heartbeats, dead or not (7.1)."""
-        return silent_us >= timeout_us
+        """Tell whether silence counts as a machine failure, from which the master recovers (7.1).
 
-    def is_orphan(self, owner_lives: bool) -> bool:
-        """Tell whether an interval is given to another worker: its owner is gone, or has lost its memory (7.1)."""
-        return not owner_lives
+        Choice: after a time-out. A process that was only slow lives on as a zombie (6.2).
+
+        Args:
+            silent_us: for how long a process, or the owner of an interval, has said nothing of itself, or of the interval.
+            timeout_us: that it may be silent.
+        """
+        return silent_us > timeout_us
+
+    def is_orphan(self, lost: bool, restarted: bool) -> bool:
+        """Tell whether an interval is assigned to a new owner: machine failures move work between machines (6.2, 7.1).
+
+        Args:
+            lost: nothing is heard of its owner.
+            restarted: its owner has lost its memory.
+        """
+        return lost or restarted
 
     def may_lead(self, silent_us: int, lease_us: int) -> bool:
-        """Tell whether a standby claims a replicated role: its holder has been silent for a lease (7.1)."""
+        """Tell whether a standby claims a replicated role (7.1). Choice: if its holder has not renewed it for a lease."""
         return silent_us >= lease_us
 
+    def weight(self, records: int, cpu_us: int, split_load: int, split_cpu_us: int) -> int:
+        """Return what an interval weighs when load is balanced, in records: CPU load is reported by each process (7.1).
+
+        Choice: the records that it ran, or what its CPU time is worth in records, whichever is more.
+
+        Args:
+            records: that it ran.
+            cpu_us: CPU time that its user code took, microseconds.
+            split_load: how many records are worth as much as ``split_cpu_us``.
+            split_cpu_us: CPU time, microseconds.
+        """
+        return max(records, cpu_us * split_load // split_cpu_us)
+
+    def is_overloaded(self, load: float, most: float) -> bool:
+        """Tell whether an interval is to be split, or a worker gives an interval away.
+
+        In response to increased CPU load or memory pressure, the master can move intervals around, split them, or merge
+        them (7.1).
+
+        Args:
+            load: of an interval or a worker: its weight, or its bytes.
+            most: that it may have, in the same unit.
+        """
+        return load > most
+
+    def is_relief(self, target: int, source: int) -> bool:
+        """Tell whether a move between workers is worth while (7.1).
+
+        Choice: only if the target then has less than the source had. So loads get nearer to each other, and moves come to an end.
+
+        Args:
+            target: load of the new owner after the move.
+            source: load of the old owner before it, in the same unit.
+        """
+        return target < source
+
+    def is_idle(self, load: int, least: int) -> bool:
+        """Tell whether neighbouring intervals, of this load together, are to be merged (7.1)."""
+        return load < least
+
+    def adopts_version(self, injects: bool) -> bool:
+        """Tell whether a process goes by the version of the topology that the table announces, once it knows of another (3).
+
+        Args:
+            injects: it is an injector's process, and no worker.
+        """
+        del injects
+        return True
+
     def may_switch(self, all_know: bool) -> bool:
-        """Tell whether a new version of the topology comes into force: all live processes know of it (3)."""
+        """Tell whether a new version of the topology comes into force.
+
+        Choice: once all processes know of its computations (3). An owner that did not count a new sender could let its
+        watermark pass what that one sends (4.5).
+        """
         return all_know
 
     def may_remove(self, drained: bool) -> bool:
-        """Tell whether a retiring computation leaves: nobody owes it anything, and it owes nobody (3)."""
+        """Tell whether a retiring computation leaves the topology.
+
+        Choice: once it has drained: nobody owes it a record, and it has nothing left to do (3). Its oldest work holds the
+        watermarks of those that it outputs to (4.5).
+        """
         return drained
 
-    def version_in_force(self, adopted: int, announced: int) -> int:
-        """Return the version of the topology by which a process works: the one that it was last told of (3)."""
-        del adopted
-        return announced
+    # The cache (8.3)
+
+    def may_evict(self, busy: bool) -> bool:
+        """Tell whether a row may leave the cache: not while a step of its key is under way (6.2).
+
+        Its soft state has to be consistent with the row, and the step's changes come to it once they are durable.
+        """
+        return not busy
+
+    def eviction_order(self, eviction: Eviction) -> tuple[Leaving, ...]:
+        """Return which rows leave the cache first (8.3).
+
+        The most recently modified row is the one least likely to be fetched soon, which is hostile to LRU; MillWheel knows how
+        data is likely to be used (8.3). Choice: first the empty rows that wait for nothing, lest those of old keys fill the
+        cache; then those whose next timer is the furthest away.
+        """
+        if eviction is Eviction.BOUNDARY:
+            return Leaving.SPENT, Leaving.FURTHEST_BOUNDARY, Leaving.LEAST_RECENTLY_USED
+        return (Leaving.LEAST_RECENTLY_USED,)
 
 
 def _timer_order(timer: StoredTimer) -> tuple[int, bool, int, str]:

@@ -26,10 +26,10 @@ class Routing:
         self.table = table
         self._owners: dict[str, tuple[list[str], list[str]]] = {OUTSIDE: ([""], [OUTSIDE_ADDRESS])}
         self._assignments: dict[str, list[Assignment]] = {}
-        self._by_owner: dict[tuple[str, int], list[Assignment]] = {}
+        self._by_owner: dict[str, list[Assignment]] = {}
         for assignment in table.assignments:
             self._assignments.setdefault(assignment.computation, []).append(assignment)
-            self._by_owner.setdefault((assignment.owner, assignment.incarnation), []).append(assignment)
+            self._by_owner.setdefault(assignment.owner, []).append(assignment)
         for computation, found in self._assignments.items():
             _check_cover(found)
             self._owners[computation] = ([one.interval.low for one in found], [one.owner for one in found])
@@ -52,9 +52,9 @@ class Routing:
             return 0
         return found[bisect_right(self._owners[computation][0], key) - 1].sequencer
 
-    def owned_by(self, address: str, incarnation: int) -> tuple[Assignment, ...]:
-        """Return all that this incarnation of a process owns, sorted as in the table."""
-        return tuple(self._by_owner.get((address, incarnation), ()))
+    def assigned_to(self, address: str) -> tuple[Assignment, ...]:
+        """Return all that is assigned to a process, in whatever incarnation, sorted as in the table."""
+        return tuple(self._by_owner.get(address, ()))
 
 
 NOWHERE = Routing(Table())

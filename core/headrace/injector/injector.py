@@ -111,6 +111,7 @@ class Injector:
         self.phase = Phase.NEW
         self._spec, self._process, self._topologies = spec, process, topologies
         self._options, self._history, self._rules = options, history, rules
+        self._stamp = rules.stamp  # asked for with each record
         self._effects: list[Effect] = []
         self._wakes: list[int] = []
         self._now = MIN_TIME
@@ -122,7 +123,7 @@ class Injector:
         self._epoch = 0
         # A predecessor may have sent what is before this offset; `MAX_TIME`: not all of that has been given yet.
         self._reread_to = 0
-        self._intake = self.intake_class(0, m.Progress())
+        self._intake = self.intake_class(0, m.Progress(), rules)
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
         self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
@@ -187,7 +188,7 @@ class Injector:
             return
         self.phase, self._epoch = Phase.RUNNING, reply.epoch
         self._journaled = dict(reply.contents).get(self.address)
-        self._intake = self.intake_class(reply.position, self._journaled or m.Progress())
+        self._intake = self.intake_class(reply.position, self._journaled or m.Progress(), self._rules)
         self._effects.append(Replay(reply.position))
         self._reread_to = MAX_TIME
         self._on_table(now, reply.table)
@@ -206,16 +207,16 @@ class Injector:
         if not is_timestamp(timestamp):
             # It is refused when it is injected; until then, and as a dead letter, it stands at the watermark.
             timestamp = min(max(intake.promised.low_watermark, 0), MAX_TIME - 1)
-        entry = intake.read(record.arrived_us, record.offset, timestamp)
+        entry = intake.read(self._stamp(record.arrived_us, now), record.offset, timestamp)
         if entry.late or self._may_enter(timestamp):
             self._inject(now, entry, record)
         else:
             heappush(self._waiting, (timestamp, entry.offset, entry, record))
 
-    def _on_source_watermark(self, _now: int, event: SourceWatermark) -> None:
+    def _on_source_watermark(self, now: int, event: SourceWatermark) -> None:
         intake = self._intake
         if intake.is_next(event.offset):
-            intake.read_watermark(event.arrived_us, event.offset, event.low_watermark)
+            intake.read_watermark(self._stamp(event.arrived_us, now), event.offset, event.low_watermark)
 
     # Injecting
 
@@ -232,16 +233,21 @@ class Injector:
     def _productions(self, entry: Entry, record: SourceRecord) -> tuple[Production, ...]:
         """Nothing: it was malformed, and the policy is to stop."""
         pipeline, spec = self._pipeline, self._spec
+        record_id = self._rules.injected_id(self.address, entry.offset, self._incarnation)
         try:
             also = self._owed(record.stream) if entry.offset < self._reread_to else ()
-            return productions_of(pipeline, self.address, spec.outputs, record, entry.origin, also)
+            return productions_of(
+                pipeline, self.address, spec.outputs, record, entry.origin, also, record_id=record_id
+            )
         except MalformedRecordError as error:
             if not isinstance(spec.on_malformed, DeadLetter):
                 return self._halt(error)
             stream = spec.on_malformed.stream
             try:
                 letter = dead_letter(pipeline, self.address, stream, record, entry.timestamp, error)
-                productions = productions_of(pipeline, self.address, (stream,), letter, entry.origin)
+                productions = productions_of(
+                    pipeline, self.address, (stream,), letter, entry.origin, record_id=record_id
+                )
             except HeadraceError as second:
                 return self._halt(second)
             self._history.record(
@@ -265,7 +271,7 @@ class Injector:
 
     def _may_enter(self, timestamp: int) -> bool:
         limit_us = self._spec.skew_limit_us
-        return limit_us is None or timestamp <= self._slowest() + limit_us
+        return limit_us is None or self._rules.may_inject(timestamp, self._slowest(), limit_us)
 
     def _slowest(self) -> int:
         """The slowest computation's low watermark, as far as this process has been told (8.4)."""
@@ -286,7 +292,7 @@ class Injector:
         return True
 
     def _send_again(self, pending: Pending[Entry]) -> None:
-        if self._send(pending):
+        if self._rules.retries(injected=True) and self._send(pending):
             production, history = pending.production, self._history
             history.record(Resent(history.at_us, self.address, production.record_id, production.consumer))
 
@@ -319,7 +325,8 @@ class Injector:
         if table.topology != before.table.topology:
             history = self._history
             history.record(VersionAdopted(history.at_us, self.address, table.topology))
-            self._adopt_topology(table.topology)
+            if self._rules.adopts_version(injects=True):
+                self._adopt_topology(table.topology)
         self._drop_removed(table)
         self._release(now)
         if table.joining is not None:  # the change waits for everybody to know
@@ -343,7 +350,8 @@ class Injector:
         if self._spec.skew_limit_us is None:
             return
         for name, progress in broadcast.values:
-            self._watermarks[name] = max(progress.low_watermark, self._watermarks.get(name, MIN_TIME))
+            known = self._watermarks.get(name, MIN_TIME)
+            self._watermarks[name] = self._rules.advanced(known, progress.low_watermark)
         self._release(now)
 
     # What it tells: progress (7.2), and that it lives (7.1)

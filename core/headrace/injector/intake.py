@@ -18,6 +18,7 @@ from collections import deque
 import msgspec
 
 from headrace.api.time import MAX_TIME
+from headrace.rules import RULES, Rules, Work
 from headrace.watermarks.oldest_work import OldestWork
 from headrace.wire.messages import Progress
 
@@ -30,6 +31,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
         timestamp: event time, microseconds.
         origin: its stamp, microseconds.
         late: it was behind the promised low watermark when it was read.
+        holds: it holds the low watermark back until it is finished.
         left: how many consumers have not ACKed it; kept by the injector.
         finished: all have.
     """
@@ -38,12 +40,18 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     timestamp: int
     origin: int
     late: bool
+    holds: bool
     left: int = 0
     finished: bool = False
 
 
 class Intake:
     """The unfinished part of a source.
+
+    Args:
+        position: to read from.
+        journaled: what was promised before.
+        rules: what it asks.
 
     Attributes:
         next_offset: of what is to be read next.
@@ -53,11 +61,12 @@ class Intake:
     """
 
     __slots__ = (
-        "_entries", "_on_time", "_source_offset", "_source_origin", "_stamp_us", "next_offset", "position",
+        "_entries", "_on_time", "_rules", "_source_offset", "_source_origin", "_stamp_us", "next_offset", "position",
         "promised", "source_us",
     )  # fmt: skip
 
-    def __init__(self, position: int, journaled: Progress) -> None:
+    def __init__(self, position: int, journaled: Progress, rules: Rules = RULES) -> None:
+        self._rules = rules
         self.next_offset = self.position = position
         self.promised = journaled
         self.source_us = journaled.low_watermark
@@ -77,11 +86,16 @@ class Intake:
     def read(self, arrived_us: int, offset: int, timestamp: int) -> Entry:
         """Take in a record."""
         assert self.promised.horizon < MAX_TIME, f"the source goes on at offset {offset} after its end"
+        promised_us, rules = self.promised.low_watermark, self._rules
         entry = Entry(
-            offset, timestamp, self._stamp(arrived_us), late=timestamp < self.promised.low_watermark
+            offset,
+            timestamp,
+            self._stamp(arrived_us),
+            late=rules.is_late(timestamp, promised_us),
+            holds=rules.holds_watermark(Work.INJECTED, timestamp, promised_us),
         )
         self._entries.append(entry)
-        if not entry.late:
+        if entry.holds:
             self._on_time.add(timestamp)
         return entry
 
@@ -96,7 +110,7 @@ class Intake:
     def finish(self, entry: Entry) -> None:
         """All consumers have ACKed it."""
         entry.finished = True
-        if not entry.late:
+        if entry.holds:
             self._on_time.remove(entry.timestamp)
 
     def low_watermark(self) -> int:
@@ -126,7 +140,9 @@ class Intake:
             position, horizon = self.next_offset, MAX_TIME if low_us == MAX_TIME else self._stamp_us
         if low_us < self.source_us and self._source_offset < position:
             position, horizon = self._source_offset, self._source_origin
-        return position, Progress(low_us, horizon)
+        if not self._rules.holds_horizon(Work.INJECTED, horizon, self.promised.horizon):
+            horizon = self._stamp_us
+        return self._rules.resumes_at(position, self.next_offset), Progress(low_us, horizon)
 
     def _stamp(self, arrived_us: int) -> int:
         self._stamp_us = max(arrived_us, self._stamp_us)
@@ -150,6 +166,4 @@ class Intake:
         assert offsets == sorted(set(offsets)), f"offsets are out of order: {offsets}"
         origins = [entry.origin for entry in self._entries]
         assert origins == sorted(origins), f"origins are out of order: {origins}"
-        assert len(self._on_time) == sum(not entry.late for entry in unfinished), (
-            "on-time work was miscounted"
-        )
+        assert len(self._on_time) == sum(entry.holds for entry in unfinished), "on-time work was miscounted"

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
+from headrace.rules import RULES, Rules
 from headrace.wire.keys import KeyInterval, split_all_keys
 from headrace.wire.messages import (
     Assignment,
@@ -96,7 +97,9 @@ def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
 # The operator's verbs. One that can not be done changes nothing.
 
 
-def move_interval(verb: MoveInterval, cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+def move_interval(
+    verb: MoveInterval, cluster: Cluster, options: EngineOptions, rules: Rules = RULES
+) -> list[MintChange]:
     """Give the interval with this key to another worker."""
     assignment = _find(cluster.table, verb.computation, verb.key)
     if assignment is None:
@@ -106,7 +109,7 @@ def move_interval(verb: MoveInterval, cluster: Cluster, options: EngineOptions) 
         others = [worker for worker in others if worker.address == verb.to]
     if not others:
         return []
-    totals = _Totals(cluster, options)
+    totals = _Totals(cluster, options, rules)
     return [_give(assignment.computation, assignment.interval, min(others, key=totals.order))]
 
 
@@ -131,19 +134,14 @@ def merge_intervals(verb: MergeIntervals, cluster: Cluster) -> list[MintChange]:
 # By load
 
 
-def rebalance(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) -> list[MintChange]:
     """Change what the loads call for (7.1): split, else move, else merge."""
     if not cluster.workers:
         return []
-    changes = _split_hot(cluster, options)
+    changes = _split_hot(cluster, options, rules)
     if changes or any(one.sequencer not in cluster.loads for one in cluster.table.assignments):
         return changes
-    return _move_from_overloaded(cluster, options) or _merge_idle(cluster, options)
-
-
-def _weight(load: IntervalLoad, options: EngineOptions) -> int:
-    """How many records it is worth."""
-    return max(load.records, load.cpu_us * options.split_load // options.split_cpu_us)
+    return _move_from_overloaded(cluster, options, rules) or _merge_idle(cluster, options, rules)
 
 
 class _Totals:
@@ -151,8 +149,12 @@ class _Totals:
 
     __slots__ = ("burdens", "bytes", "intervals", "sizes", "weights")
 
-    def __init__(self, cluster: Cluster, options: EngineOptions) -> None:
-        self.weights = {sequencer: _weight(load, options) for sequencer, load in cluster.loads.items()}
+    def __init__(self, cluster: Cluster, options: EngineOptions, rules: Rules) -> None:
+        records, cpu_us = options.split_load, options.split_cpu_us
+        self.weights = {
+            sequencer: rules.weight(load.records, load.cpu_us, records, cpu_us)
+            for sequencer, load in cluster.loads.items()
+        }
         self.sizes = {sequencer: load.bytes for sequencer, load in cluster.loads.items()}
         self.burdens = dict.fromkeys(cluster.workers, 0)
         self.bytes = dict.fromkeys(cluster.workers, 0)
@@ -169,12 +171,12 @@ class _Totals:
         return self.burdens[worker], len(self.intervals[worker])
 
 
-def _split_hot(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
-    totals = _Totals(cluster, options)
+def _split_hot(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[MintChange]:
+    totals = _Totals(cluster, options, rules)
     changes: list[MintChange] = []
     for assignment in cluster.table.assignments:
         weight = totals.weights.get(assignment.sequencer, 0)
-        if weight <= options.split_load:
+        if not rules.is_overloaded(weight, options.split_load):
             continue
         owner, key = _owner(assignment), cluster.loads[assignment.sequencer].split_key
         if key <= assignment.interval.low or not assignment.interval.contains(key):
@@ -187,14 +189,14 @@ def _split_hot(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
     return changes
 
 
-def _move_from_overloaded(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
-    totals = _Totals(cluster, options)
+def _move_from_overloaded(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[MintChange]:
+    totals = _Totals(cluster, options, rules)
     most = max(options.split_load, options.overload * sum(totals.burdens.values()) / len(cluster.workers))
     for worker in cluster.workers:
-        if totals.bytes[worker] > options.memory_limit_bytes:
-            changes = _relieve(worker, totals, totals.bytes, totals.sizes, options)
-        elif totals.burdens[worker] > most:
-            changes = _relieve(worker, totals, totals.burdens, totals.weights, options)
+        if rules.is_overloaded(totals.bytes[worker], options.memory_limit_bytes):
+            changes = _relieve(worker, totals, totals.bytes, totals.sizes, options, rules)
+        elif rules.is_overloaded(totals.burdens[worker], most):
+            changes = _relieve(worker, totals, totals.burdens, totals.weights, options, rules)
         else:
             continue
         if changes:
@@ -208,33 +210,37 @@ def _relieve(
     burdens: Mapping[Candidate, int],
     weights: Mapping[int, int],
     options: EngineOptions,
+    rules: Rules,
 ) -> list[MintChange]:
     """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
 
     So memory that is short never gets shorter, and loads only get nearer to each other: moves come to an end.
     """
     for one in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
-        weight, room = weights[one.sequencer], options.memory_limit_bytes - totals.sizes[one.sequencer]
-        fitting = [other for other in burdens if other != worker and totals.bytes[other] <= room]
+        weight, size = weights[one.sequencer], totals.sizes[one.sequencer]
+        fitting = [
+            other
+            for other in burdens
+            if other != worker
+            and not rules.is_overloaded(totals.bytes[other] + size, options.memory_limit_bytes)
+        ]
         if not weight or not fitting:
             continue
         target = min(fitting, key=burdens.__getitem__)
-        if burdens[target] + weight < burdens[worker]:
+        if rules.is_relief(burdens[target] + weight, burdens[worker]):
             return [_give(one.computation, one.interval, target)]
     return []
 
 
-def _merge_idle(cluster: Cluster, options: EngineOptions) -> list[MintChange]:
+def _merge_idle(cluster: Cluster, options: EngineOptions, rules: Rules) -> list[MintChange]:
+    weights = _Totals(cluster, options, rules).weights
     changes: list[MintChange] = []
     first: Assignment | None = None
     for second in cluster.table.assignments:
         if first is None or first.computation != second.computation:
             first = second
             continue
-        if (
-            sum(_weight(cluster.loads[one.sequencer], options) for one in (first, second))
-            < options.merge_load
-        ):
+        if rules.is_idle(weights[first.sequencer] + weights[second.sequencer], options.merge_load):
             changes.append(_merge(first, second))
             first = None
         else:

@@ -117,7 +117,7 @@ class Master:
         self._topologies = topologies
         self._options = options
         self._history = history
-        self._election = Election(MASTER_ROLE, address, options)
+        self._election = Election(MASTER_ROLE, address, options, rules)
         self._members: dict[str, _Member] = {}
         self._ticked_us = 0
         self._forget()
@@ -228,7 +228,9 @@ class Master:
 
     def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
         listed = {load.sequencer for load in beat.loads}
-        for one in routing_of(self.table).owned_by(beat.sender, beat.incarnation):
+        for one in routing_of(self.table).assigned_to(beat.sender):
+            if not self._rules.is_owner(beat.incarnation, one.incarnation):
+                continue
             if one.sequencer in listed:
                 self._unlisted.pop(one.sequencer, None)
             else:
@@ -237,16 +239,16 @@ class Master:
     def _live(self, now: int) -> list[Heartbeat]:
         """The latest heartbeats of those who have been heard of lately, sorted by address."""
         timeout = self._options.heartbeat_timeout_us
-        members = sorted(self._members.items())
-        return [member.beat for _, member in members if now - member.heard_us <= timeout]
+        members = [member for _, member in sorted(self._members.items())]
+        return [one.beat for one in members if not self._rules.is_lost(now - one.heard_us, timeout)]
 
     def _is_orphan(self, now: int, one: Assignment) -> bool:
         """Its owner has been restarted, or has been silent for too long while this master listened."""
-        member = self._members.get(one.owner)
-        if member is not None and member.beat.incarnation > one.incarnation:
-            return True
-        heard = self._since_us if member is None else max(member.heard_us, self._since_us)
-        return now - heard > self._options.heartbeat_timeout_us
+        member, heard_us = self._members.get(one.owner), self._since_us
+        if member is not None:
+            heard_us = max(heard_us, member.heard_us)
+        lost = self._rules.is_lost(now - heard_us, self._options.heartbeat_timeout_us)
+        return self._rules.is_orphan(lost, member is not None and member.beat.incarnation > one.incarnation)
 
     def _cluster(self, now: int) -> Cluster:
         beats = [beat for beat in self._live(now) if beat.is_worker]
@@ -280,7 +282,7 @@ class Master:
         for one in self.table.assignments:
             if self._is_orphan(now, one):
                 unowned.append(Unowned(one.computation, one.interval))
-            elif now - self._unlisted.get(one.sequencer, now) > grace:
+            elif self._rules.is_lost(now - self._unlisted.get(one.sequencer, now), grace):
                 lost.append(MintChange(one.computation, one.interval, one.owner, one.incarnation))
         unowned += first_intervals(self._topologies[self.table.topology], self.table)
         changes = assign(unowned, cluster) + lost
@@ -304,17 +306,17 @@ class Master:
             return None
         if self._joined_at is None:
             self._joined_at = table.version
-        for address in self._required(now):
-            member = self._members.get(address)
-            if member is None or member.beat.table_version < self._joined_at:
-                return None
+        members = [self._members.get(address) for address in self._required(now)]
+        all_know = all(one is not None and one.beat.table_version >= self._joined_at for one in members)
+        if not self._rules.may_switch(all_know):
+            return None
         self._joined_at = None
         return self._put_in_force(table.joining)
 
     def _try(self, verb: Verb, cluster: Cluster) -> Mint | None:
         match verb:
             case MoveInterval():
-                return self._change(move_interval(verb, cluster, self._options))
+                return self._change(move_interval(verb, cluster, self._options, self._rules))
             case SplitInterval():
                 return self._change(split_interval(verb, cluster))
             case MergeIntervals():
@@ -348,10 +350,11 @@ class Master:
             return None
         beats = {address: member.beat for address, member in self._members.items()}
         drained = self._draining.look(beats, self._required(now))
-        if not drained and not self._draining.wants_mint:
+        removed = tuple(name for name in table.retiring if self._rules.may_remove(name in drained))
+        if not removed and not self._draining.wants_mint:
             return None
-        retiring = tuple(name for name in table.retiring if name not in drained)
-        return self._build([], table.topology, retiring, table.joining, drained)
+        retiring = tuple(name for name in table.retiring if name not in removed)
+        return self._build([], table.topology, retiring, table.joining, removed)
 
     def _required(self, now: int) -> list[str]:
         """Whose word counts when the topology changes: the living, the owners, and the expected injector processes."""
@@ -366,7 +369,7 @@ class Master:
         if not period or self._balanced_us <= now < self._balanced_us + period:
             return None
         self._balanced_us = now
-        return self._change(rebalance(cluster, self._options))
+        return self._change(rebalance(cluster, self._options, self._rules))
 
     # Minting
 

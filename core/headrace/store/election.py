@@ -12,6 +12,7 @@ Rules of this file:
 import enum
 
 from headrace.api.options import EngineOptions
+from headrace.rules import RULES, Rules
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import STORE, Claim, Claimed, Peek, Peeked, Refused, Renew, Renewed, Unavailable
 
@@ -85,6 +86,7 @@ class Election:
         role: the journal to hold.
         address: of this replica.
         options: for the lease and the store's time-out.
+        rules: what it asks.
 
     Attributes:
         state: where it stands.
@@ -93,12 +95,13 @@ class Election:
     """
 
     __slots__ = (
-        "_address", "_asked_us", "_holder", "_lease_us", "_now", "_open", "_pause_us", "_rank", "_requests", "_role", "_seen",
-        "_seen_at_us", "_turn_us", "due_us", "epoch", "state",
+        "_address", "_asked_us", "_holder", "_lease_us", "_now", "_open", "_pause_us", "_rank", "_requests", "_role", "_rules",
+        "_seen", "_seen_at_us", "_turn_us", "due_us", "epoch", "state",
     )  # fmt: skip
 
-    def __init__(self, role: str, address: str, options: EngineOptions) -> None:
+    def __init__(self, role: str, address: str, options: EngineOptions, rules: Rules = RULES) -> None:
         self._role = role
+        self._rules = rules
         self._address = address
         self._lease_us = options.lease_us
         self._turn_us = max(1, options.lease_us // 4)
@@ -167,7 +170,7 @@ class Election:
         seen = (peeked.epoch, peeked.renewals)
         if seen != self._seen or now < self._seen_at_us:
             self._seen, self._seen_at_us = seen, now
-        return now - self._seen_at_us >= self._lease_us
+        return self._rules.may_lead(now - self._seen_at_us, self._lease_us)
 
     def _step(self, now: int, given: Input) -> list[Effect]:
         before = self.state

@@ -4,7 +4,7 @@ Rules of this file:
 
 * A write is applied whole or refused whole: its sequencer must be the latest minted for an interval that covers its keys *at the
   moment it is applied*, not when it was issued.
-* A mint kills every older sequencer that overlaps, before anybody can scan under the new one.
+* A mint invalidates every older sequencer that overlaps, before anybody can scan under the new one.
 * Every change of a row is a blind delta, and taking the same write twice is taking it once.
 * Journals are fenced by epochs; ownership of keys and their sequencers are one table, so they can not disagree.
 """
@@ -25,7 +25,7 @@ from headrace.history import (
     VersionAdopted,
     WriteRefused,
 )
-from headrace.rules import RULES, Rules
+from headrace.rules import RULES, Change, Rules
 from headrace.wire import messages as m
 from headrace.wire.keys import ALL_KEYS, KeyInterval, cover_same_keys
 from headrace.wire.messages import STORE, Progress
@@ -113,9 +113,13 @@ class Mediator:
     def __init__(self, history: History, page_rows: int = 1_000, rules: Rules = RULES) -> None:
         self._history = history
         self._rules = rules
+        self._is_valid, self._is_applied = rules.is_valid, rules.is_applied  # asked for with each write
         self._page_rows = page_rows
         self._rows: dict[str, dict[str, StoredRow]] = {}
-        self._live: dict[str, dict[int, KeyInterval]] = {}
+        self._live: dict[
+            str, dict[int, KeyInterval]
+        ] = {}  # the latest, as in the table: what a History tells
+        self._valid: dict[str, dict[int, KeyInterval]] = {}  # those that nothing has invalidated
         self._sorted_keys: dict[str, list[str]] = {}
         self._journals: dict[str, Journal] = {}
         self._progress: dict[str, Progress] = {}
@@ -171,16 +175,8 @@ class Mediator:
     # Rows (6.2)
 
     def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
-        """Tell whether this sequencer owns the keys from ``low`` to ``high``, both inclusive, now."""
-        interval = self._live.get(computation, _NOBODY).get(sequencer)
-        if interval is None:
-            return False
-        end = interval.high
-        return interval.low <= low and (end is None or high < end)
-
-    def already_taken(self, row: StoredRow, sequencer: int, number: int) -> bool:
-        """Tell whether the row has taken this write, or a later one, before."""
-        return (sequencer, number) <= (row.sequencer, row.number)
+        """Tell whether a request for the keys from ``low`` to ``high``, both inclusive, is served under this sequencer now."""
+        return self._is_valid(self._valid.get(computation, _NOBODY).get(sequencer), low, high)
 
     def live_sequencer(self, computation: str, key: str) -> int:
         """The sequencer that owns a key now; 0 if none does."""
@@ -205,7 +201,7 @@ class Mediator:
             if row is None:
                 row = rows[delta.key] = StoredRow()
                 self._sorted_keys.pop(computation, None)
-            elif self.already_taken(row, sequencer, delta.number):
+            elif self._is_applied((sequencer, delta.number), (row.sequencer, row.number)):
                 continue
             row.apply(sequencer, delta)
             live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
@@ -280,7 +276,7 @@ class Mediator:
 
     def _mint(self, request: m.Mint) -> m.Reply:
         journal = self._journal(MASTER_ROLE)
-        if request.epoch != journal.epoch:
+        if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         if (request.epoch, request.number) > self._last_mint:
             self._last_mint = (request.epoch, request.number)
@@ -297,6 +293,7 @@ class Mediator:
             kept = self._replace(computation, changes, kept)
         for computation in request.removed:
             self._live.pop(computation, None)
+            self._valid.pop(computation, None)
             self._history.record(ComputationRemoved(self._history.at_us, STORE, computation))
         if request.topology != self._table.topology:
             self._history.record(VersionAdopted(self._history.at_us, STORE, request.topology))
@@ -317,33 +314,31 @@ class Mediator:
             for a in assignments
             if a.computation == computation and any(a.interval.overlaps(one) for one in wanted)
         ]
-        assert cover_same_keys(wanted, [a.interval for a in replaced] or [ALL_KEYS]), (
-            "a mint leaves keys without an owner"
-        )
-        live = self._live.setdefault(computation, {})
+        former = {a.interval: a.sequencer for a in replaced}
+        assert cover_same_keys(wanted, list(former) or [ALL_KEYS]), "a mint leaves keys without an owner"
+        live, valid = self._live.setdefault(computation, {}), self._valid.setdefault(computation, {})
         for old in replaced:
-            live.pop(old.sequencer, None)
+            del live[old.sequencer]
+            if self._rules.invalidates(_change_of(old.interval, wanted)):
+                self.invalidate(old)
         kept = [a for a in assignments if a not in replaced]
         history = self._history
         for change in changes:
-            sequencer = self._next_sequencer
-            self._next_sequencer += 1
-            live[sequencer] = change.interval
-            kept.append(
-                m.Assignment(computation, change.interval, sequencer, change.owner, change.incarnation)
-            )
+            interval = change.interval
+            sequencer = self._rules.next_sequencer(self._next_sequencer, former.get(interval))
+            self._next_sequencer = max(self._next_sequencer, sequencer + 1)
+            live[sequencer] = valid[sequencer] = interval
+            kept.append(m.Assignment(computation, interval, sequencer, change.owner, change.incarnation))
             history.record(
                 IntervalMinted(
-                    history.at_us,
-                    STORE,
-                    computation,
-                    change.interval,
-                    sequencer,
-                    change.owner,
-                    change.incarnation,
+                    history.at_us, STORE, computation, interval, sequencer, change.owner, change.incarnation
                 )
             )
         return kept
+
+    def invalidate(self, replaced: m.Assignment) -> None:
+        """Invalidate an extant sequencer, so that no remnant writes can succeed thereafter (6.2)."""
+        self._valid[replaced.computation].pop(replaced.sequencer, None)
 
     # Fenced journals
 
@@ -359,7 +354,7 @@ class Mediator:
 
     def _claim(self, request: m.Claim) -> m.Reply:
         journal = self._journal(request.role)
-        if request.seen_epoch == journal.epoch:
+        if self._rules.may_claim(request.seen_epoch, journal.epoch):
             journal.epoch += 1
             journal.holder = request.holder
             history = self._history
@@ -373,38 +368,37 @@ class Mediator:
 
     def _renew(self, request: m.Renew) -> m.Reply:
         journal = self._journal(request.role)
-        if request.epoch != journal.epoch:
+        if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
         return m.Renewed(request.request)
 
     def _journal_watermarks(self, request: m.JournalWatermarks) -> m.Reply:
         journal = self._journal(request.role)
-        if request.epoch != journal.epoch:
+        if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
-        stale = tuple(report for report in request.reports if not self.is_current_report(*report))
+        stale = tuple(report for report in request.reports if not self.takes_report(*report))
         if not stale:
             for name, progress in request.values:
-                journal.contents[name] = journal.contents.get(name, _NOTHING).at_least(progress)
+                journal.contents[name] = self._rules.merged(journal.contents.get(name, _NOTHING), progress)
                 self._progress[name] = journal.contents[name]
         return m.Journaled(request.request, stale)
 
-    def is_current_report(self, reporter: str, fence: int) -> bool:
-        """Tell whether a watermark report came from the latest owner: of an interval, or of an injector's process."""
+    def takes_report(self, reporter: str, fence: int) -> bool:
+        """Tell whether a journal entry may rest on a report, of an interval's owner or an injector's process (7.2)."""
         if "/" in reporter:
-            return self._journal(reporter).epoch == fence
-        return fence in self._live.get(reporter, ())
+            return self._rules.takes_report(self._journal(reporter).epoch == fence)
+        return self._rules.takes_report(fence in self._live.get(reporter, ()))
 
     def _journal_position(self, request: m.JournalPosition) -> m.Reply:
         journal = self._journal(request.role)
-        if request.epoch != journal.epoch:
+        if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
         journal.position = max(journal.position, request.position)
-        journal.contents[request.role] = journal.contents.get(request.role, _NOTHING).at_least(
-            request.progress
-        )
+        known = journal.contents.get(request.role, _NOTHING)
+        journal.contents[request.role] = self._rules.merged(known, request.progress)
         return m.Journaled(request.request)
 
     def check_invariants(self) -> None:
@@ -417,3 +411,10 @@ class Mediator:
             assert cover_same_keys(live.values(), [ALL_KEYS]), (
                 f"intervals of {computation!r} do not cover all keys once"
             )
+
+
+def _change_of(interval: KeyInterval, minted: list[KeyInterval]) -> Change:
+    """Tell what a mint of these intervals does to an older one, all of whose keys they have."""
+    if interval in minted:
+        return Change.MOVED
+    return Change.SPLIT if sum(one.overlaps(interval) for one in minted) > 1 else Change.MERGED

@@ -113,13 +113,14 @@ class WatermarkAuthority:
 
     Attributes:
         map_class: of what it knows of each name's intervals, or processes.
+        injectors: the names that are injectors'.
     """
 
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
         "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role",
-        "_rules", "_shard", "address",
+        "_rules", "_shard", "address", "injectors",
     )  # fmt: skip
 
     def __init__(
@@ -137,12 +138,13 @@ class WatermarkAuthority:
         self._options = options
         self._history = history
         self._role = authority_role(shard)
-        self._election = Election(self._role, address, options)
+        self._election = Election(self._role, address, options, rules)
         self._known = {
             known.name: known
-            for known in _names(topologies, options, self.map_class)
+            for known in _names(topologies, options, self.map_class, rules)
             if options.shard_of(known.name) == shard
         }
+        self.injectors = frozenset(known.name for known in self._known.values() if known.processes)
         self._listeners = dict.fromkeys(
             address
             for pipeline in topologies
@@ -261,16 +263,20 @@ class WatermarkAuthority:
 
     def _publish(self, now: int) -> list[Effect]:
         """Journal what has risen. If nothing has for a while, broadcast again what everybody should know."""
-        risen = [(known, progress) for known in self._known.values() if (progress := self._risen(known))]
+        reached = [(known, self.progress(known.name)) for known in self._known.values()]
+        risen = [(known, progress) for known, progress in reached if progress != known.published]
         if not risen:
             self._quiet += 1
             return self._tell(sorted(self._listeners)) if self._quiet % _AGAIN == 0 else []
+        values = tuple((known.name, progress) for known, progress in risen)
+        if not self._rules.journals_first():
+            return self._broadcast(values)
         unconfirmed = [(known, known.map.unconfirmed()) for known, _ in risen]
         request = JournalWatermarks(
             self._election.request(),
             self._role,
             self._election.epoch,
-            tuple((known.name, progress) for known, progress in risen),
+            values,
             tuple(dict.fromkeys(_reporters(unconfirmed))),
         )
         self._journaling = _Journaling(request, unconfirmed)
@@ -284,21 +290,20 @@ class WatermarkAuthority:
 
     def progress(self, name: str) -> Progress:
         """What is known of a name now, whether or not the store has accepted it."""
-        return self._progress(self._known[name])
-
-    def _progress(self, known: _Known) -> Progress:
+        known = self._known[name]
         published, low_watermark, horizon = known.published, known.map.low_watermark, known.map.horizon
-        if low_watermark < published.low_watermark:  # noqa: PLR1730  a call of max() for each look
-            low_watermark = published.low_watermark
-        if horizon < published.horizon:  # noqa: PLR1730  likewise
-            horizon = published.horizon
-        percentiles = self._percentiles(known, low_watermark) if known.wanted else published.percentiles
-        return Progress(low_watermark, horizon, percentiles)
+        percentiles = published.percentiles
+        if known.wanted:
+            percentiles = self._percentiles(known, max(low_watermark, published.low_watermark))
+        return self._rules.merged(published, Progress(low_watermark, horizon, percentiles))
 
-    def _risen(self, known: _Known) -> Progress | None:
-        """Return a name's progress if there is any."""
-        progress = self._progress(known)
-        return progress if progress != known.published else None
+    def published(self, name: str) -> Progress:
+        """What the store has accepted of a name, as far as this replica knows; nothing on a standby."""
+        return self._known[name].published
+
+    def map_of(self, name: str) -> IntervalMap:
+        """What is known of a computation's intervals, or of the processes of an injector."""
+        return self._known[name].map
 
     def _percentiles(self, known: _Known, low_watermark: int) -> tuple[tuple[float, int], ...]:
         """Return the percentiles that are wanted of a name; none before its low watermark is known.
@@ -319,7 +324,7 @@ class WatermarkAuthority:
             (
                 percent,
                 percentile_watermark(
-                    percent, before.get(percent, MIN_TIME), low_watermark, frontier, pending
+                    percent, before.get(percent, MIN_TIME), low_watermark, frontier, pending, self._rules
                 ),
             )
             for percent in known.wanted
@@ -340,7 +345,9 @@ class WatermarkAuthority:
                 if answer.stale:
                     self._disown(answer.stale)
                     return []
-                return self._accepted(journaling)
+                for known, unconfirmed in journaling.unconfirmed:
+                    known.map.confirm(unconfirmed)
+                return self._broadcast(journaling.request.values)
             case Refused():
                 self._election.refused(now)
                 self._forget()
@@ -356,13 +363,10 @@ class WatermarkAuthority:
             keys = interval_of_process(int(process), known.processes) if process else ALL_KEYS
             known.map.disown(fence, keys)
 
-    def _accepted(self, journaling: _Journaling) -> list[Effect]:
-        for known, unconfirmed in journaling.unconfirmed:
-            known.map.confirm(unconfirmed)
-        for name, progress in journaling.request.values:
+    def _broadcast(self, risen: tuple[tuple[str, Progress], ...]) -> list[Effect]:
+        for name, progress in risen:
             self._known[name].published = progress
-        history = self._history
-        history.record(Published(history.at_us, self.address, journaling.request.values))
+        self._history.record(Published(self._history.at_us, self.address, risen))
         self._quiet = 0
         return self._tell(sorted(self._listeners))
 
@@ -394,7 +398,7 @@ def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[tu
 
 
 def _names(
-    topologies: Sequence[Pipeline], options: EngineOptions, map_class: type[IntervalMap]
+    topologies: Sequence[Pipeline], options: EngineOptions, map_class: type[IntervalMap], rules: Rules
 ) -> Iterator[_Known]:
     """Iterate over what the authority serves, sorted by name."""
     processes: dict[str, int] = {}
@@ -414,4 +418,4 @@ def _names(
         )
     for name in sorted(processes):
         wants, feeders = sorted(wanted.get(name, ())), sorted(upstream.get(name, ()))
-        yield _Known(name, processes[name], wants, feeders, map_class())
+        yield _Known(name, processes[name], wants, feeders, map_class(rules))

@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
+from headrace.rules import RULES, Rules
 from headrace.watermarks.interval_minimum import Entry, Minimum, Pending
 from headrace.wire.keys import ALL_KEYS, KeyInterval
 
@@ -44,6 +45,9 @@ class Unconfirmed:
 class IntervalMap:
     """Progress by key interval, over all keys.
 
+    Args:
+        rules: what it asks.
+
     >>> known = IntervalMap()
     >>> known.update(KeyInterval("", "m"), 1, low_watermark=30, horizon=3)
     True
@@ -58,9 +62,12 @@ class IntervalMap:
     False
     """
 
-    __slots__ = ("_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_unheard")
+    __slots__ = (
+        "_by_low", "_horizons", "_listed", "_low_watermarks", "_lows", "_numbers", "_rules", "_unheard",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules = RULES) -> None:
+        self._rules = rules
         everything = Entry(ALL_KEYS)
         self._numbers = 1
         self._lows: list[str] = [""]
@@ -87,10 +94,14 @@ class IntervalMap:
         """Whether each interval has been reported by an owner that the store has not disowned since."""
         return self._unheard == 0
 
+    def entries(self) -> Iterator[Entry]:
+        """Iterate over all intervals in the order of their keys, missing ones included."""
+        return (self._by_low[low] for low in self._lows)
+
     def pending(self) -> Iterator[tuple[int, int]]:
         """Iterate over (event time rounded down, count) of all intervals' pending work; times repeat."""
-        for low in self._lows:
-            yield from self._by_low[low].pending
+        for entry in self.entries():
+            yield from entry.pending
 
     def __len__(self) -> int:
         """How many intervals there are, missing ones included."""
@@ -116,21 +127,22 @@ class IntervalMap:
             entry = self._carve(interval, sequencer)
             if entry is None:
                 return False
-        elif sequencer < entry.sequencer:
-            return False
         elif sequencer == entry.sequencer:
-            if entry.heard:  # the usual report, which lowers nothing
-                if low_watermark > entry.low_watermark:  # noqa: PLR1730  a call of max() for each report
-                    entry.low_watermark = low_watermark
-                if horizon > entry.horizon:  # noqa: PLR1730  likewise
-                    entry.horizon = horizon
+            if low_watermark < entry.low_watermark:
+                low_watermark = self._rules.reported(entry.low_watermark, low_watermark)
+            if horizon < entry.horizon:
+                horizon = self._rules.reported(entry.horizon, horizon)
+            if (
+                low_watermark >= entry.low_watermark and horizon >= entry.horizon and entry.heard
+            ):  # the usual one
+                entry.low_watermark, entry.horizon = low_watermark, horizon
                 if entry.pending is not pending:
                     entry.pending = pending
                 if not entry.is_listed:
                     self._list(entry)
                 return True
-            low_watermark = max(low_watermark, entry.low_watermark)
-            horizon = max(horizon, entry.horizon)
+        elif not self._rules.is_newer(sequencer, entry.sequencer):
+            return False
         entry.sequencer = sequencer
         entry.pending = pending
         if not entry.heard:
@@ -163,7 +175,10 @@ class IntervalMap:
         begin = bisect_right(self._lows, interval.low) - 1
         end = len(self._lows) if interval.high is None else bisect_left(self._lows, interval.high)
         old = [self._by_low[low] for low in self._lows[begin:end]]
-        if any(entry.sequencer > sequencer for entry in old):
+        if any(
+            entry.sequencer != sequencer and not self._rules.is_newer(sequencer, entry.sequencer)
+            for entry in old
+        ):
             return None
         first, last = old[0], old[-1]
         new = self._merged(interval, old)
@@ -258,17 +273,19 @@ class IntervalMap:
 
         What was heard before, by a standby, stands until it is confirmed or disowned.
         """
-        for low in self._lows:
-            entry = self._by_low[low]
-            entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
+        missing = self._rules.value_of_missing
+        for entry in self.entries():
             if entry.heard:
-                self._set(entry, max(low_watermark, entry.low_watermark), max(horizon, entry.horizon))
+                reached = max(low_watermark, entry.low_watermark), max(horizon, entry.horizon)
+                entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
             else:
-                self._set(entry, low_watermark, horizon)
+                reached = missing(low_watermark), missing(horizon)
+                entry.confirmed_low_watermark, entry.confirmed_horizon = reached
+            self._set(entry, *reached)
 
     def check_invariants(self) -> None:
         """Assert that the map covers all keys once, and that its minima are those of its entries."""
-        entries = [self._by_low[low] for low in self._lows]
+        entries = list(self.entries())
         assert len(entries) == len(self._by_low), "entries that no boundary leads to"
         end: str | None = ""
         for entry in entries:

@@ -8,11 +8,17 @@ Rules of this file:
 """
 
 from collections.abc import Iterable
-from fractions import Fraction
+
+from headrace.rules import RULES, Rules
 
 
 def percentile_watermark(
-    percent: float, previous: int, low_watermark: int, frontier: int, pending: Iterable[tuple[int, int]]
+    percent: float,
+    previous: int,
+    low_watermark: int,
+    frontier: int,
+    pending: Iterable[tuple[int, int]],
+    rules: Rules = RULES,
 ) -> int:
     """Return the watermark that this per cent of the pending records have reached.
 
@@ -25,6 +31,7 @@ def percentile_watermark(
         low_watermark: of the same computation, event time in microseconds.
         frontier: the sources' own watermark, event time in microseconds.
         pending: (event time, count) of pending records, in any order; times may repeat.
+        rules: what it asks.
 
     Returns:
         Event time in microseconds.
@@ -32,15 +39,10 @@ def percentile_watermark(
     counts: dict[int, int] = {}
     for time_us, count in pending:
         counts[time_us] = counts.get(time_us, 0) + count
-    left_behind = _share(100 - Fraction(str(percent)), sum(counts.values()))
+    left_behind = rules.outliers(percent, sum(counts.values()))
     for time_us in sorted(counts):
         left_behind -= counts[time_us]
         if left_behind < 0:
             frontier = min(frontier, time_us)
             break
     return max(previous, low_watermark, frontier)
-
-
-def _share(percent: Fraction, total: int) -> int:
-    """Round down: 0.1 % of 999 records are none. Fractions, since 100 - 99.9 is not 0.1 in binary."""
-    return int(percent * total / 100)

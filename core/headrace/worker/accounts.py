@@ -4,47 +4,63 @@ Rules of this file:
 
 * Counted are pending productions, pending timers and holds; what is queued or in commit is un-ACKed at its sender, and
   counted there.
-* Work that is born behind what the interval last reported is late (4.5): it is never counted, and so never lowers a report.
+* Late work, born behind what the interval last reported, is never counted (4.5).
 * A report is the minimum of own oldest work and of the input as this worker knows it (7.2), and never goes back.
 """
 
 from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.rules import RULES, Rules, Work
 from headrace.watermarks.oldest_work import OldestWork
 from headrace.wire.rows import Production, StoredTimer
 from headrace.worker.step import Holder, KeySlot, LiveTimer
+
+# Asked for with each production: a global name is found faster than an enumeration's member.
+_SENT, _CHECKPOINT, _STATE, _FIRING = Work.SENT, Work.CHECKPOINT, Work.STATE, Work.FIRING
 
 
 class Accounts:
     """Oldest work of one interval, and its last report.
 
+    Args:
+        strong: the computation's productions are strong.
+        rules: what it asks.
+
     Attributes:
         low_watermark: last reported, event time in microseconds.
         horizon: last reported, origin in microseconds.
-        timers_hold_horizon: pending timers hold the horizon (weak computations; see docs/protocol.md).
     """
 
-    __slots__ = ("_origins", "_work", "horizon", "low_watermark", "timers_hold_horizon")
+    __slots__ = (
+        "_holds_horizon", "_holds_watermark", "_origins", "_rules", "_timer", "_work", "horizon", "low_watermark",
+    )  # fmt: skip
 
-    def __init__(self, *, timers_hold_horizon: bool) -> None:
+    def __init__(self, *, strong: bool, rules: Rules = RULES) -> None:
         self.low_watermark = MIN_TIME
         self.horizon = MIN_TIME
-        self.timers_hold_horizon = timers_hold_horizon
+        self._rules = rules
+        self._holds_watermark, self._holds_horizon = rules.holds_watermark, rules.holds_horizon
+        self._timer = Work.TIMER if strong else Work.WEAK_TIMER
         self._work = OldestWork()
         self._origins = OldestWork()
 
     def start_from(self, low_watermark: int, horizon: int) -> None:
         """Nothing that a predecessor's reports have led to is taken back."""
-        self.low_watermark = max(self.low_watermark, low_watermark)
-        self.horizon = max(self.horizon, horizon)
+        self.low_watermark = self._rules.advanced(self.low_watermark, low_watermark)
+        self.horizon = self._rules.advanced(self.horizon, horizon)
 
     def add_production(self, holder: Holder, production: Production) -> None:
         """A production is pending."""
-        if production.timestamp >= self.low_watermark:
+        work, timestamp, origin = (
+            _CHECKPOINT if holder.durable else _SENT,
+            production.timestamp,
+            production.origin,
+        )
+        if self._holds_watermark(work, timestamp, self.low_watermark):
             holder.holds_watermark = True
-            self._work.add(production.timestamp)
-        if production.origin >= self.horizon:
+            self._work.add(timestamp)
+        if self._holds_horizon(work, origin, self.horizon):
             holder.holds_horizon = True
-            self._origins.add(production.origin)
+            self._origins.add(origin)
 
     def remove_production(self, holder: Holder, production: Production) -> None:
         """It was ACKed."""
@@ -58,11 +74,11 @@ class Accounts:
     def add_timer(self, timer: StoredTimer) -> LiveTimer:
         """A timer is pending."""
         held = timer.held
-        holds_watermark = held is not None and held >= self.low_watermark
-        holds_horizon = self.timers_hold_horizon and timer.origin >= self.horizon
-        if holds_watermark:
-            assert held is not None
+        holds_watermark = False
+        if held is not None and self._holds_watermark(self._timer, held, self.low_watermark):
+            holds_watermark = True
             self._work.add(held)
+        holds_horizon = self._holds_horizon(self._timer, timer.origin, self.horizon)
         if holds_horizon:
             self._origins.add(timer.origin)
         return LiveTimer(timer, holds_watermark, holds_horizon)
@@ -78,7 +94,7 @@ class Accounts:
 
     def hold_origin(self, origin: int) -> bool:
         """A step that fired a timer is under way, with an origin of its own; tells whether it was counted."""
-        if origin < self.horizon:
+        if not self._holds_horizon(_FIRING, origin, self.horizon):
             return False
         self._origins.add(origin)
         return True
@@ -92,14 +108,15 @@ class Accounts:
         if slot.holds_watermark:
             self._work.remove(slot.hold)
         slot.hold = hold
-        slot.holds_watermark = self.low_watermark <= hold < MAX_TIME
+        slot.holds_watermark = hold < MAX_TIME and self._holds_watermark(_STATE, hold, self.low_watermark)
         if slot.holds_watermark:
             self._work.add(hold)
 
     def report(self, input_low: int, input_horizon: int) -> tuple[int, int]:
         """(low watermark, horizon) to report now, in microseconds."""
-        self.low_watermark = max(self.low_watermark, min(self._work.oldest(), input_low))
-        self.horizon = max(self.horizon, min(self._origins.oldest(), input_horizon))
+        reach = self._rules.low_watermark
+        self.low_watermark = reach(self.low_watermark, self._work.oldest(), input_low)
+        self.horizon = reach(self.horizon, self._origins.oldest(), input_horizon)
         return self.low_watermark, self.horizon
 
     def release_watermark(self, live: LiveTimer) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.api.options import Eviction
 from headrace.api.time import MAX_TIME
+from headrace.rules import RULES, Leaving, Rules
 
 _OVERHEAD_BYTES = 64
 _ID_BYTES = 48
@@ -64,15 +65,18 @@ class RowCache:
     Args:
         capacity_bytes: of states and ids; 0 keeps nothing between steps.
         eviction: who leaves first.
+        rules: what it asks.
     """
 
     __slots__ = (
-        "_boundaries", "_by_boundary", "_capacity_bytes", "_lru", "_mark", "_spent", "evicted", "used_bytes",
+        "_boundaries", "_by_boundary", "_capacity_bytes", "_lru", "_mark", "_may_evict", "_order", "_spent", "evicted",
+        "used_bytes",
     )  # fmt: skip
 
-    def __init__(self, capacity_bytes: int, eviction: Eviction) -> None:
+    def __init__(self, capacity_bytes: int, eviction: Eviction, rules: Rules = RULES) -> None:
         self._capacity_bytes = capacity_bytes
-        self._by_boundary = eviction is Eviction.BOUNDARY
+        self._may_evict, self._order = rules.may_evict, rules.eviction_order(eviction)
+        self._by_boundary = Leaving.FURTHEST_BOUNDARY in self._order
         self._lru: dict[Cacheable, None] = {}  # in the order of last use; owners are compared by identity
         self._boundaries: list[tuple[int, int, Cacheable]] = []
         # Empty rows that wait for nothing, in the order of last use: of windows that have ended, most of them.
@@ -130,10 +134,14 @@ class RowCache:
         owner.row = None
 
     def _make_room(self) -> None:
-        """Choice: by boundary, empty rows that wait for nothing leave first, lest those of old keys fill the cache for good."""
-        self._evict_in_order(self._spent)
-        self._evict_by_boundary()
-        self._evict_in_order(self._lru)
+        for leaving in self._order:
+            match leaving:
+                case Leaving.SPENT:
+                    self._evict_in_order(self._spent)
+                case Leaving.FURTHEST_BOUNDARY:
+                    self._evict_by_boundary()
+                case Leaving.LEAST_RECENTLY_USED:
+                    self._evict_in_order(self._lru)
 
     def _evict_by_boundary(self) -> None:
         busy: list[tuple[int, int, Cacheable]] = []
@@ -143,10 +151,10 @@ class RowCache:
             owner = entry[2]
             if owner.row is None or owner.cache_boundary != -entry[0]:
                 continue
-            if owner.busy:
-                busy.append(entry)
-            else:
+            if self._may_evict(owner.busy):
                 self._evict(owner)
+            else:
+                busy.append(entry)
         for entry in busy:
             heappush(heap, entry)
 
@@ -156,7 +164,7 @@ class RowCache:
         for owner in owners:
             if excess_bytes <= 0:
                 break
-            if not owner.busy:
+            if self._may_evict(owner.busy):
                 leaving.append(owner)
                 excess_bytes -= owner.cached_bytes
         for owner in leaving:

@@ -67,7 +67,7 @@ class Shared:
         self.effects: list[Effect] = []
         self.store = StoreClient(self.effects, options.store_timeout_us)
         self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)
-        self.cache = RowCache(options.cache_bytes, options.eviction)
+        self.cache = RowCache(options.cache_bytes, options.eviction, rules)
         self.routing: Routing = NOWHERE
         self.runs = 0
         self.uncharged: list[OwnedInterval] = []
@@ -148,7 +148,7 @@ class OwnedInterval:
         self.horizon = MIN_TIME
         self.records_run = self.cpu_us = 0
         self.begun = False
-        self.accounts = self.accounts_class(timers_hold_horizon=not where.strong)
+        self.accounts = self.accounts_class(strong=where.strong, rules=shared.rules)
         self.slots: dict[str, KeySlot] = {}
         self.in_progress: dict[str, Arrival] = {}
         self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
@@ -371,9 +371,11 @@ class OwnedInterval:
 
     def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
         """The worker knows more of the senders' progress. Values only rise."""
-        self.low_watermark = max(self.low_watermark, low_watermark)
-        self.horizon = max(self.horizon, horizon)
-        if timer_watermark > self.timer_watermark:
+        advanced = self._rules.advanced
+        self.low_watermark = advanced(self.low_watermark, low_watermark)
+        self.horizon = advanced(self.horizon, horizon)
+        timer_watermark = advanced(self.timer_watermark, timer_watermark)
+        if timer_watermark != self.timer_watermark:
             self.timer_watermark = timer_watermark
             history = self.shared.history
             history.record(
@@ -426,7 +428,7 @@ class OwnedInterval:
 
     def collect_ids(self, now: int) -> None:
         """Delete the ids that nobody can send again any more (6.1.1)."""
-        below = self.horizon - self.shared.options.id_slack_us
+        below = self._rules.collects_below(self.horizon, self.shared.options.id_slack_us)
         if (
             self.state is not IntervalState.OWNED
             or not len(self.seen_filter)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
-from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.api.time import MIN_TIME
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
 from headrace.rules import RULES, Rules
@@ -271,7 +271,12 @@ class Worker:
         self._senders_of.clear()
         before = self._shared.routing
         routing = self._shared.routing = routing_of(table)
-        mine = {one.sequencer: one for one in routing.owned_by(self.address, self._incarnation)}
+        is_owner, incarnation = self._rules.is_owner, self._incarnation
+        mine = {
+            one.sequencer: one
+            for one in routing.assigned_to(self.address)
+            if is_owner(incarnation, one.incarnation)
+        }
         for sequencer, interval in self._intervals.items():
             if sequencer not in mine:
                 interval.drop(IntervalInput.REASSIGNED)
@@ -283,8 +288,10 @@ class Worker:
                 specs[name] = deployed(name, self._topologies, table, self._rules)
             if sequencer not in self._intervals:
                 self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
-            else:
-                self._intervals[sequencer].where = specs[name]
+                continue
+            interval = self._intervals[sequencer]
+            if interval.where.pipeline is specs[name].pipeline or self._rules.adopts_version(injects=False):
+                interval.where = specs[name]
         self._index()
         self._drop_removed(now)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
@@ -333,17 +340,17 @@ class Worker:
     def _find_senders(self, computation: str) -> tuple[str, ...]:
         """Its senders by its own pipeline version; and of other versions those that retire, or join.
 
-        In the place of a sender that has left stand those that fed it: a retiring computation whose senders have all left
-        still goes no further than what is upstream, and can come back.
+        Choice: in the place of a sender that has left stand those that fed it. So a retiring computation whose senders have
+        all left still goes no further than what is upstream, and can come back.
         """
-        table = self._table
-        found = dict.fromkeys(deployed(computation, self._topologies, table).pipeline.senders(computation))
+        table, rules = self._table, self._rules
+        own = deployed(computation, self._topologies, table).pipeline.senders(computation)
         computations = {name for pipeline in self._topologies for name in pipeline.computations}
         here = {a.computation for a in table.assignments}
         passing = {*table.retiring, *(here - set(self._topologies[table.topology].computations))}
-        for pipeline in self._topologies:
-            if computation in pipeline.computations:
-                found |= {name: None for name in pipeline.senders(computation) if name in passing}
+        versions = [one for one in self._topologies if computation in one.computations]
+        candidates = dict.fromkeys([*own, *(name for one in versions for name in one.senders(computation))])
+        found = [name for name in candidates if rules.counts_as_sender(name in own, name in passing)]
         senders: dict[str, None] = {}
         for name in found:
             left = name in computations and name not in here
@@ -361,7 +368,7 @@ class Worker:
             before = known.get(name)
             if before == progress:
                 continue
-            after = progress if before is None else before.at_least(progress)
+            after = progress if before is None else self._rules.merged(before, progress)
             if after != before:
                 known[name] = after
                 learned = True
@@ -371,7 +378,7 @@ class Worker:
 
     def _advance_all(self, now: int) -> None:
         for interval in self.intervals:
-            if interval.state is IntervalState.OWNED:
+            if self._rules.may_report(interval.state is _OWNED):
                 self._advance(now, interval)
                 interval.pump(now)
 
@@ -387,12 +394,12 @@ class Worker:
         """(low watermark, what timers follow, horizon) of a computation's input: minima over its senders (7.2)."""
         nothing = m.Progress()
         senders = [self._progress.get(sender, nothing) for sender in self._senders(name)]
-        low = min((one.low_watermark for one in senders), default=MAX_TIME)
-        horizon = min((one.horizon for one in senders), default=MAX_TIME)
+        least = self._rules.input_watermark
+        low, horizon = least([one.low_watermark for one in senders]), least([one.horizon for one in senders])
         percentile = where.spec.watermark_percentile
         if percentile >= 100:
             return low, low, horizon
-        timer = min((dict(one.percentiles).get(percentile, MIN_TIME) for one in senders), default=MAX_TIME)
+        timer = least([dict(one.percentiles).get(percentile, MIN_TIME) for one in senders])
         return low, max(low, timer), horizon
 
     def _report(self) -> None:
@@ -406,7 +413,7 @@ class Worker:
             by_shard = {shard: [] for shard in range(options.authority_shards)}
         bucket_us = options.percentile_bucket_us if self._percentiles_wanted else None
         for sequencer, interval in self._intervals.items():
-            if interval.state is not IntervalState.OWNED:
+            if not self._rules.may_report(interval.state is _OWNED):
                 continue
             report = interval.report(bucket_us)
             last = self._last_reports.get(sequencer)

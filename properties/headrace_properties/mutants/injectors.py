@@ -2,72 +2,44 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from headrace.api.time import MIN_TIME
-from headrace.delivery.outbox import Pending
-from headrace.injector.injector import Injector
-from headrace.injector.intake import Entry, Intake
-from headrace.watermarks.authority import WatermarkAuthority, _Known
-from headrace.wire.effects import Effect, Event, SourceRecord
+from headrace.rules import Rules, Work
+from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.messages import Progress
-from headrace.wire.rows import Production
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
-class WatermarkAtSend(Intake):
-    """A record does not hold the watermark once it is read."""
+class WatermarkAtSend(Rules):
+    """A record does not hold the injector's watermark once it is read."""
 
-    probe: ClassVar[Probe]
-
-    def read(self, arrived_us: int, offset: int, timestamp: int) -> Entry:
-        """Take in a record."""
-        entry = super().read(arrived_us, offset, timestamp)
-        if not entry.late:
-            self.probe.note()
-            entry.late = True
-            self._on_time.remove(timestamp)
-        return entry
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count all but such records."""
+        return work is not Work.INJECTED and super().holds_watermark(work, timestamp, reported)
 
 
-class PositionAtSend(Intake):
-    """What has been read is taken for finished: the position and the horizon are behind all of it."""
+class PositionAtSend(Rules):
+    """What has been read is taken for finished: a restarted injector goes on behind all of it."""
 
-    probe: ClassVar[Probe]
-
-    def _measure(self) -> tuple[int, Progress]:
-        position, progress = super()._measure()
-        if position < self.next_offset:
-            self.probe.note()
-        return self.next_offset, progress
+    def resumes_at(self, unfinished: int, next_offset: int) -> int:
+        """Return the offset behind it."""
+        del unfinished
+        return next_offset
 
 
-class HorizonAtSend(Intake):
+class HorizonAtSend(Rules):
     """What has been read does not hold the horizon."""
 
-    probe: ClassVar[Probe]
-
-    def _measure(self) -> tuple[int, Progress]:
-        position, progress = super()._measure()
-        if progress.horizon < self._stamp_us:
-            self.probe.note()
-            progress = Progress(progress.low_watermark, self._stamp_us)
-        return position, progress
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count all but such records."""
+        return work is not Work.INJECTED and super().holds_horizon(work, origin, reported)
 
 
-class LateLowers(Intake):
-    """A late record lowers the watermark."""
+class LateLowers(Rules):
+    """A late record lowers the injector's watermark."""
 
-    probe: ClassVar[Probe]
-
-    def read(self, arrived_us: int, offset: int, timestamp: int) -> Entry:
-        """Take in a record."""
-        entry = super().read(arrived_us, offset, timestamp)
-        if entry.late:
-            self.probe.note()
-            entry.late = False
-            self._on_time.add(timestamp)
-        return entry
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count every record."""
+        return work is Work.INJECTED or super().holds_watermark(work, timestamp, reported)
 
 
 class MissingProcessIgnored(WatermarkAuthority):
@@ -75,73 +47,62 @@ class MissingProcessIgnored(WatermarkAuthority):
 
     probe: ClassVar[Probe]
 
-    def _risen(self, known: _Known) -> Progress | None:
-        if known.processes:
-            heard = [entry for entry in known.map._by_low.values() if entry.heard]
-            low = min((entry.low_watermark for entry in heard), default=MIN_TIME)
-            horizon = min((entry.horizon for entry in heard), default=MIN_TIME)
-            if low > known.map.low_watermark:
-                self.probe.note()
-            progress = Progress(low, horizon).at_least(known.published)
-            return progress if progress != known.published else None
-        return super()._risen(known)
-
-
-class NewStampPerReader(Injector):
-    """Stamps records by its own clock, so that one that is read again has another origin."""
-
-    probe: ClassVar[Probe]
-
-    def handle(self, now: int, event: Event) -> list[Effect]:
-        """Take an event."""
-        if isinstance(event, SourceRecord) and event.arrived_us != now:
+    def progress(self, name: str) -> Progress:
+        """Return the minimum over the processes that were heard of."""
+        sound = super().progress(name)
+        if name not in self.injectors:
+            return sound
+        heard = [entry for entry in self.map_of(name).entries() if entry.heard]
+        low = min((entry.low_watermark for entry in heard), default=MIN_TIME)
+        horizon = min((entry.horizon for entry in heard), default=MIN_TIME)
+        if low > sound.low_watermark:
             self.probe.note()
-            event = msgspec.structs.replace(event, arrived_us=now)
-        return super().handle(now, event)
+        return sound.at_least(Progress(low, horizon))
 
 
-class NewIdsPerReader(Injector):
-    """Names records by its incarnation, so that one that is read again has another id."""
+class NewStampPerReader(Rules):
+    """Stamps records by the reader's clock, so that one that is read again has another origin."""
 
-    probe: ClassVar[Probe]
-
-    def _productions(self, entry: Entry, record: SourceRecord) -> tuple[Production, ...]:
-        made = super()._productions(entry, record)
-        if self._incarnation == 1:
-            return made
-        self.probe.note()
-        return tuple(
-            msgspec.structs.replace(one, record_id=f"{one.record_id}~{self._incarnation}") for one in made
-        )
+    def stamp(self, arrived_us: int, now: int) -> int:
+        """Return the time."""
+        del arrived_us
+        return now
 
 
-class SendsOnce(Injector):
-    """Never sends a record again."""
+class NewIdsPerReader(Rules):
+    """Names records by the reader's incarnation, so that one that is read again has another id."""
 
-    probe: ClassVar[Probe]
+    def injected_id(self, address: str, offset: int, incarnation: int) -> str:
+        """Return an id that the next reader does not give."""
+        own = super().injected_id(address, offset, incarnation)
+        return own if incarnation == 1 else f"{own}~{incarnation}"
 
-    def _send_again(self, pending: Pending[Entry]) -> None:
-        del pending
-        self.probe.note()
+
+class SendsOnce(Rules):
+    """An injector never sends a record again."""
+
+    def retries(self, injected: bool) -> bool:
+        """Leave that to workers."""
+        return not injected
 
 
 MUTANTS = (
     Mutant(
         "injector watermark at send", ("S10",), "4.5, 5.2",
-        "the injector's watermark passes a record when it is sent, and not when it is ACKed", Parts(intake=WatermarkAtSend),
+        "the injector's watermark passes a record when it is sent, and not when it is ACKed", Parts(rules=WatermarkAtSend),
         "windows",
     ),
     Mutant(
         "injector position at send", ("S1", "reference"), "5.2, 6.1.1",
-        "a restarted injector goes on behind what it had sent, ACKed or not", Parts(intake=PositionAtSend), "windows",
+        "a restarted injector goes on behind what it had sent, ACKed or not", Parts(rules=PositionAtSend), "windows",
     ),
     Mutant(
         "injector horizon at send", ("S10-horizon",), "6.1.1",
-        "the horizon passes a record when it is sent, and its id may be collected", Parts(intake=HorizonAtSend), "windows",
+        "the horizon passes a record when it is sent, and its id may be collected", Parts(rules=HorizonAtSend), "windows",
     ),
     Mutant(
         "a late record lowers the watermark", ("S11",), "4.5",
-        "a record that is behind the watermark takes it back", Parts(intake=LateLowers), "late windows",
+        "a record that is behind the watermark takes it back", Parts(rules=LateLowers), "late windows",
     ),
     Mutant(
         "a missing injector process is ignored", ("S12", "S10"), "5.2",
@@ -150,15 +111,15 @@ MUTANTS = (
     ),
     Mutant(
         "a new origin for each reader", ("S10-horizon", "S2"), "6.1.1",
-        "a record that is read again after a crash has another origin", Parts(injector=NewStampPerReader), "windows",
+        "a record that is read again after a crash has another origin", Parts(rules=NewStampPerReader), "windows",
     ),
     Mutant(
         "a new id for each reader", ("S1", "reference"), "6.1.1",
-        "a record that is read again after a crash has another id", Parts(injector=NewIdsPerReader), "echoes",
+        "a record that is read again after a crash has another id", Parts(rules=NewIdsPerReader), "echoes",
     ),
     Mutant(
         "an injector sends once", ("L2", "S1"), "6.1.1",
-        "an injector does not retry what is not ACKed", Parts(injector=SendsOnce), "echoes",
+        "an injector does not retry what is not ACKed", Parts(rules=SendsOnce), "echoes",
     ),
 )  # fmt: skip
 """All of this file."""

@@ -2,20 +2,12 @@
 
 from typing import ClassVar
 
-import msgspec
-
 from headrace import MILLISECOND, SECOND
 from headrace.history import History
-from headrace.ownership.master import Master
-from headrace.store.mediator import Mediator, StoredRow
+from headrace.rules import Change, Rules
+from headrace.store.mediator import Mediator
 from headrace.wire import messages as m
-from headrace.wire.effects import Start
 from headrace.wire.keys import KeyInterval
-from headrace.worker.cache import CachedRow
-from headrace.worker.commits import Commits
-from headrace.worker.recovery import OnRecovered, Recovery
-from headrace.worker.step import KeySlot
-from headrace.worker.worker import Worker
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import DelayCommit, FaultSchedule, Operate
 
@@ -23,26 +15,26 @@ _TRANSACTION = 4
 """Requests that the store serves while a transaction is between its check and its end."""
 
 
-class MediatorWithoutSequencers(Mediator):
+class WritesOfTheReplacedAreNew(Rules):
+    """A row takes what an owner that has been replaced writes later than its successor."""
+
+    def is_applied(self, write: tuple[int, int], row: tuple[int, int]) -> bool:
+        """Compare writes of one sequencer only."""
+        return write <= row and write[0] == row[0]
+
+
+class WithoutSequencers(WritesOfTheReplacedAreNew):
     """A store that checks no sequencer: whatever arrives is applied (what MillWheel 6.2 warns of, Figure 12)."""
 
-    probe: ClassVar[Probe]
-
-    def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
+    def is_valid(self, interval: KeyInterval | None, low: str, high: str) -> bool:
         """Let everybody write."""
-        if not super().is_live(computation, sequencer, low, high):
-            self.probe.note()
+        del interval, low, high
         return True
 
-    def is_current_report(self, reporter: str, fence: int) -> bool:
+    def takes_report(self, latest: bool) -> bool:
         """Let everybody report."""
-        if not super().is_current_report(reporter, fence):
-            self.probe.note()
+        del latest
         return True
-
-    def already_taken(self, row: StoredRow, sequencer: int, number: int) -> bool:
-        """A write of another owner can not be told from a new one; only an exact copy can."""
-        return (row.sequencer, row.number) == (sequencer, number)
 
 
 class ChecksAtBegin(Mediator):
@@ -50,8 +42,8 @@ class ChecksAtBegin(Mediator):
 
     probe: ClassVar[Probe]
 
-    def __init__(self, history: History, page_rows: int = 1_000) -> None:
-        super().__init__(history, page_rows)
+    def __init__(self, history: History, page_rows: int, rules: Rules) -> None:
+        super().__init__(history, page_rows, rules)
         self._begun: list[tuple[int, m.Write]] = []
         self._served = 0
         self._is_applying = False
@@ -85,177 +77,118 @@ class ChecksAtBegin(Mediator):
         self._is_applying = False
 
 
-class _Lenient(Mediator):
-    """A store in which some sequencers that were replaced are still good for a while."""
+class InvalidatesAfterScan(Mediator):
+    """Invalidates the old sequencer when the new owner has scanned, and not before (Figure 12)."""
 
     probe: ClassVar[Probe]
 
-    def __init__(self, history: History, page_rows: int = 1_000) -> None:
-        super().__init__(history, page_rows)
-        self._spared: dict[str, dict[int, KeyInterval]] = {}
+    def __init__(self, history: History, page_rows: int, rules: Rules) -> None:
+        super().__init__(history, page_rows, rules)
+        self._spared: list[m.Assignment] = []
+
+    def invalidate(self, replaced: m.Assignment) -> None:
+        """Wait for the scan."""
+        self._spared.append(replaced)
 
     def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
-        """Those that were spared are live."""
-        if super().is_live(computation, sequencer, low, high):
-            return True
-        interval = self._spared.get(computation, {}).get(sequencer)
-        spared = interval is not None and interval.contains(low) and interval.contains(high)
-        if spared:
+        """Tell it as the store does; what was spared is live."""
+        is_live = super().is_live(computation, sequencer, low, high)
+        if is_live and any(one.sequencer == sequencer for one in self._spared):
             self.probe.note()
-        return spared
+        return is_live
 
-    def already_taken(self, row: StoredRow, sequencer: int, number: int) -> bool:
-        """A write of a sequencer that was spared is new as well."""
-        return super().already_taken(row, sequencer, number) and sequencer == row.sequencer
-
-    def _spare(self, computation: str, changes: list[m.MintChange]) -> None:
-        live = self._live.get(computation, {})
-        wanted = [change.interval for change in changes]
-        replaced = {one: keys for one, keys in live.items() if any(keys.overlaps(other) for other in wanted)}
-        self._spared.setdefault(computation, {}).update(replaced)
-
-
-class InvalidatesAfterScan(_Lenient):
-    """The old sequencer is killed when the new owner has scanned, and not before (Figure 12)."""
-
-    def _replace(
-        self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]
-    ) -> list[m.Assignment]:
-        self._spare(computation, changes)
-        return super()._replace(computation, changes, assignments)
-
-    def _scan(self, request: m.Scan) -> m.Reply:
-        reply = super()._scan(request)
-        if isinstance(reply, m.Scanned) and reply.after is None:
-            spared = self._spared.get(request.computation, {})
-            for sequencer in [one for one, keys in spared.items() if keys.overlaps(request.interval)]:
-                del spared[sequencer]
+    def handle(self, request: m.Request) -> m.Reply:
+        """Serve one request; the last page of a scan ends what was spared."""
+        reply = super().handle(request)
+        if isinstance(request, m.Scan) and isinstance(reply, m.Scanned) and reply.after is None:
+            for one in list(self._spared):
+                if one.computation == request.computation and one.interval.overlaps(request.interval):
+                    self._spared.remove(one)
+                    super().invalidate(one)
         return reply
 
 
-class ChildOnOldToken(_Lenient):
-    """When an interval is split, the token of the whole stays good for its parts."""
+class ChildOnOldSequencer(WritesOfTheReplacedAreNew):
+    """When an interval is split, the sequencer of the whole stays valid for its parts."""
 
-    def _replace(
-        self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]
-    ) -> list[m.Assignment]:
-        if len(changes) > 1:
-            self._spare(computation, changes)
-        return super()._replace(computation, changes, assignments)
+    def invalidates(self, change: Change) -> bool:
+        """Spare what is split."""
+        return change is not Change.SPLIT
 
 
-class WholeOnOldTokens(_Lenient):
-    """When intervals are merged, the tokens of the parts stay good."""
+class WholeOnOldSequencers(WritesOfTheReplacedAreNew):
+    """When intervals are merged, the sequencers of the parts stay valid."""
 
-    def _replace(
-        self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]
-    ) -> list[m.Assignment]:
-        live = self._live.get(computation, {})
-        if any(sum(change.interval.overlaps(keys) for keys in live.values()) > 1 for change in changes):
-            self._spare(computation, changes)
-        return super()._replace(computation, changes, assignments)
+    def invalidates(self, change: Change) -> bool:
+        """Spare what is merged."""
+        return change is not Change.MERGED
 
 
-class SameTokenForNextOwner(Mediator):
+class SameSequencerForNextOwner(Rules):
     """An interval that moves keeps its sequencer: its former owner's writes are as good as the new one's."""
 
-    probe: ClassVar[Probe]
-
-    def _replace(
-        self, computation: str, changes: list[m.MintChange], assignments: list[m.Assignment]
-    ) -> list[m.Assignment]:
-        kept = []
-        for one in assignments:
-            change = next(
-                (c for c in changes if (c.computation, c.interval) == (one.computation, one.interval)), None
-            )
-            if change is None:
-                kept.append(one)
-                continue
-            self.probe.note()
-            changes = [other for other in changes if other is not change]
-            kept.append(msgspec.structs.replace(one, owner=change.owner, incarnation=change.incarnation))
-        return super()._replace(computation, changes, kept) if changes else kept
+    def next_sequencer(self, unused: int, former: int | None) -> int:
+        """Assign the former one again."""
+        return unused if former is None else former
 
 
-class AppliesTwice(Mediator):
-    """Does not know a write that it has applied before."""
+class AppliesTwice(Rules):
+    """The store does not know a write that it has applied before."""
 
-    probe: ClassVar[Probe]
-
-    def already_taken(self, row: StoredRow, sequencer: int, number: int) -> bool:
-        """Every write is new."""
-        if super().already_taken(row, sequencer, number):
-            self.probe.note()
+    def is_applied(self, write: tuple[int, int], row: tuple[int, int]) -> bool:
+        """Take every write for a new one."""
+        del write, row
         return False
 
 
-class ScansOnePage(Mediator):
-    """Ends a scan with its first page."""
+class ScansOnePage(Rules):
+    """Recovery ends its scan with the first page."""
 
-    probe: ClassVar[Probe]
-
-    def _scan(self, request: m.Scan) -> m.Reply:
-        reply = super()._scan(request)
-        if isinstance(reply, m.Scanned) and reply.after is not None:
-            self.probe.note()
-            return msgspec.structs.replace(reply, after=None)
-        return reply
+    def continues_scan(self, after: str | None) -> bool:
+        """End it."""
+        del after
+        return False
 
 
-class NeverScans(Recovery):
-    """Begins to work at once, with nothing in memory."""
+class NeverScans(Rules):
+    """A new owner begins to work at once, with nothing in memory."""
 
-    probe: ClassVar[Probe]
-
-    def begin(self, now: int, progress_of: tuple[str, ...], on_recovered: OnRecovered) -> None:
+    def scans_first(self) -> bool:
         """Recover nothing."""
-        del progress_of
-        self.probe.note()
-        self._recover(now, {}, on_recovered)
+        return False
 
 
-class TakesEvictedForNew(Commits):
+class TakesEvictedForNew(Rules):
     """Takes a row that has left the cache for one that was never there."""
 
-    probe: ClassVar[Probe]
-
-    def _turn(self, now: int, slot: KeySlot) -> None:
-        if not slot.busy and slot.row is None and slot.stored:
-            self.probe.note()
-            slot.row = CachedRow()
-        super()._turn(now, slot)
+    def must_read(self, stored: bool) -> bool:
+        """Read nothing."""
+        del stored
+        return False
 
 
-class InheritsFormerSelf(Worker):
+class InheritsFormerSelf(Rules):
     """A restarted worker takes what its former self was assigned for its own."""
 
-    probe: ClassVar[Probe]
-
-    def _on_start(self, now: int, event: Start) -> None:
-        super()._on_start(now, event)
-        if event.incarnation > 1:
-            self.probe.note()
-        self._incarnation = 1
+    def is_owner(self, incarnation: int, assigned: int) -> bool:
+        """Take the assignments of every incarnation."""
+        del incarnation, assigned
+        return True
 
 
-class NeverReplaces(Master):
-    """Waits for a worker that is silent, and for one that has lost its memory."""
+class NeverReplaces(Rules):
+    """The master waits for a worker that is silent, and for one that has lost its memory."""
 
-    probe: ClassVar[Probe]
-
-    __slots__ = ()
-
-    def _is_orphan(self, now: int, one: m.Assignment) -> bool:
-        if super()._is_orphan(now, one):
-            self.probe.note()
+    def is_orphan(self, lost: bool, restarted: bool) -> bool:
+        """Leave every interval with its owner."""
+        del lost, restarted
         return False
 
 
 MUTANTS = (
     Mutant(
         "without sequencers", ("S6", "S4"), "6.2",
-        "the store applies every write, whoever sends it", Parts(mediator=MediatorWithoutSequencers), "windows",
+        "the store applies every write, whoever sends it", Parts(rules=WithoutSequencers), "windows",
     ),
     Mutant(
         "sequencer checked at begin", ("S6",), "6.2",
@@ -264,16 +197,16 @@ MUTANTS = (
     ),
     Mutant(
         "old sequencer killed after the scan", ("S6", "S7"), "6.2",
-        "the new owner scans before the old one's sequencer is invalid (Figure 12)", Parts(mediator=InvalidatesAfterScan),
-        "windows",
+        "the new owner scans before the old one's sequencer is invalid (Figure 12)",
+        Parts(rules=WritesOfTheReplacedAreNew, mediator=InvalidatesAfterScan), "windows",
     ),
     Mutant(
         "a split child on the old token", ("S6",), "7.1",
-        "the token of an interval stays good for the parts that it was split into", Parts(mediator=ChildOnOldToken), "windows",
+        "the token of an interval stays good for the parts that it was split into", Parts(rules=ChildOnOldSequencer), "windows",
     ),
     Mutant(
         "a merged interval on the old tokens", ("S6", "S4"), "7.1",
-        "the tokens of two intervals stay good when they are merged", Parts(mediator=WholeOnOldTokens), "windows",
+        "the tokens of two intervals stay good when they are merged", Parts(rules=WholeOnOldSequencers), "windows",
         Directed(
             FaultSchedule(
                 (
@@ -287,31 +220,31 @@ MUTANTS = (
     ),
     Mutant(
         "the same token for the next owner", ("L1", "S3", "S4"), "6.2, 7.1",
-        "an interval that moves keeps its sequencer", Parts(mediator=SameTokenForNextOwner), "windows",
+        "an interval that moves keeps its sequencer", Parts(rules=SameSequencerForNextOwner), "windows",
     ),
     Mutant(
         "a write applied twice", ("S4",), "6.2",
-        "a write that arrives again is applied again", Parts(mediator=AppliesTwice), "windows",
+        "a write that arrives again is applied again", Parts(rules=AppliesTwice), "windows",
     ),
     Mutant(
         "a scan stops after its first page", ("S7",), "7.1",
-        "recovery reads the first page of rows only", Parts(mediator=ScansOnePage), "one row a page",
+        "recovery reads the first page of rows only", Parts(rules=ScansOnePage), "one row a page",
     ),
     Mutant(
         "no recovery scan", ("S7",), "7.1",
-        "a new owner begins to work without a scan", Parts(recovery=NeverScans), "windows",
+        "a new owner begins to work without a scan", Parts(rules=NeverScans), "windows",
     ),
     Mutant(
         "an evicted row is taken for a new one", ("reference", "S2"), "6.2, 8.3",
-        "a row that is not in the cache is taken for empty", Parts(commits=TakesEvictedForNew), "no cache",
+        "a row that is not in the cache is taken for empty", Parts(rules=TakesEvictedForNew), "no cache",
     ),
     Mutant(
         "a restarted worker goes on as before", ("S3", "S4", "S10"), "6.2, 7.1",
-        "a worker that has lost its memory goes on under its former sequencers", Parts(worker=InheritsFormerSelf), "windows",
+        "a worker that has lost its memory goes on under its former sequencers", Parts(rules=InheritsFormerSelf), "windows",
     ),
     Mutant(
         "a dead worker is not replaced", ("L5", "L2", "L4"), "7.1",
-        "intervals of a worker that is silent are given to nobody", Parts(master=NeverReplaces), "windows",
+        "intervals of a worker that is silent are given to nobody", Parts(rules=NeverReplaces), "windows",
     ),
 )  # fmt: skip
 """All of this file."""

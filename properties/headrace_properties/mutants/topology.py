@@ -1,102 +1,69 @@
 """Mutants of topology changes: computations that are added and removed while the pipeline runs (MillWheel 3)."""
 
-from typing import ClassVar
-
 from headrace import MILLISECOND, SECOND
-from headrace.injector.injector import Injector
-from headrace.ownership.master import Master
-from headrace.wire.messages import ChangeTopology, Mint, Table
-from headrace.worker.execution import deployed
-from headrace.worker.worker import Worker
-from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
+from headrace.rules import Rules
+from headrace.wire.messages import ChangeTopology
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts
 from headrace_sim.faults import DropMessages, FaultSchedule, Hold, Operate
 
 
-class RemovesAtOnce(Master):
-    """Takes a retiring computation out of the table without waiting until it has drained."""
+class RemovesAtOnce(Rules):
+    """The master takes a retiring computation out of the table without waiting until it has drained."""
 
-    probe: ClassVar[Probe]
-
-    __slots__ = ()
-
-    def _drain(self, now: int) -> Mint | None:
-        table = self.table
-        if not table.retiring:
-            return super()._drain(now)
-        self.probe.note()
-        return self._build([], table.topology, (), table.joining, table.retiring)
+    def may_remove(self, drained: bool) -> bool:
+        """Remove all that retire."""
+        del drained
+        return True
 
 
-class DoesNotCountPassing(Worker):
-    """Takes for the senders of a computation those of the version in force, without those that retire."""
+class DoesNotCountPassing(Rules):
+    """Takes for the senders of a computation those of its own version, without those that retire or join."""
 
-    probe: ClassVar[Probe]
-
-    def _find_senders(self, computation: str) -> tuple[str, ...]:
-        sound = super()._find_senders(computation)
-        senders = deployed(computation, self._topologies, self._table).pipeline.senders(computation)
-        if set(senders) != set(sound):
-            self.probe.note()
-        return senders
+    def counts_as_sender(self, in_own_version: bool, is_passing: bool) -> bool:
+        """Forget who is passing."""
+        del is_passing
+        return in_own_version
 
 
-class FeedsBeforeAllKnow(Master):
+class FeedsBeforeAllKnow(Rules):
     """Puts a version in force as soon as it is minted, whether everybody has heard of its computations or not."""
 
-    probe: ClassVar[Probe]
-
-    __slots__ = ()
-
-    def _switch(self, now: int) -> Mint | None:
-        if self.table.joining is None:
-            return None
-        mint = super()._switch(now)
-        if mint is None:
-            self.probe.note()
-            mint = self._put_in_force(self.table.joining)
-        return mint
+    def may_switch(self, all_know: bool) -> bool:
+        """Wait for nobody."""
+        del all_know
+        return True
 
 
-class KeepsItsVersion(Worker):
-    """Goes on by the version of the pipeline that it had when it got an interval."""
+class OwnerKeepsItsVersion(Rules):
+    """An owner goes on by the version of the pipeline that it had when it got its interval."""
 
-    probe: ClassVar[Probe]
-
-    def _on_table(self, now: int, table: Table) -> None:
-        before = {sequencer: one.where for sequencer, one in self._intervals.items()}
-        super()._on_table(now, table)
-        for sequencer, where in before.items():
-            interval = self._intervals.get(sequencer)
-            if interval is not None and interval.where.pipeline is not where.pipeline:
-                self.probe.note()
-                interval.where = where
+    def adopts_version(self, injects: bool) -> bool:
+        """Let injectors follow."""
+        return injects
 
 
-class InjectsByTheFirstVersion(Injector):
-    """Never feeds but those that were there when it began."""
+class InjectorKeepsItsVersion(Rules):
+    """An injector never feeds but those that were there when it began."""
 
-    probe: ClassVar[Probe]
-
-    def _adopt_topology(self, topology: int) -> None:
-        if topology:
-            self.probe.note()
-        super()._adopt_topology(0)
+    def adopts_version(self, injects: bool) -> bool:
+        """Let owners follow."""
+        return not injects
 
 
 MUTANTS = (
     Mutant(
         "removed before it has drained", ("S10",), "4.5",
-        "a computation that retires leaves at once, with what it was sent and has not finished", Parts(master=RemovesAtOnce),
+        "a computation that retires leaves at once, with what it was sent and has not finished", Parts(rules=RemovesAtOnce),
         "changing",
     ),
     Mutant(
         "retiring senders are not counted", ("S10",), "4.5",
         "a computation's input watermark does not wait for those of its senders that retire",
-        Parts(worker=DoesNotCountPassing), "changing",
+        Parts(rules=DoesNotCountPassing), "changing",
     ),
     Mutant(
         "fed before all know of it", ("S10",), "4.5",
-        "an added computation is fed before those behind it count it among their senders", Parts(master=FeedsBeforeAllKnow),
+        "an added computation is fed before those behind it count it among their senders", Parts(rules=FeedsBeforeAllKnow),
         "changing",
         Directed(
             FaultSchedule(
@@ -115,12 +82,12 @@ MUTANTS = (
     Mutant(
         "an old owner keeps its version", ("S17",), "4.3",
         "what is produced goes to the consumers of the version that was in force when its owner got the interval",
-        Parts(worker=KeepsItsVersion), "changing",
+        Parts(rules=OwnerKeepsItsVersion), "changing",
     ),
     Mutant(
         "an injector keeps its version", ("S17",), "4.3",
         "what is injected goes to the consumers of the first version, whichever is in force",
-        Parts(injector=InjectsByTheFirstVersion), "gaining",
+        Parts(rules=InjectorKeepsItsVersion), "gaining",
     ),
 )  # fmt: skip
 """All of this file."""

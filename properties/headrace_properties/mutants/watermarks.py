@@ -1,121 +1,105 @@
 """Mutants of low watermarks and horizons: owners, the authority, what observers know (MillWheel 4.5, 6.1.1, 7.2)."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from headrace import MILLISECOND, SECOND
+from headrace import MILLISECOND, SECOND, EngineOptions, Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.history import Published, Reported
-from headrace.store.mediator import Mediator
-from headrace.watermarks.authority import WatermarkAuthority, _Known
+from headrace.history import History
+from headrace.rules import Rules, Work
+from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
-from headrace.wire import messages as m
-from headrace.wire.effects import Effect, Send
-from headrace.wire.keys import KeyInterval
-from headrace.wire.rows import Production, StoredTimer
-from headrace.worker.accounts import Accounts
-from headrace.worker.execution import Deployed
-from headrace.worker.interval import OwnedInterval
-from headrace.worker.interval_state import IntervalState
-from headrace.worker.step import Holder, KeySlot, LiveTimer
-from headrace.worker.stepping import Cause, StepRunner
-from headrace.worker.worker import Worker
+from headrace.wire.messages import Progress
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim.faults import FaultSchedule, Hold, Partition
 
 
-class IgnoresCheckpoints(Accounts):
+class IgnoresCheckpoints(Rules):
     """Checkpointed productions hold nothing back."""
 
-    probe: ClassVar[Probe]
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count all but them."""
+        return work is not Work.CHECKPOINT and super().holds_watermark(work, timestamp, reported)
 
-    def add_production(self, holder: Holder, production: Production) -> None:
-        """A production is pending."""
-        if holder.durable:
-            self.probe.note()
-        else:
-            super().add_production(holder, production)
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count all but them."""
+        return work is not Work.CHECKPOINT and super().holds_horizon(work, origin, reported)
 
 
-class IgnoresWeak(Accounts):
+class IgnoresWeak(Rules):
     """Weak productions hold nothing back, nor when they are checkpointed later."""
 
-    probe: ClassVar[Probe]
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count all but them."""
+        return work is not Work.SENT and super().holds_watermark(work, timestamp, reported)
 
-    def add_production(self, holder: Holder, production: Production) -> None:
-        """A production is pending."""
-        if holder.durable:
-            super().add_production(holder, production)
-        else:
-            self.probe.note()
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count all but them."""
+        return work is not Work.SENT and super().holds_horizon(work, origin, reported)
 
 
-class IgnoresTimers(Accounts):
+class IgnoresTimers(Rules):
     """Pending timers hold no watermark back."""
 
-    probe: ClassVar[Probe]
-
-    def add_timer(self, timer: StoredTimer) -> LiveTimer:
-        """A timer is pending."""
-        live = super().add_timer(timer)
-        held = timer.held
-        if live.holds_watermark and held is not None:
-            self.probe.note()
-            live.holds_watermark = False
-            self._work.remove(held)
-        return live
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count all but them."""
+        is_timer = work in {Work.TIMER, Work.WEAK_TIMER}
+        return not is_timer and super().holds_watermark(work, timestamp, reported)
 
 
-class IgnoresTimersHorizon(Accounts):
+class IgnoresTimersHorizon(Rules):
     """Pending timers of weak computations hold no horizon back."""
 
-    probe: ClassVar[Probe]
-
-    def add_timer(self, timer: StoredTimer) -> LiveTimer:
-        """A timer is pending."""
-        live = super().add_timer(timer)
-        if live.holds_horizon:
-            self.probe.note()
-            live.holds_horizon = False
-            self._origins.remove(timer.origin)
-        return live
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count all but them."""
+        return work is not Work.WEAK_TIMER and super().holds_horizon(work, origin, reported)
 
 
-class IgnoresHolds(Accounts):
+class IgnoresHolds(Rules):
     """The hold of a state holds nothing back."""
 
-    probe: ClassVar[Probe]
-
-    def set_hold(self, slot: KeySlot, hold: int) -> None:
-        """A key's state has another hold."""
-        super().set_hold(slot, hold)
-        if slot.holds_watermark:
-            self.probe.note()
-            slot.holds_watermark = False
-            self._work.remove(hold)
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count all but them."""
+        return work is not Work.STATE and super().holds_watermark(work, timestamp, reported)
 
 
-class OwnWorkOnly(Accounts):
-    """Reports its own oldest work as it is now; the input is left to the authority."""
+class OriginsNotHeld(Rules):
+    """A step that fires a timer does not hold the horizon until its productions do."""
 
-    probe: ClassVar[Probe]
-
-    def report(self, input_low: int, input_horizon: int) -> tuple[int, int]:
-        """(low watermark, horizon) of its own work alone."""
-        super().report(input_low, input_horizon)
-        return self._work.oldest(), self._origins.oldest()
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count all but what it produces."""
+        return work is not Work.FIRING and super().holds_horizon(work, origin, reported)
 
 
-class MapOfLatest(IntervalMap):
-    """Takes what an owner says last, lower or not."""
+class StaleTimerOrigins(Rules):
+    """What a strong timer makes has the origin of what set the timer, however long ago that was."""
 
-    def update(
-        self, interval: KeyInterval, sequencer: int, low_watermark: int, horizon: int, pending: tuple[tuple[int, int], ...] = ()
-    ) -> bool:  # fmt: skip
-        """Take a report."""
-        entry = self._by_low.get(interval.low)
-        if entry is not None and entry.interval == interval and entry.sequencer == sequencer:
-            self._set(entry, low_watermark, horizon)
-        return super().update(interval, sequencer, low_watermark, horizon, pending)
+    def origin_of_firing(self, origin: int, horizon: int, strong: bool) -> int:
+        """Return that origin."""
+        del horizon, strong
+        return origin
+
+
+class OwnWorkOnly(Rules):
+    """Owners report their own oldest work as it is now; the input is left to the authority."""
+
+    def low_watermark(self, reported: int, oldest_work: int, input_watermark: int) -> int:
+        """Return the oldest work, lower than before or not."""
+        del reported, input_watermark
+        return oldest_work
+
+    def holds_watermark(self, work: Work, timestamp: int, reported: int) -> bool:
+        """Count all work of owners: behind its own oldest work nothing is late."""
+        return work is not Work.INJECTED or super().holds_watermark(work, timestamp, reported)
+
+    def holds_horizon(self, work: Work, origin: int, reported: int) -> bool:
+        """Count it as well."""
+        return super().holds_horizon(work, origin, reported if work is Work.INJECTED else MIN_TIME)
+
+    def reported(self, known: int, told: int) -> int:
+        """Take what an owner says last."""
+        del known
+        return told
 
 
 class MinimumAtAuthority(WatermarkAuthority):
@@ -123,29 +107,26 @@ class MinimumAtAuthority(WatermarkAuthority):
 
     probe: ClassVar[Probe]
 
-    def _risen(self, known: _Known) -> m.Progress | None:
-        upstream = [self._known[name] for name in self._upstream_of(known.name)]
-        own = (known.map.low_watermark, known.map.horizon)
-        low = min([one.map.low_watermark for one in upstream], default=MIN_TIME)
-        horizon = min([one.map.horizon for one in upstream], default=MIN_TIME)
-        if not known.processes and own != (low, horizon):
+    def __init__(
+        self,
+        address: str,
+        shard: int,
+        topologies: Sequence[Pipeline],
+        options: EngineOptions,
+        history: History,
+        rules: Rules,
+    ) -> None:
+        super().__init__(address, shard, topologies, options, history, rules)
+        first = topologies[0]
+        self._inputs = {name: (name, *first.upstream(name)) for name in first.computations}
+
+    def progress(self, name: str) -> Progress:
+        """Return the minimum over a computation and all that feed it."""
+        maps = [self.map_of(one) for one in self._inputs.get(name, (name,))]
+        low, horizon = min(one.low_watermark for one in maps), min(one.horizon for one in maps)
+        if (low, horizon) != (maps[0].low_watermark, maps[0].horizon):
             self.probe.note()
-        progress = m.Progress(low, horizon).at_least(known.published)
-        return progress if progress != known.published else None
-
-    def _upstream_of(self, name: str) -> tuple[str, ...]:
-        return self._topologies_of[name]
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type]
-        pipelines = args[2]
-        assert isinstance(pipelines, tuple)
-        self._topologies_of = {
-            name: (name, *pipelines[0].upstream(name))
-            for name in self._known
-            if name in pipelines[0].computations
-        }
-        self._topologies_of.update({name: (name,) for name in pipelines[0].injectors})
+        return Progress(low, horizon).at_least(self.published(name))
 
 
 class MissingIsAbsent(IntervalMap):
@@ -156,36 +137,24 @@ class MissingIsAbsent(IntervalMap):
     @property
     def low_watermark(self) -> int:
         """The minimum over the intervals that were heard of."""
-        return self._of_heard("low_watermark", super().low_watermark)
+        least = min((one.low_watermark for one in self.entries() if one.heard), default=MIN_TIME)
+        if least > super().low_watermark:
+            self.probe.note()
+        return least
 
     @property
     def horizon(self) -> int:
         """Likewise."""
-        return self._of_heard("horizon", super().horizon)
-
-    def _of_heard(self, name: str, sound: int) -> int:
-        found = [getattr(one, name) for one in self._by_low.values() if one.heard]
-        least = min(found, default=MIN_TIME)
-        if least > sound:
-            self.probe.note()
-        return least
+        return min((one.horizon for one in self.entries() if one.heard), default=MIN_TIME)
 
 
-class MissingIsInfinite(IntervalMap):
+class MissingIsInfinite(Rules):
     """An interval that nobody has reported to this authority has nothing left to do."""
 
-    probe: ClassVar[Probe]
-
-    def start_from(self, low_watermark: int, horizon: int) -> None:
-        """Take what was heard, and for the rest the end of time."""
-        super().start_from(low_watermark, horizon)
-        for entry in self._by_low.values():
-            if not entry.heard:
-                self.probe.note()
-                entry.low_watermark = entry.confirmed_low_watermark = MAX_TIME - 1
-                entry.horizon = entry.confirmed_horizon = MAX_TIME - 1
-        for least in (self._low_watermarks, self._horizons):
-            least.rebuild()
+    def value_of_missing(self, last_known: int) -> int:
+        """Return the end of time, almost."""
+        del last_known
+        return MAX_TIME - 1
 
 
 class FastestCounts(IntervalMap):
@@ -196,142 +165,63 @@ class FastestCounts(IntervalMap):
     @property
     def low_watermark(self) -> int:
         """The maximum over all intervals."""
-        most = max(one.low_watermark for one in self._by_low.values())
+        most = max(one.low_watermark for one in self.entries())
         if most > super().low_watermark:
             self.probe.note()
         return most
 
 
-class MapWithoutSequencers(IntervalMap):
-    """Takes every report for the latest owner's."""
+class TakesStaleReports(Rules):
+    """A report counts although its sender has been replaced: at the authority, and for what it journals."""
 
-    probe: ClassVar[Probe]
+    def is_newer(self, sequencer: int, known: int) -> bool:
+        """Take every report for the latest owner's."""
+        del sequencer, known
+        return True
 
-    def update(
-        self, interval: KeyInterval, sequencer: int, low_watermark: int, horizon: int, pending: tuple[tuple[int, int], ...] = ()
-    ) -> bool:  # fmt: skip
-        """Take a report."""
-        latest = max(
-            [sequencer, *(e.sequencer for e in self._by_low.values() if e.interval.overlaps(interval))]
-        )
-        if latest > sequencer:
-            self.probe.note()
-        return super().update(interval, latest, low_watermark, horizon, pending)
-
-
-class TakesStaleReports(Mediator):
-    """Journals what rests on reports of owners that have been replaced."""
-
-    probe: ClassVar[Probe]
-
-    def is_current_report(self, reporter: str, fence: int) -> bool:
-        """Everybody's report is current."""
-        if not super().is_current_report(reporter, fence):
-            self.probe.note()
+    def takes_report(self, latest: bool) -> bool:
+        """Take every report for the latest owner's."""
+        del latest
         return True
 
 
-class BroadcastsUnjournaled(WatermarkAuthority):
-    """Broadcasts what it has worked out, and journals nothing."""
+class BroadcastsUnjournaled(Rules):
+    """The authority broadcasts what it has worked out, and journals nothing."""
 
-    probe: ClassVar[Probe]
-
-    def _publish(self, now: int) -> list[Effect]:
-        del now
-        risen = {known.name: one for known in self._known.values() if (one := self._risen(known))}
-        for name, progress in risen.items():
-            self.probe.note()
-            self._known[name].published = progress
-        if risen:
-            self._history.record(Published(self._history.at_us, self.address, tuple(risen.items())))
-        return self._tell(sorted(self._listeners))
+    def journals_first(self) -> bool:
+        """Journal nothing."""
+        return False
 
 
-class ReportsBeforeScan(Worker):
-    """Reports the progress of an interval whose rows it has not scanned yet."""
+class ReportsBeforeScan(Rules):
+    """Reports the progress of an interval whose rows are not scanned yet."""
 
-    probe: ClassVar[Probe]
-
-    def _report(self) -> None:
-        history, options = self._history, self._options
-        for interval in self.intervals:
-            if interval.state is IntervalState.SCANNING:
-                self._advance(self._now, interval)
-                one = interval.report(None)
-                if one.low_watermark > MIN_TIME:
-                    self.probe.note()
-                history.record(
-                    Reported(
-                        history.at_us, self.address, one.computation, one.interval, one.sequencer, one.low_watermark, one.horizon
-                    )
-                )  # fmt: skip
-                for to in options.authority_addresses(options.shard_of(one.computation)):
-                    self._shared.effects.append(Send(to, m.Report(self.address, (one,))))
-        super()._report()
+    def may_report(self, scanned: bool) -> bool:
+        """Do not wait."""
+        del scanned
+        return True
 
 
-class OneInputOnly(Worker):
+class OneInputOnly(Rules):
     """Follows the first of a computation's inputs."""
 
-    probe: ClassVar[Probe]
-
-    def _input_of(self, name: str, where: Deployed) -> tuple[int, int, int]:
-        senders = self._senders(name)
-        first = self._progress.get(senders[0], m.Progress())
-        sound = super()._input_of(name, where)
-        if first.low_watermark > sound[0]:
-            self.probe.note()
-        return first.low_watermark, first.low_watermark, sound[2]
+    def input_watermark(self, senders: Sequence[int]) -> int:
+        """Return what it has reached."""
+        return senders[0] if senders else MAX_TIME
 
 
-class GoesBack(Worker):
-    """Takes what it hears last for the latest, though the network reorders."""
+class GoesBack(Rules):
+    """Takes what is heard last for the latest, though the network reorders."""
 
-    probe: ClassVar[Probe]
+    def merged(self, known: Progress, told: Progress) -> Progress:
+        """Believe what is told."""
+        del known
+        return told
 
-    def _on_watermarks(self, now: int, message: m.Watermarks) -> None:
-        for name, progress in message.values:
-            before = self._progress.get(name)
-            if before is not None and progress.low_watermark < before.low_watermark:
-                self.probe.note()
-            self._progress[name] = progress
-        self._inputs.clear()
-        self._advance_all(now)
-
-
-class ForgetsItsWatermark(OwnedInterval):
-    """Believes the last that it is told of its input, lower or not."""
-
-    def advance(self, now: int, low_watermark: int, timer_watermark: int, horizon: int) -> None:
-        """The worker knows something else of the senders' progress."""
-        if low_watermark < self.low_watermark:
-            self.low_watermark = self.timer_watermark = MIN_TIME
-        super().advance(now, low_watermark, timer_watermark, horizon)
-
-
-class StaleTimerOrigins(StepRunner):
-    """What a strong timer makes has the origin of what set the timer, however long ago that was."""
-
-    probe: ClassVar[Probe]
-
-    def _cause_of_timer(self, timer: StoredTimer) -> Cause:
-        cause = super()._cause_of_timer(timer)
-        if cause.origin > timer.origin:
-            self.probe.note()
-            cause.origin = timer.origin
-        return cause
-
-
-class OriginsNotHeld(Accounts):
-    """A step that fires a timer does not hold the horizon until its productions do."""
-
-    probe: ClassVar[Probe]
-
-    def hold_origin(self, origin: int) -> bool:
-        """Count nothing."""
-        del origin
-        self.probe.note()
-        return False
+    def advanced(self, known: int, told: int) -> int:
+        """Believe what is told."""
+        del known
+        return told
 
 
 ZOMBIE_REPORTS = Directed(
@@ -355,20 +245,20 @@ ZOMBIE_REPORTS = Directed(
 MUTANTS = (
     Mutant(
         "watermark ignores checkpoints", ("S10",), "6.2, 7.2",
-        "checkpointed productions do not hold the low watermark", Parts(accounts=IgnoresCheckpoints), "windows",
+        "checkpointed productions do not hold the low watermark", Parts(rules=IgnoresCheckpoints), "windows",
     ),
     Mutant(
         "watermark ignores timers", ("S10",), "7.2",
-        "pending timers do not hold the low watermark", Parts(accounts=IgnoresTimers), "windows",
+        "pending timers do not hold the low watermark", Parts(rules=IgnoresTimers), "windows",
     ),
     Mutant(
         "watermark ignores holds", ("S10",), "4.5, 5.2",
-        "state with a timestamp does not hold the low watermark", Parts(accounts=IgnoresHolds), "holding",
+        "state with a timestamp does not hold the low watermark", Parts(rules=IgnoresHolds), "holding",
     ),
     Mutant(
         "watermark ignores weak productions", ("S10",), "6.1.3, 7.2",
         "productions that were sent before their step was durable do not hold the low watermark, nor once it is",
-        Parts(accounts=IgnoresWeak), "stragglers",
+        Parts(rules=IgnoresWeak), "stragglers",
     ),
     Mutant(
         "a missing interval is absent", ("S12", "S10"), "7.2",
@@ -376,7 +266,7 @@ MUTANTS = (
     ),
     Mutant(
         "a missing interval is infinite", ("S10", "S10-horizon"), "7.2",
-        "an interval that nobody has reported is taken to have nothing to do", Parts(map=MissingIsInfinite), "windows",
+        "an interval that nobody has reported is taken to have nothing to do", Parts(rules=MissingIsInfinite), "windows",
     ),
     Mutant(
         "the fastest interval counts", ("S10", "S12"), "7.2",
@@ -385,44 +275,44 @@ MUTANTS = (
     Mutant(
         "minimum computed at the authority", ("S10",), "7.2",
         "intervals report their own work alone, and the authority takes the minimum over what feeds them",
-        Parts(accounts=OwnWorkOnly, map=MapOfLatest, authority=MinimumAtAuthority), "windows",
+        Parts(rules=OwnWorkOnly, authority=MinimumAtAuthority), "windows",
     ),
     Mutant(
         "one input only", ("S10", "S9"), "4.5",
-        "of a computation's inputs only the first holds its watermark", Parts(worker=OneInputOnly), "forked",
+        "of a computation's inputs only the first holds its watermark", Parts(rules=OneInputOnly), "forked",
     ),
     Mutant(
         "authority not journaled", ("S10", "S11"), "7.2",
-        "the authority broadcasts what it has not journaled", Parts(authority=BroadcastsUnjournaled), "late start",
+        "the authority broadcasts what it has not journaled", Parts(rules=BroadcastsUnjournaled), "late start",
         ZOMBIE_REPORTS,
     ),
     Mutant(
         "a stale owner's report is accepted", ("S10",), "7.2",
         "a report counts although its sender has been replaced",
-        Parts(mediator=TakesStaleReports, map=MapWithoutSequencers), "late start", ZOMBIE_REPORTS,
+        Parts(rules=TakesStaleReports), "late start", ZOMBIE_REPORTS,
     ),
     Mutant(
         "report before the scan", ("S10",), "7.2",
-        "a new owner reports before it has scanned what is pending", Parts(worker=ReportsBeforeScan), "windows",
+        "a new owner reports before it has scanned what is pending", Parts(rules=ReportsBeforeScan), "windows",
     ),
     Mutant(
         "an observer's watermark goes back", ("S11",), "4.5",
-        "a worker takes the last broadcast that it gets for the latest", Parts(worker=GoesBack, interval=ForgetsItsWatermark),
+        "a worker takes the last broadcast that it gets for the latest", Parts(rules=GoesBack),
         "windows",
     ),
     Mutant(
         "weak timers do not hold the horizon", ("S1", "L2"), "6.1.1, 6.1.3",
         "what a weak timer makes comes after its origin was given up, and is refused as a remnant",
-        Parts(accounts=IgnoresTimersHorizon), "weak windows",
+        Parts(rules=IgnoresTimersHorizon), "weak windows",
     ),
     Mutant(
         "a strong timer's origin is old", ("S1", "S10-horizon"), "6.1.1",
-        "what a timer makes has an origin that was given up, and is refused as a remnant", Parts(runner=StaleTimerOrigins),
+        "what a timer makes has an origin that was given up, and is refused as a remnant", Parts(rules=StaleTimerOrigins),
         "windows",
     ),
     Mutant(
         "a firing holds no origin", ("S1", "S10-horizon"), "6.1.1",
-        "the horizon passes what a timer makes before it is sent", Parts(accounts=OriginsNotHeld), "windows",
+        "the horizon passes what a timer makes before it is sent", Parts(rules=OriginsNotHeld), "windows",
     ),
 )  # fmt: skip
 """All of this file."""

@@ -43,11 +43,10 @@ def test_before_the_first_table_only_the_outside_has_an_owner() -> None:
     assert (NOWHERE.owner("counter", "a"), NOWHERE.owner("", "a")) == (None, "outside")
 
 
-def test_a_restarted_process_owns_nothing_of_its_former_incarnation() -> None:
+def test_a_process_is_assigned_intervals_of_all_its_incarnations() -> None:
     routing = Routing(TABLE)
-    assert routing.owned_by("worker-0", 1) == (COUNTER_LOW, SORTER)
-    assert routing.owned_by("worker-0", 2) == ()
-    assert routing.owned_by("worker-1", 2) == (COUNTER_HIGH,)
+    assert routing.assigned_to("worker-0") == (COUNTER_LOW, SORTER)
+    assert routing.assigned_to("worker-1") == (COUNTER_HIGH,)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ class World:
                 case Send(message=Deliver(production=production)):
                     self.wire.append(production)
                 case Send(message=InjectorReport() as report):
-                    if self.store.is_current_report(ADDRESS, report.epoch):
+                    if self.store.takes_report(ADDRESS, report.epoch):
                         self.receiver.learn(report)
                 case _:
                     pass

@@ -39,8 +39,8 @@ from tests.core.driver import (
 )
 
 
-def accounts(*, timers_hold_horizon: bool = False) -> Accounts:
-    return Accounts(timers_hold_horizon=timers_hold_horizon)
+def accounts(*, strong: bool = True) -> Accounts:
+    return Accounts(strong=strong)
 
 
 def production(timestamp: int, origin: int = 0) -> Production:
@@ -122,7 +122,7 @@ def test_a_wall_timer_holds_the_watermark_where_the_user_said_if_anywhere() -> N
 
 
 def test_timers_hold_the_horizon_in_weak_computations_only() -> None:
-    strong, weak = accounts(), accounts(timers_hold_horizon=True)
+    strong, weak = accounts(), accounts(strong=False)
     strong.add_timer(timer(500, origin=5))
     live = weak.add_timer(timer(500, origin=5))
     assert strong.report(100, 100) == (100, 100)
@@ -172,7 +172,7 @@ def test_pending_work_is_told_in_buckets() -> None:
 def test_whatever_comes_and_goes_reports_only_rise_and_never_pass_what_held_them(
     moves: list[tuple[str, int, int]],
 ) -> None:
-    made, slot, interval = accounts(timers_hold_horizon=True), KeySlot("dog"), Rig(counter()).interval
+    made, slot, interval = accounts(strong=False), KeySlot("dog"), Rig(counter()).interval
     productions: list[tuple[Holder, Production]] = []
     low = horizon = MIN_TIME
     input_low = input_horizon = MIN_TIME

@@ -1,7 +1,6 @@
 """S12 and L5: each on a History that it must pass, on one that it must not, and on a broken engine; S11 over several owners."""
 
 import dataclasses
-from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from headrace import SECOND, KeyInterval
 from headrace.history import FaultStruck, Healed, IntervalDropped, ProcessStarted
 from headrace.watermarks.authority import WatermarkAuthority
+from headrace.wire.messages import Progress
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_sim import ClusterOptions, FaultSchedule, Protocol, simulate
@@ -92,11 +92,9 @@ class Optimist(WatermarkAuthority):
 
     __slots__ = ()
 
-    def _risen(self, known: Any) -> Any:
-        progress = super()._risen(known) or known.published
-        greatest = max(known.map._by_low[low].low_watermark for low in known.map._lows)
-        risen = msgspec.structs.replace(progress, low_watermark=max(progress.low_watermark, greatest))
-        return risen if risen != known.published else None
+    def progress(self, name: str) -> Progress:
+        greatest = max(entry.low_watermark for entry in self.map_of(name).entries())
+        return super().progress(name).at_least(Progress(greatest))
 
 
 def test_an_authority_that_overlooks_an_interval_is_caught() -> None:
