@@ -69,12 +69,20 @@ def test_a_mutant_is_made_of_subclasses_that_differ_in_a_few_methods(mutant: Mut
 def test_the_engine_knows_of_no_mutant() -> None:
     for name in ("mediator", "worker", "master", "authority", "injector"):
         engine = getattr(SOUND, name)
-        assert engine.__module__.startswith("headrace._")
+        assert engine.__module__.startswith("headrace.")
         assert not hasattr(engine, "probe")
 
 
 def test_what_a_mutant_does_not_change_is_the_engine_s_own_class() -> None:
     protocol = CATALOGUE["without sequencers"].protocol()
+    assert type(protocol.rules) is not type(SOUND.rules)
+    for name in ("mediator", "worker", "master", "authority", "injector"):
+        assert getattr(protocol, name) is getattr(SOUND, name)
+
+
+def test_a_mutant_of_a_machine_leaves_the_rules_and_the_other_machines_as_they_are() -> None:
+    protocol = CATALOGUE["sequencer checked at begin"].protocol()
+    assert protocol.rules is SOUND.rules
     assert issubclass(protocol.mediator, SOUND.mediator)  # type: ignore[arg-type]
     assert protocol.mediator is not SOUND.mediator
     for name in ("worker", "master", "authority", "injector"):
