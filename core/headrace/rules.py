@@ -408,7 +408,10 @@ class Rules:
         """Tell whether an owner follows an interval's input, and reports its progress.
 
         Only once the initial scan has populated its in-memory structures: the report depends on their consistency (7.1, 7.2).
-        Deviation: the paper's scan is asynchronous; here an interval does no work until its scan has ended.
+
+        Deviation: in the paper the scan is asynchronous, allowing the computation to continue processing input records while it
+        progresses (6.2). Here an interval does no work until its scan has ended, so that no key runs before its timers and ids
+        are known; what is delivered meanwhile is kept.
         """
         return scanned
 
@@ -550,7 +553,12 @@ class Rules:
         return target < source
 
     def is_idle(self, load: int, least: int) -> bool:
-        """Tell whether neighbouring intervals, of this load together, are to be merged (7.1)."""
+        """Tell whether two neighbouring intervals are to be merged (7.1).
+
+        Args:
+            load: of both together.
+            least: that an interval needs to be worth its sequencer and its scans.
+        """
         return load < least
 
     def adopts_version(self, injects: bool) -> bool:

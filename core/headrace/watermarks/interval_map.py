@@ -128,10 +128,6 @@ class IntervalMap:
             if entry is None:
                 return False
         elif sequencer == entry.sequencer:
-            if low_watermark < entry.low_watermark:
-                low_watermark = self._rules.reported(entry.low_watermark, low_watermark)
-            if horizon < entry.horizon:
-                horizon = self._rules.reported(entry.horizon, horizon)
             if (
                 low_watermark >= entry.low_watermark and horizon >= entry.horizon and entry.heard
             ):  # the usual one
@@ -141,6 +137,10 @@ class IntervalMap:
                 if not entry.is_listed:
                     self._list(entry)
                 return True
+            if low_watermark < entry.low_watermark:
+                low_watermark = self._rules.reported(entry.low_watermark, low_watermark)
+            if horizon < entry.horizon:
+                horizon = self._rules.reported(entry.horizon, horizon)
         elif not self._rules.is_newer(sequencer, entry.sequencer):
             return False
         entry.sequencer = sequencer

@@ -50,11 +50,8 @@ class Accounts:
 
     def add_production(self, holder: Holder, production: Production) -> None:
         """A production is pending."""
-        work, timestamp, origin = (
-            _CHECKPOINT if holder.durable else _SENT,
-            production.timestamp,
-            production.origin,
-        )
+        work = _CHECKPOINT if holder.durable else _SENT
+        timestamp, origin = production.timestamp, production.origin
         if self._holds_watermark(work, timestamp, self.low_watermark):
             holder.holds_watermark = True
             self._work.add(timestamp)

@@ -30,14 +30,26 @@ class Deployed:
         present: the consumers that have not left the topology.
         strong: its productions are (6.1.2).
         exactly_once: its deliveries are deduplicated (6.1.1).
+        is_late: tells whether a record of this timestamp is late at this low watermark (4.5).
     """
 
-    __slots__ = ("_codecs", "_consumers", "_rules", "exactly_once", "pipeline", "present", "spec", "strong")
+    __slots__ = (
+        "_codecs",
+        "_consumers",
+        "_rules",
+        "exactly_once",
+        "is_late",
+        "pipeline",
+        "present",
+        "spec",
+        "strong",
+    )
 
     def __init__(
         self, spec: ComputationSpec, pipeline: Pipeline, present: frozenset[str], rules: Rules = RULES
     ) -> None:
         self._rules = rules
+        self.is_late = rules.is_late
         self.spec = spec
         self.pipeline = pipeline
         self.present = present
@@ -96,7 +108,7 @@ def run_record(
         names = stream, spec.name, record_id
         raise unreadable(error, _CONSUMED, codec, production.value, *names) from error
     context = Context(spec, key, state, timestamp, low_watermark, now, timestamp)
-    record = Record(key, value, timestamp, stream, timestamp < low_watermark, record_id)
+    record = Record(key, value, timestamp, stream, where.is_late(timestamp, low_watermark), record_id)
     spec.computation.process_record(context, record)
     return context
 

@@ -188,7 +188,7 @@ class StepRunner:
             history.record(
                 Executed(
                     history.at_us, shared.address, interval.computation, slot.key, record.record_id, timestamp,
-                    timestamp < watermark, None, watermark, version, productions,
+                    interval.where.is_late(timestamp, watermark), None, watermark, version, productions,
                 )
             )  # fmt: skip
         return True
@@ -271,7 +271,7 @@ class StepRunner:
         watermark = interval.timer_watermark
         if self._failures:
             self._failures.pop(cause.identity, None)
-        late = cause.timer is None and cause.timestamp < watermark
+        late = cause.timer is None and interval.where.is_late(cause.timestamp, watermark)
         history.record(
             Executed(
                 history.at_us, self.shared.address, interval.computation, step.slot.key, cause.identity, cause.timestamp,

@@ -78,6 +78,15 @@ class NewIdsPerReader(Rules):
         return own if incarnation == 1 else f"{own}~{incarnation}"
 
 
+class WaitsForGood(Rules):
+    """A record that is ahead of the slowest computation is not injected, however little."""
+
+    def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
+        """Wait until they have passed it."""
+        del limit_us
+        return timestamp < slowest
+
+
 class SendsOnce(Rules):
     """An injector never sends a record again."""
 
@@ -116,6 +125,11 @@ MUTANTS = (
     Mutant(
         "a new id for each reader", ("S1", "reference"), "6.1.1",
         "a record that is read again after a crash has another id", Parts(rules=NewIdsPerReader), "echoes",
+    ),
+    Mutant(
+        "the skew limit is nothing", ("reference", "L4"), "8.4",
+        "a record waits until the low watermarks have reached it, and they wait for the record", Parts(rules=WaitsForGood),
+        "limited",
     ),
     Mutant(
         "an injector sends once", ("L2", "S1"), "6.1.1",

@@ -176,6 +176,41 @@ class InheritsFormerSelf(Rules):
         return True
 
 
+class SilenceIsNoFailure(Rules):
+    """The master takes every process for alive, however long it is silent."""
+
+    def is_lost(self, silent_us: int, timeout_us: int) -> bool:
+        """Wait for ever."""
+        del silent_us, timeout_us
+        return False
+
+
+class NoStandbyLeads(Rules):
+    """A role that somebody has held is claimed by nobody else."""
+
+    def may_lead(self, silent_us: int, lease_us: int) -> bool:
+        """Wait for the holder."""
+        del silent_us, lease_us
+        return False
+
+
+class ClaimedOnce(Rules):
+    """The store grants a role once."""
+
+    def may_claim(self, seen_epoch: int, latest: int) -> bool:
+        """Refuse whoever comes later."""
+        return super().may_claim(seen_epoch, latest) and latest == 0
+
+
+class EvictsBusy(Rules):
+    """A row leaves the cache while a step of its key is under way."""
+
+    def may_evict(self, busy: bool) -> bool:
+        """Evict all alike."""
+        del busy
+        return True
+
+
 class NeverReplaces(Rules):
     """The master waits for a worker that is silent, and for one that has lost its memory."""
 
@@ -245,6 +280,22 @@ MUTANTS = (
     Mutant(
         "a dead worker is not replaced", ("L5", "L2", "L4"), "7.1",
         "intervals of a worker that is silent are given to nobody", Parts(rules=NeverReplaces), "windows",
+    ),
+    Mutant(
+        "silence is no failure", ("L5", "L2", "L4"), "7.1",
+        "a process that has missed its heartbeats still counts as alive", Parts(rules=SilenceIsNoFailure), "windows",
+    ),
+    Mutant(
+        "no standby takes over", ("L5", "L4", "L2"), "7.1",
+        "when the holder of a role is dead, no replica claims the role", Parts(rules=NoStandbyLeads), "windows",
+    ),
+    Mutant(
+        "a role is granted once", ("L5", "L4", "L2", "reference"), "7.1, 7.2",
+        "the store refuses the claims of whoever comes after the first holder of a role", Parts(rules=ClaimedOnce), "windows",
+    ),
+    Mutant(
+        "a row in use leaves the cache", ("error",), "6.2, 8.3",
+        "a row is evicted while a step of its key is under way", Parts(rules=EvictsBusy), "small cache",
     ),
 )  # fmt: skip
 """All of this file."""

@@ -210,6 +210,14 @@ class OneInputOnly(Rules):
         return senders[0] if senders else MAX_TIME
 
 
+class LateOnWatermark(Rules):
+    """A record exactly on the watermark is late."""
+
+    def is_late(self, timestamp: int, watermark: int) -> bool:
+        """Count it as behind."""
+        return timestamp <= watermark
+
+
 class GoesBack(Rules):
     """Takes what is heard last for the latest, though the network reorders."""
 
@@ -299,6 +307,10 @@ MUTANTS = (
         "an observer's watermark goes back", ("S11",), "4.5",
         "a worker takes the last broadcast that it gets for the latest", Parts(rules=GoesBack),
         "windows",
+    ),
+    Mutant(
+        "a record on the watermark is late", ("S16",), "4.5",
+        "a record whose timestamp is that of the low watermark is flagged as late", Parts(rules=LateOnWatermark), "windows",
     ),
     Mutant(
         "weak timers do not hold the horizon", ("S1", "L2"), "6.1.1, 6.1.3",

@@ -301,6 +301,7 @@ def two_stages(
     *,
     exactly_once: bool = True,
     processes: int = 1,
+    skew_limit_us: int | None = None,
     late: bool = False,
     records: int = RECORDS,
 ) -> Workload:
@@ -312,11 +313,12 @@ def two_stages(
         productions: of both stages.
         exactly_once: of both stages.
         processes: of the injector.
+        skew_limit_us: of the injector (8.4).
         late: some records are late from the source.
         records: how many records.
     """
     pipeline = Pipeline(name)
-    pipeline.injector("letters", processes=processes)
+    pipeline.injector("letters", processes=processes, skew_limit_us=skew_limit_us)
     for stage, inputs, output in (
         ("senders", {"letters": same}, "sent"),
         ("cities", {"sent": city}, "received"),
@@ -507,6 +509,8 @@ def _all() -> list[Workload]:
         windows.varied("one row a page", scan_page_rows=1),
         gaining(),
         prompt(),
+        two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND),
+        bursts.varied("small cache", cache_bytes=300),
     ]  # fmt: skip
 
 
