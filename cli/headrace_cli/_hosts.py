@@ -15,6 +15,7 @@ from headrace.history import FaultStruck, History
 from headrace_cli._progress import RunProgress
 from headrace_cli._signals import stop_requested
 from headrace_properties.checkers import Judge, judge
+from headrace_properties.dataflow_drops import DropCounter
 from headrace_properties.explain.progress import ProgressCounter
 from headrace_properties.reference import Emitted, outputs_of, run_reference
 from headrace_properties.search.plans import draw_faults, ground_of
@@ -74,6 +75,7 @@ class HostRun:
         verdicts: invariant to verdict, where the host can be judged.
         struck: fault to how often it struck.
         progress: of each computation, as far as this host tells.
+        dropped: elements that groupings of the Dataflow layer dropped, by computation; on Spark, where the run is judged.
         stopped_by: the signal that has ended it before its input was done, if one has.
     """
 
@@ -82,6 +84,7 @@ class HostRun:
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     struck: Mapping[str, int] = field(default_factory=dict)
     progress: tuple[ComputationProgress, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
     stopped_by: signal.Signals | None = None
 
 
@@ -116,6 +119,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
         verdicts=reading.judge.verdicts(),
         struck=dict(sorted(reading.struck.items())),
         progress=reading.counter.progress(),
+        dropped=reading.drops.counts(),
     )
 
 
@@ -125,6 +129,7 @@ class _Reading:
     Attributes:
         judge: all checkers.
         counter: of each computation's progress.
+        drops: elements that were dropped.
         outputs: how often each record went outside.
         struck: fault to how often it struck.
         events: how many there were.
@@ -133,6 +138,7 @@ class _Reading:
     def __init__(self, pipeline: Pipeline, options: ClusterOptions) -> None:
         self.judge = Judge([pipeline], options.engine)
         self.counter = ProgressCounter(pipeline)
+        self.drops = DropCounter([pipeline])
         self.outputs: Counter[Emitted] = Counter()
         self.struck: Counter[str] = Counter()
         self.events = 0
@@ -142,6 +148,7 @@ class _Reading:
         events = history.events
         self.judge.take(events)
         self.counter.take(events)
+        self.drops.take(events)
         self.outputs += outputs_of(events)
         self.struck.update(one.kind for one in events if isinstance(one, FaultStruck))
         self.events += len(events)
@@ -162,7 +169,10 @@ def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progr
         if done % _ENTRIES == 0:
             progress.advance(done / entries)
 
-    return HostRun(run_reference(pipeline, feed, on_entry).outputs)
+    outcome = run_reference(pipeline, feed, on_entry)
+    drops = DropCounter([pipeline])
+    drops.take_states(outcome.states)
+    return HostRun(outcome.outputs, dropped=drops.counts())
 
 
 def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
@@ -197,7 +207,16 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
         notes.append(f"Stopped by {stopped_by.name} after {done}: what those have led to is in the output")
     verdicts = judge(run.history, [pipeline]) if run.history is not None else {}
     outputs = Counter(Emitted(*output) for output in run.outputs)
-    return HostRun(outputs, tuple(notes), verdicts, progress=run.progress, stopped_by=stopped_by)
+    drops = DropCounter([pipeline])
+    drops.take(run.history or ())
+    return HostRun(
+        outputs,
+        tuple(notes),
+        verdicts,
+        progress=run.progress,
+        dropped=drops.counts(),
+        stopped_by=stopped_by,
+    )
 
 
 def _refuse_faults(host: str, options: HostOptions) -> None:

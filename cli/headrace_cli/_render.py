@@ -142,3 +142,10 @@ def describe_event(event: msgspec.Struct) -> str:
     ]
     place = getattr(event, "process", "") or "the run"
     return " ".join([format_time(getattr(event, "at_us", 0)), f"{place}:", type(event).__name__, *words])
+
+
+def print_dropped(console: Console, dropped: Mapping[str, int]) -> None:
+    """Say what groupings of the Dataflow layer dropped, if they did."""
+    if dropped:
+        counts = ", ".join(f"{name} {count:,}" for name, count in sorted(dropped.items()))
+        print_text(console, f"elements dropped by groupings, being too late: {counts}", style="yellow")

@@ -15,6 +15,7 @@ from headrace_cli._render import (
     counted,
     plain_table,
     print_counts,
+    print_dropped,
     print_error,
     print_heading,
     print_lines,
@@ -105,6 +106,7 @@ class Report:
             runs, events = counted(found.runs, "run"), counted(found.events, "event")
             print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+        print_dropped(console, found.dropped)
         if self.shrinking:
             print_text(console, "The same command with the same --seed finds the failure again.")
         if found.verdicts:
@@ -161,6 +163,7 @@ class Report:
             "runs_per_second": round(self.runs_per_second, 3),
             "invariants": invariants_document(found.verdicts),
             "faults_struck": dict(sorted(found.struck.items())),
+            "dropped": dict(sorted(found.dropped.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
             "failure": self._failure_document(),

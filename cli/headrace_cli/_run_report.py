@@ -20,6 +20,7 @@ from headrace_cli._jobs import Job, JobInput
 from headrace_cli._render import (
     counted,
     plain_table,
+    print_dropped,
     print_heading,
     print_lines,
     print_table,
@@ -143,6 +144,7 @@ def _print_run(console: Console, ran: Ran) -> None:
     if ran.options.faults:
         struck = ", ".join(f"{count:,} {kind}" for kind, count in ran.run.struck.items()) or "none"
         print_text(console, f"faults that struck: {struck}")
+    print_dropped(console, ran.run.dropped)
     if ran.run.verdicts:
         _print_verdicts(console, ran.run.verdicts)
 
@@ -205,6 +207,7 @@ def _run_document(ran: Ran) -> dict[str, Any]:
         "notes": list(ran.run.notes),
         "progress": progress_document(ran.run.progress),
         "faults_struck": dict(ran.run.struck),
+        "dropped": dict(sorted(ran.run.dropped.items())),
         "invariants": invariants_document(ran.run.verdicts),
     }
 

@@ -44,6 +44,7 @@ class Grouped:
     combine: CombineFn
     lateness_us: int | None
     allow_unsafe_triggers: bool
+    dropped_to: str
 
 
 Node = Read | Grouped
@@ -183,17 +184,23 @@ class Builder:
         )
         inner = self._inside(f"{name} panes")
         streams = [*self._outputs.get(node, []), *([inner] if node in self._inner else [])]
+        outputs = [*streams, *([node.dropped_to] if node.dropped_to else [])]
         signals = self._probe(name, grouping, source)
         self._add(
             GroupByKeyAndWindow(
-                grouping, streams, lag=source.lag, carries_panes=source.carries_panes, signals=signals
+                grouping,
+                streams,
+                lag=source.lag,
+                carries_panes=source.carries_panes,
+                signals=signals,
+                dropped=node.dropped_to,
             ),
             name=name,
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
-            outputs=streams,
+            outputs=outputs,
             state_codec=StructCodec(KeyState),
         )
-        for stream in streams:
+        for stream in outputs:
             self._declare(stream, inside=stream == inner)
         takes_back = node.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
         return self._remember(

@@ -52,6 +52,7 @@ class PCollection(Generic[V]):
         accumulation: how its panes relate.
         lateness_us: how long its windows are kept behind the watermark; ``None``: without limit.
         allow_unsafe_triggers: its trigger may finish while elements still come for its window.
+        dropped_to: stream of what it drops; ``""``: none.
     """
 
     node: Node
@@ -63,6 +64,7 @@ class PCollection(Generic[V]):
     accumulation: Accumulation = Accumulation.DISCARDING
     lateness_us: int | None = 0
     allow_unsafe_triggers: bool = False
+    dropped_to: str = ""
 
     # What: each element. Functions that follow each other are one computation, named by the last ``name`` given, else ``par_do``.
 
@@ -141,17 +143,19 @@ class PCollection(Generic[V]):
         check_trigger(trigger)
         return replace(self, when=trigger, allow_unsafe_triggers=allow_unsafe_triggers)
 
-    def allowed_lateness(self, lateness_us: int | None) -> "PCollection[V]":
+    def allowed_lateness(self, lateness_us: int | None, *, dropped_to: str = "") -> "PCollection[V]":
         """Say how far behind the watermark a window is kept. Later elements are dropped, and counted. Default: 0, as in Beam.
 
         Args:
             lateness_us: event time, microseconds; ``None``: without limit, and so is the state.
+            dropped_to: stream that gets what the next grouping drops, as late panes whose values are the elements'; default: they
+                are only counted.
 
         Raises:
             OptionsError: it is negative.
         """
         check_lateness(lateness_us)
-        return replace(self, lateness_us=lateness_us)
+        return replace(self, lateness_us=lateness_us, dropped_to=dropped_to)
 
     # How
 
@@ -193,6 +197,7 @@ class PCollection(Generic[V]):
             combine,
             self.lateness_us,
             self.allow_unsafe_triggers,
+            self.dropped_to,
         )
         merging = self.merging if self.windows is None else self.windows
         return PCollection(

@@ -128,7 +128,14 @@ class Grouping:
     takes_retractions: bool = False
     merging: WindowFn = _EVERYWHERE
 
-    def element(self, state: KeyState, element: Element, now: int, watermark: int) -> list[Pane]:
+    def element(
+        self,
+        state: KeyState,
+        element: Element,
+        now: int,
+        watermark: int,
+        dropped: list[Window] | None = None,
+    ) -> list[Pane]:
         """Take an element in, after what was due before it.
 
         Args:
@@ -136,11 +143,15 @@ class Grouping:
             element: it.
             now: when it arrived, wall time, microseconds.
             watermark: as it is known, event time, microseconds.
+            dropped: gets those of its windows that take it no more.
         """
         watermark = self._watermark(watermark)
         panes = self.advance(state, now - 1, watermark)
         for window in self.assigned(element):
+            before = state.dropped
             panes += self._take(state, window, element, now, watermark)
+            if dropped is not None and state.dropped > before:
+                dropped.append(window)
         return panes
 
     def advance(self, state: KeyState, now: int, watermark: int) -> list[Pane]:

@@ -20,9 +20,9 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Alarm, Grouping, KeyState
-from headrace.dataflow.panes import Element, Pane
+from headrace.dataflow.panes import Element, Pane, Timing
 from headrace.dataflow.pardo import Step
-from headrace.dataflow.windows import END_OF_TIME, EVENT_TIME
+from headrace.dataflow.windows import END_OF_TIME, EVENT_TIME, Window
 
 KeyExtractor = Callable[[Record], str]
 
@@ -63,6 +63,7 @@ class GroupByKeyAndWindow(Computation):
         lag: how many groupings are above it.
         carries_panes: its input's values are panes; else plain values.
         signals: stream on which percentile watermarks are told; ``""``: none.
+        dropped: stream of the elements that are dropped, each as a late pane of each window that did not take it; ``""``: none.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class GroupByKeyAndWindow(Computation):
         lag: int = 0,
         carries_panes: bool = False,
         signals: str = "",
+        dropped: str = "",
     ) -> None:
         self.grouping = grouping
+        self._dropped = dropped
         self._outputs = tuple(outputs)
         self._lag = lag
         self._carries_panes = carries_panes
@@ -94,7 +97,9 @@ class GroupByKeyAndWindow(Computation):
             panes = self.grouping.percentile(state, signal["percentile"], signal["reached"], now, watermark)
         else:
             element = element_of(record, carries_panes=self._carries_panes)
-            panes = self.grouping.element(state, element, now, watermark)
+            lost: list[Window] = []
+            panes = self.grouping.element(state, element, now, watermark, lost)
+            self._give_up(context, element, lost)
         self._emit(context, panes)
         self._set_alarms(context, before, self.grouping.alarms(state))
 
@@ -111,6 +116,12 @@ class GroupByKeyAndWindow(Computation):
             end = min(pane.time + 1, END_OF_TIME)
             for output in self._outputs:
                 context.produce(output, pane, timestamp=max(end + self._lag, context.stamp))
+
+    def _give_up(self, context: Context, element: Element, windows: Iterable[Window]) -> None:
+        """Send an element where those go that are dropped, if anywhere."""
+        for window in windows if self._dropped else ():
+            pane = Pane(element.value, window, element.time, 0, Timing.LATE, element.retraction)
+            context.produce(self._dropped, pane)
 
     def _set_alarms(self, context: Context, before: set[Alarm], after: set[Alarm]) -> None:
         """Bring the row's timers in line with what the grouping asks for.

@@ -166,11 +166,11 @@ class LatchOutlivesMerge(Grouping):
 class LateDropped(Grouping):
     """Drops each element that is behind the watermark."""
 
-    def element(self, state: KeyState, element: Element, now: int, watermark: int) -> list[Pane]:
+    def element(self, state: KeyState, element: Element, now: int, watermark: int, *rest: Any) -> list[Pane]:
         """Take it in, unless it is late."""
         if element.time < watermark:
             return self.advance(state, now - 1, watermark)
-        return super().element(state, element, now, watermark)
+        return super().element(state, element, now, watermark, *rest)
 
 
 class EmitsUnchanged(Grouping):
@@ -212,9 +212,9 @@ class AccumulatesNothing(Grouping):
 class BoundaryExcluded(Grouping):
     """Puts an element on a boundary of the clock into the next pane."""
 
-    def element(self, state: KeyState, element: Element, now: int, watermark: int) -> list[Pane]:
+    def element(self, state: KeyState, element: Element, now: int, watermark: int, *rest: Any) -> list[Pane]:
         """Take it in after what the clock does at this instant."""
-        return self.advance(state, now, watermark) + super().element(state, element, now, watermark)
+        return self.advance(state, now, watermark) + super().element(state, element, now, watermark, *rest)
 
 
 class OverTooSoon(Grouping):
@@ -243,10 +243,10 @@ class FinishedTakesMore(Grouping):
 class LateWaits(Grouping):
     """Does not ask a trigger when an element arrives behind the watermark."""
 
-    def element(self, state: KeyState, element: Element, now: int, watermark: int) -> list[Pane]:
+    def element(self, state: KeyState, element: Element, now: int, watermark: int, *rest: Any) -> list[Pane]:
         """Take it in, and leave it if it is late."""
         before = {one.window: one.passed for one in state.windows}
-        panes = super().element(state, element, now, min(watermark, element.time))
+        panes = super().element(state, element, now, min(watermark, element.time), *rest)
         for one in state.windows:
             one.passed = one.passed or before.get(one.window, False)
         return panes

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
+from headrace_properties.dataflow_drops import DropCounter
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict, Violated
@@ -45,6 +46,7 @@ class Outcome:
         events: how many events its History has.
         digest: of its History; ``""`` if it stopped.
         error: what it stopped with, if it did.
+        dropped: elements that groupings of the Dataflow layer dropped, by computation.
     """
 
     verdicts: dict[str, Verdict]
@@ -54,6 +56,7 @@ class Outcome:
     events: int
     digest: str
     error: str = ""
+    dropped: Counter[str] = field(default_factory=Counter)
 
     @property
     def broken(self) -> dict[str, Violated]:
@@ -99,8 +102,16 @@ def try_plan(
         history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)
     except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return Outcome({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
+    drops = DropCounter(versions_of(pipeline))
+    drops.take(history)
     return Outcome(
-        verdicts | more(history), cases, covered(history), strikes_of(history), len(history), history.digest()
+        verdicts | more(history),
+        cases,
+        covered(history),
+        strikes_of(history),
+        len(history),
+        history.digest(),
+        dropped=drops.counts(),
     )
 
 

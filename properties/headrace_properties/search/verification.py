@@ -51,6 +51,7 @@ class Verification:
         struck: fault to how often it really struck.
         reached: interesting case to how often it came up (the `sometimes` twins).
         covered: protocol step, fault and role to how often that fault struck there.
+        dropped: elements that groupings of the Dataflow layer dropped, by computation, in all runs.
         verdicts: invariant to its verdict over all runs.
         failure: the shrunk counterexample, if there is one.
     """
@@ -61,6 +62,7 @@ class Verification:
     struck: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
     covered: Counter[Spot] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     failure: Failure | None = None
     _held: Counter[str] = field(default_factory=Counter)
@@ -92,6 +94,7 @@ class Verification:
         self.struck.update(outcome.strikes)
         self.reached.update(outcome.cases)
         self.covered.update(outcome.covered)
+        self.dropped.update(outcome.dropped)
         for name, verdict in outcome.verdicts.items():
             self._note(name, verdict)
 

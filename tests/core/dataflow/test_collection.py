@@ -23,6 +23,8 @@ from headrace.dataflow import (
     Repeat,
     Sessions,
     Streaming,
+    Timing,
+    Window,
     read,
 )
 from headrace_properties.reference import Emitted, outputs_of, run_reference
@@ -90,6 +92,13 @@ def test_no_lateness_is_allowed_unless_it_is_asked_for() -> None:
     decode = pipeline.computations["sum"].state_codec.decode
     left = {key: decode(state) for (_, key), state in outcome.states.items()}
     assert left == {"ann": KeyState(dropped=1)}
+
+
+def test_what_is_dropped_can_go_to_a_stream_of_its_own() -> None:
+    late = read("scores").allowed_lateness(0, dropped_to="late").window_into(FixedWindows(4 * SECOND))
+    pipeline = late.sum().sum().to("out").pipeline("games")
+    panes = panes_of(run_reference(pipeline, feed_of(pipeline)).outputs, pipeline, "late")
+    assert panes == [("ann", Pane(7, Window(0, 4 * SECOND), 2 * SECOND, timing=Timing.LATE))]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""How many elements the groupings of a pipeline have dropped (Dataflow 2.3): too late, or after their trigger was finished.
+
+Each key's row has the count (`KeyState.dropped`), so that it is as exact as the row: nothing that is re-run is counted twice.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from headrace import Pipeline
+from headrace.dataflow import GroupByKeyAndWindow
+from headrace.history import Applied, Event
+
+
+class DropCounter:
+    """Counts the elements that were dropped, by computation, from a History.
+
+    Args:
+        pipelines: the versions of a pipeline.
+    """
+
+    def __init__(self, pipelines: Iterable[Pipeline]) -> None:
+        self._codecs = {
+            name: spec.state_codec
+            for pipeline in pipelines
+            for name, spec in pipeline.computations.items()
+            if isinstance(spec.computation, GroupByKeyAndWindow)
+        }
+        self._states: dict[tuple[str, str], bytes] = {}
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take what has happened since."""
+        if not self._codecs:
+            return
+        for event in events:
+            if type(event) is Applied and event.delta.state is not None and event.computation in self._codecs:
+                self._states[event.computation, event.delta.key] = event.delta.state
+
+    def take_states(self, states: Mapping[tuple[str, str], bytes]) -> None:
+        """Take rows' states, by (computation, key)."""
+        self._states.update((place, state) for place, state in states.items() if place[0] in self._codecs)
+
+    def counts(self) -> Counter[str]:
+        """Count, by computation; those that have dropped nothing are left out."""
+        found: Counter[str] = Counter()
+        for (name, _), state in sorted(self._states.items()):
+            if state:
+                found[name] += self._codecs[name].decode(state).dropped
+        return +found
