@@ -3,6 +3,8 @@
 By hand: a sum for each open window in the row, a watermark timer at its end, nothing else; late data are dropped. The layer does
 the same with ``allowed_lateness(0)``, and carries windows, triggers, timing and panes for it. Both on the simulated cluster, as a
 job is run, and in the sequential reference, where user code and its codecs are most of the work. Only the ratios mean something.
+
+And what a record costs by how many windows of its key are open: the layer's logic alone, and with its row read and written.
 """
 
 import gc
@@ -16,7 +18,16 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record, Timer
-from headrace.dataflow import FixedWindows, read
+from headrace.dataflow import (
+    SUM,
+    Element,
+    FixedWindows,
+    GroupByKeyAndWindow,
+    Grouping,
+    KeyState,
+    SlidingWindows,
+    read,
+)
 from headrace_properties.reference import outputs_of, run_reference
 from headrace_sim import Feed, FeedBuilder
 from headrace_sim.simulate import simulate
@@ -131,3 +142,65 @@ def test_the_layer_beside_a_computation_written_by_hand(
         for cost in costs:
             each = (seconds / RECORDS * 1e6 for seconds in (cost.by_hand_seconds, cost.by_layer_seconds))
             print(f"  {cost.where:<27}" + "".join(f"{one:>10.0f}" for one in each) + f"{cost.ratio:>8.2f}")
+
+
+OPEN = (1, 100, 1_440, 10_000)
+"""How many windows of one key are open; 1,440: those of a day, by the minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCost:
+    """One row. ``logic_us``, ``row_us``: microseconds for a record, in the layer's logic and for reading and writing its row."""
+
+    windows: int
+    logic_us: float
+    row_us: float
+
+
+def cost_of_open(windows: int, records: int = 50) -> OpenCost:
+    """Give a key so many open windows, and add to them, one after the other."""
+    pipeline = read("scores").window_into(FixedWindows(SECOND)).sum().to("sums").pipeline("open")
+    spec = pipeline.computations["sum"]
+    assert isinstance(spec.computation, GroupByKeyAndWindow)
+    grouping, state = spec.computation.grouping, KeyState()
+    for number in range(windows):
+        grouping.element(state, Element("k", 1, number * SECOND), 0, 0)
+    row = spec.state_codec.encode(state)
+    logic: list[float] = []
+    codec: list[float] = []
+    for number in range(records):
+        times = [time.perf_counter()]
+        state = spec.state_codec.decode(row)
+        times.append(time.perf_counter())
+        before = grouping.alarms(state)
+        grouping.element(state, Element("k", 1, number * 7919 % windows * SECOND), 0, 0)
+        assert grouping.alarms(state) == before
+        times.append(time.perf_counter())
+        row = spec.state_codec.encode(state)
+        times.append(time.perf_counter())
+        logic.append(times[2] - times[1])
+        codec.append(times[3] - times[2] + times[1] - times[0])
+    return OpenCost(windows, statistics.median(logic) * 1e6, statistics.median(codec) * 1e6)
+
+
+def cost_of_sliding(windows: int) -> float:
+    """CPU seconds for an element that is in so many windows, all of them open already."""
+    grouping, state = Grouping(windows=SlidingWindows(windows * SECOND, SECOND), combine=SUM), KeyState()
+    grouping.element(state, Element("k", 1, 0), 0, -windows * SECOND)
+    begun = time.process_time()
+    grouping.element(state, Element("k", 1, 0), 0, -windows * SECOND)
+    return time.process_time() - begun
+
+
+def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    """Print both."""
+    costs = benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: [cost_of_open(windows) for windows in OPEN], rounds=1, iterations=1
+    )
+    with capsys.disabled():
+        print(f"\nPython {platform.python_version()}, {platform.machine()}; one key")
+        print("  microseconds a record     logic       row")
+        for cost in costs:
+            print(f"  {cost.windows:>7,} open windows {cost.logic_us:>11.0f}{cost.row_us:>10.0f}")
+        for windows in (3_600, 86_400):
+            print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms an element")

@@ -11,7 +11,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder().decode
 
 
-class Contents(msgspec.Struct, array_like=True, omit_defaults=True):
+class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """The contents of one window, or what came for it since its last pane.
 
     Attributes:

@@ -12,7 +12,7 @@ Rules of this file:
 Nothing orders what travels: a retraction may come before what it takes back. Counts of values may go below zero, and come back.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from headrace.dataflow.windows import (
 )
 
 
-class WindowState(msgspec.Struct, array_like=True, omit_defaults=True):
+class WindowState(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """What a key has of one window.
 
     Attributes:
@@ -70,6 +70,47 @@ class WindowState(msgspec.Struct, array_like=True, omit_defaults=True):
     holds: bool = False
 
 
+class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
+    """When the next thing is to be done for a window, or for the first of several; `MAX_TIME`: never.
+
+    Attributes:
+        event: event time, microseconds, at which the watermark makes something due.
+        wall: the same of the clock; the boundaries of a micro-batch engine are not in it.
+        hold: what the output watermark must not pass before the clock has made it due; event time, microseconds.
+        end: event time, microseconds, of the first end that the watermark has not passed; nothing waits for it.
+        idle: wall time, microseconds, at which a trigger starts anew that has nothing to emit; nothing waits for it.
+    """
+
+    event: int = MAX_TIME
+    wall: int = MAX_TIME
+    hold: int = MAX_TIME
+    end: int = MAX_TIME
+    idle: int = MAX_TIME
+
+    def __or__(self, other: "Due") -> "Due":
+        """Take the earlier of each."""
+        return Due(
+            min(self.event, other.event),
+            min(self.wall, other.wall),
+            min(self.hold, other.hold),
+            min(self.end, other.end),
+            min(self.idle, other.idle),
+        )
+
+    def loses(self, before: "Due", after: "Due") -> bool:
+        """Tell whether it rests on what one of its windows waited for, and waits for no more."""
+        return (
+            self.event == before.event < after.event
+            or self.wall == before.wall < after.wall
+            or self.hold == before.hold < after.hold
+            or self.end == before.end < after.end
+            or self.idle == before.idle < after.idle
+        )
+
+
+NOTHING_DUE = Due()
+
+
 class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
     """What is durable of one key.
 
@@ -78,12 +119,14 @@ class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
         next_batch: boundary at which a micro-batch engine evaluates, wall time, microseconds; ``None``: nothing is new.
         percentiles: percentile watermarks that were told, by name.
         dropped: how many elements were: late beyond what is allowed, or after their trigger was finished.
+        due: what its windows wait for, taken together, so that not all are looked at for each element.
     """
 
     windows: list[WindowState] = msgspec.field(default_factory=list)
     next_batch: int | None = None
     percentiles: dict[str, int] = msgspec.field(default_factory=dict)
     dropped: int = 0
+    due: Due = NOTHING_DUE
 
 
 class Alarm(NamedTuple):
@@ -147,9 +190,11 @@ class Grouping:
         """
         watermark = self._watermark(watermark)
         panes = self.advance(state, now - 1, watermark)
-        for window in self.assigned(element):
+        windows = list(self.assigned(element))
+        known = {one.window: one for one in state.windows} if len(windows) > 1 else None
+        for window in windows:
             before = state.dropped
-            panes += self._take(state, window, element, now, watermark)
+            panes += self._take(state, window, element, now, watermark, known)
             if dropped is not None and state.dropped > before:
                 dropped.append(window)
         return panes
@@ -163,12 +208,17 @@ class Grouping:
             watermark: event time, microseconds.
         """
         watermark = self._watermark(watermark)
+        wall = min(state.due.wall, state.due.idle) if state.next_batch is None else state.next_batch
+        if now < wall and watermark < min(state.due.event, state.due.end):
+            return []
         if isinstance(self.engine, MicroBatch):
             panes = self._run_batch(state, now, watermark)
         else:
             due = [one for one in state.windows if self._is_due(one, now, watermark)]
             panes = self._evaluate_all(due, now, watermark, state)
-        return panes + self._collect(state, watermark)
+        panes += self._collect(state, watermark)
+        self._look_at_all(state)
+        return panes
 
     def percentile(
         self, state: KeyState, percentile: float, reached: int, now: int, watermark: int
@@ -182,17 +232,27 @@ class Grouping:
             return panes
         state.percentiles[name] = reached
         passed = [one for one in state.windows if before < one.window.end <= reached and not one.passed]
-        return panes + self._evaluate_all(passed, now - 1, watermark, state)
+        panes += self._evaluate_all(passed, now - 1, watermark, state)
+        self._look_at_all(state)
+        return panes
 
     def alarms(self, state: KeyState) -> set[Alarm]:
-        """Tell when to call `advance`: a function of the state alone, at most one alarm for each time of each clock."""
-        found: dict[tuple[int, Clock], Alarm] = {}
-        for alarm in self._alarms(state):
-            place = alarm.time, alarm.clock
-            known = found.setdefault(place, alarm)
-            if alarm.hold is not None and (known.hold is None or alarm.hold < known.hold):
-                found[place] = alarm
-        return set(found.values())
+        """Tell when to call `advance` next: a function of the state alone, at most one alarm for each clock."""
+        due = state.due
+        found = set()
+        if due.event < MAX_TIME:
+            found.add(Alarm(due.event, Clock.WATERMARK))
+        wall = due.wall if state.next_batch is None else state.next_batch
+        if wall < MAX_TIME:
+            found.add(Alarm(wall, Clock.WALL, due.hold if due.hold < MAX_TIME else None))
+        return found
+
+    def check_invariants(self, state: KeyState) -> None:
+        """Assert what must hold between events: what is noted as due is what the windows wait for."""
+        known, windows = state.due, [one.window for one in state.windows]
+        self._look_at_all(state)
+        assert state.due == known, f"{known} is noted, and {state.due} is waited for"
+        assert len(set(windows)) == len(windows), f"a window is there twice: {windows}"
 
     def assigned(self, element: Element) -> Iterable[Window]:
         """Assign an element to windows, before any merge."""
@@ -206,27 +266,42 @@ class Grouping:
     # Elements
 
     def _take(
-        self, state: KeyState, window: Window, element: Element, now: int, watermark: int
+        self,
+        state: KeyState,
+        window: Window,
+        element: Element,
+        now: int,
+        watermark: int,
+        known: Mapping[Window, WindowState] | None = None,
     ) -> list[Pane]:
-        target, parts = self._merged(state, window, element.key)
+        target, parts = self._merged(state, window, element.key, known)
         if self._is_expired(target, watermark) or any(part.finished for part in parts):
             state.dropped += 1
             return []
         seen = Seen(now - 1, watermark, target, state.percentiles)
+        before = [self._due(part) for part in parts]
         one = self._joined(parts, target, seen)
         if len(parts) != 1 or one is not parts[0]:
-            state.windows = [other for other in state.windows if all(other is not part for part in parts)]
+            if parts:
+                state.windows = [other for other in state.windows if all(other is not part for part in parts)]
             state.windows.append(one)
         self._add(one, element, now, seen)
+        panes = []
         if isinstance(self.engine, MicroBatch):
             state.next_batch = self._boundary(now)
-            return []
-        return self._evaluate(one, now - 1, watermark, state)
+        else:
+            panes = self._evaluate(one, now - 1, watermark, state)
+        self._look_at(state, one, before)
+        return panes
 
-    def _merged(self, state: KeyState, window: Window, key: str) -> tuple[Window, list[WindowState]]:
+    def _merged(
+        self, state: KeyState, window: Window, key: str, indexed: Mapping[Window, WindowState] | None
+    ) -> tuple[Window, list[WindowState]]:
         """Find the window that an element's window becomes, and those that are merged into it."""
         strategy = self.merging if self.windows is None else self.windows
         if isinstance(strategy, _NEVER_MERGING):
+            if indexed is not None:
+                return window, [indexed[window]] if window in indexed else []
             return window, [one for one in state.windows if one.window == window]
         known = dict.fromkeys([*(one.window for one in state.windows), window])
         given = strategy.merge_windows(list(known))
@@ -373,15 +448,38 @@ class Grouping:
 
     # Times
 
-    def _alarms(self, state: KeyState) -> Iterator[Alarm]:
+    def _look_at(self, state: KeyState, one: WindowState, before: Sequence[Due]) -> None:
+        """Take note of what a window waits for that has changed; ``before``: what its parts waited for."""
+        after = self._due(one)
+        if any(state.due.loses(each, after) for each in before):
+            self._look_at_all(state)
+        else:
+            state.due |= after
+
+    def _look_at_all(self, state: KeyState) -> None:
+        due = NOTHING_DUE
         for one in state.windows:
-            if one.fresh or self.allowed_lateness_us is not None:
-                yield Alarm(self._limit(one.window), Clock.WATERMARK)
-            if not one.finished and not isinstance(self.engine, MicroBatch):
-                yield from self._wishes(one)
-        if state.next_batch is not None:
-            ends = [one.window.end for one in state.windows if one.holds and one.window != GLOBAL]
-            yield Alarm(state.next_batch, Clock.WALL, min(ends, default=None))
+            due |= self._due(one)
+        state.due = due
+
+    def _due(self, one: WindowState) -> Due:
+        """What a window waits for."""
+        event = self._limit(one.window) if one.fresh or self.allowed_lateness_us is not None else MAX_TIME
+        held = one.window.end if one.holds and one.window != GLOBAL else MAX_TIME
+        if isinstance(self.engine, MicroBatch):
+            return Due(event, hold=held)
+        if one.finished:
+            return Due(event)
+        wall, hold, idle_at = MAX_TIME, MAX_TIME, MAX_TIME
+        for wanted, idle in wishes(self.trigger, one.trigger, one.window):
+            if wanted.clock is Clock.WALL:
+                if one.fresh or not idle:
+                    wall, hold = min(wall, wanted.time), held
+                else:
+                    idle_at = min(idle_at, wanted.time)
+            elif not (one.passed and wanted.time == one.window.end):
+                event = min(event, self._clipped(wanted.time))
+        return Due(event, wall, hold, MAX_TIME if one.passed else one.window.end, idle_at)
 
     def _watermark(self, watermark: int) -> int:
         """What the engine lets triggers know of it (Figures 10 and 12). At the end of time all windows are complete."""
@@ -392,15 +490,6 @@ class Grouping:
     def _clipped(self, time: int) -> int:
         """When the watermark reaches a time, as the engine lets it: nothing waits for longer than the end of time."""
         return END_OF_TIME if isinstance(self.engine, Batch) else min(time, END_OF_TIME)
-
-    def _wishes(self, one: WindowState) -> Iterator[Alarm]:
-        hold = one.window.end if one.holds and one.window != GLOBAL else None
-        for wanted, idle in wishes(self.trigger, one.trigger, one.window):
-            if wanted.clock is Clock.WALL:
-                if one.fresh or not idle:
-                    yield Alarm(wanted.time, Clock.WALL, hold)
-            elif not (one.passed and wanted.time == one.window.end):
-                yield Alarm(self._clipped(wanted.time), Clock.WATERMARK)
 
     @property
     def _keeps(self) -> bool:

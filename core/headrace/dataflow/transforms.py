@@ -210,8 +210,8 @@ def watermark_at(context: Context, lag: int) -> int:
 
 
 def _tag(alarm: Alarm) -> str:
-    """One timer for each time of each clock."""
-    return f"{'at' if alarm.clock is Clock.WATERMARK else 'clock'} {alarm.time}"
+    """One timer of each clock."""
+    return "at" if alarm.clock is Clock.WATERMARK else "clock"
 
 
 def _alarm_order(alarm: Alarm) -> tuple[int, str]:

@@ -127,10 +127,10 @@ class MergeEmits(Grouping):
     """Emits a pane because windows merged."""
 
     def _take(
-        self, state: KeyState, window: Window, element: Element, now: int, watermark: int
+        self, state: KeyState, window: Window, element: Element, now: int, watermark: int, *rest: Any
     ) -> list[Pane]:
         before = len(state.windows)
-        panes = super()._take(state, window, element, now, watermark)
+        panes = super()._take(state, window, element, now, watermark, *rest)
         merged = len(state.windows) < before
         return panes + (self._emit(state.windows[-1], watermark) if merged and not panes else [])
 

@@ -45,6 +45,7 @@ class Key:
         return [alarm.time for alarm in self.grouping.alarms(self.state) if alarm.clock is clock]
 
     def _kept(self, panes: list[Pane]) -> list[Pane]:
+        self.grouping.check_invariants(self.state)
         self.state = CODEC.decode(CODEC.encode(self.state))
         return panes
 

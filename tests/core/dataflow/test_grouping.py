@@ -14,6 +14,8 @@ from headrace.dataflow import (
     SUM,
     Accumulation,
     AfterDelay,
+    Alarm,
+    AnyOf,
     AtCount,
     AtPeriod,
     AtWatermark,
@@ -330,3 +332,18 @@ def test_alarms_at_one_time_hold_what_the_earliest_window_needs() -> None:
     one.element(5, 50)
     (alarm,) = (alarm for alarm in one.grouping.alarms(one.state) if alarm.clock is Clock.WALL)
     assert (alarm.time, alarm.hold) == (50, 100)
+
+
+def test_a_key_asks_for_one_time_of_each_clock_however_many_windows_are_open() -> None:
+    one = key(trigger=Repeat(AnyOf(AtPeriod(60), AtWatermark())))
+    for start in range(1000, 0, -100):
+        one.element(1, start, at=1)
+    assert one.grouping.alarms(one.state) == {
+        Alarm(200, Clock.WATERMARK),
+        Alarm(60, Clock.WALL, 200),
+    }
+    assert [pane.window.start for pane in one.watermark(400)] == [100, 200, 300]
+    assert one.grouping.alarms(one.state) == {
+        Alarm(500, Clock.WATERMARK),
+        Alarm(60, Clock.WALL, 500),
+    }

@@ -100,6 +100,8 @@ class _Host:
 
     def _keep(self, number: int, at_us: int, key: str, panes: Iterable[Pane]) -> None:
         self.panes += [emission_of(number, at_us, key, pane) for pane in panes]
+        if type(self._grouping) is Grouping:  # and no mutant
+            self._grouping.check_invariants(self._states[key])
 
 
 def emission_of(step: int, at_us: int, key: str, pane: Pane) -> Emission:
