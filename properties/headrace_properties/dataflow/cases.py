@@ -110,8 +110,9 @@ def triggers() -> st.SearchStrategy[Trigger]:
     usual = st.builds(
         lambda early, late: SequenceOf(RepeatUntil(early, AtWatermark()), Repeat(late)), leaves(), leaves()
     )
+    both = leaves().map(lambda leaf: Repeat(AllOf(leaf, AtWatermark())))
     anything = st.recursive(leaves(), _composed, max_leaves=5)
-    return st.one_of(usual, anything.map(Repeat), anything).filter(_is_accepted)
+    return st.one_of(usual, both, anything.map(Repeat), anything).filter(_is_accepted)
 
 
 def engines() -> st.SearchStrategy[Engine]:
