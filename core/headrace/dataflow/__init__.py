@@ -6,10 +6,11 @@ results relate to earlier ones.
 
 from headrace.dataflow.collection import Flow, PCollection, read
 from headrace.dataflow.combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.grouping import Alarm, Grouping, KeyState, WindowState
-from headrace.dataflow.panes import Accumulation, Element, Pane, Timing
+from headrace.dataflow.panes import Accumulation, Pane, Timing
 from headrace.dataflow.pardo import DoFn
 from headrace.dataflow.transforms import GroupByKeyAndWindow, ParDo
 from headrace.dataflow.triggers import (
@@ -30,16 +31,7 @@ from headrace.dataflow.triggers import (
     Wanted,
     When,
 )
-from headrace.dataflow.windows import (
-    END_OF_TIME,
-    GLOBAL,
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    SlidingWindows,
-    Window,
-    WindowFn,
-)
+from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 __all__ = [
     "COUNT",

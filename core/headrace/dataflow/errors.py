@@ -1,7 +1,7 @@
 """What a user of the Dataflow layer can get wrong."""
 
 from headrace import HeadraceError
-from headrace.dataflow.windows import Window
+from headrace.dataflow.elements import Window
 
 
 class DataflowError(HeadraceError):

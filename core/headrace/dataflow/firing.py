@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 
 from headrace import MIN_TIME, Clock
+from headrace.dataflow.elements import Window
 from headrace.dataflow.triggers import (
     AfterDelay,
     AllOf,
@@ -42,7 +43,6 @@ from headrace.dataflow.triggers import (
     Wanted,
     When,
 )
-from headrace.dataflow.windows import Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,22 +22,13 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow.combining import LIST, CombineFn
 from headrace.dataflow.contents import Contents
+from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window, within_time
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.firing import Arrival, Seen, evaluate, merge, note, percentile_name, start, wishes
-from headrace.dataflow.panes import Accumulation, Element, Pane, Timing
+from headrace.dataflow.panes import Accumulation, Pane, Timing
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
-from headrace.dataflow.windows import (
-    END_OF_TIME,
-    GLOBAL,
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    SlidingWindows,
-    Window,
-    WindowFn,
-    within_time,
-)
+from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 
 class WindowState(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):

@@ -1,15 +1,11 @@
-"""Elements and panes (Dataflow 2.1, 2.2, 2.3): what flows between the transforms, and how results of one window relate.
-
-An element is (key, value, event time, window). What a grouping emits is a pane: an element that says which result of its window
-it is.
-"""
+"""Panes (Dataflow 2.3): what a grouping emits, and how the results of one window relate."""
 
 import enum
 from typing import Any
 
 import msgspec
 
-from headrace.dataflow.windows import GLOBAL, Window
+from headrace.dataflow.elements import Window
 
 
 class Accumulation(enum.Enum):
@@ -32,24 +28,6 @@ class Timing(enum.Enum):
     """The first one after that, if an element in it came before that."""
     LATE = "late"
     """Any other."""
-
-
-class Element(msgspec.Struct, frozen=True):
-    """What flows into a transform (2.2): the paper's 4-tuple, and whether it is taken back.
-
-    Attributes:
-        key: what groupings group by.
-        value: JSON-like.
-        time: event time, microseconds.
-        window: where it is; `GLOBAL` until it is assigned.
-        retraction: it takes back an equal element that went before it, or, since nothing orders what travels, comes after it.
-    """
-
-    key: str
-    value: Any
-    time: int
-    window: Window = GLOBAL
-    retraction: bool = False
 
 
 class Pane(msgspec.Struct, frozen=True, omit_defaults=True):

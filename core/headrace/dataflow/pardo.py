@@ -10,9 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from headrace import MIN_TIME
+from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element
 from headrace.dataflow.errors import DataflowError
-from headrace.dataflow.panes import Element
-from headrace.dataflow.windows import END_OF_TIME, EVENT_TIME
 
 DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
 """What a user's function makes of an element: (key, value) pairs."""

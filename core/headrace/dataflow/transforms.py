@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Context, Record, Timer
+from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element, Window
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Alarm, Grouping, KeyState
-from headrace.dataflow.panes import Element, Pane, Timing
+from headrace.dataflow.panes import Pane, Timing
 from headrace.dataflow.pardo import Step
-from headrace.dataflow.windows import END_OF_TIME, EVENT_TIME, Window
 
 KeyExtractor = Callable[[Record], str]
 

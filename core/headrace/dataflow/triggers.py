@@ -12,7 +12,7 @@ import msgspec
 
 from headrace import Clock, OptionsError
 from headrace.dataflow.arguments import check_count, check_function, check_positive
-from headrace.dataflow.windows import Window
+from headrace.dataflow.elements import Window
 
 
 @dataclass(frozen=True, slots=True)

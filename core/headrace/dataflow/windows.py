@@ -6,78 +6,17 @@ only: assign an element to windows, and merge the windows of a key.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-import msgspec
-
-from headrace import HOUR, MAX_TIME, MIN_TIME, OptionsError
 from headrace.dataflow.arguments import check_bool, check_positive, check_time
-
-if TYPE_CHECKING:
-    from headrace.dataflow.panes import Element
-
-END_OF_TIME = MAX_TIME - 24 * HOUR
-"""Where the global window ends. Beyond it is room for groupings that follow one another (Beam keeps a day free, too)."""
-
-EVENT_TIME = "an int of microseconds after MIN_TIME and before END_OF_TIME, where the global window ends"
-"""What an element can have as its event time, in words."""
-
-
-class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An interval of event time.
-
-    >>> Window(0, 120).contains(119), Window(0, 120).contains(120)
-    (True, False)
-
-    Attributes:
-        start: its first microsecond, event time.
-        end: the first one that is not in it.
-    """
-
-    start: int
-    end: int
-
-    def __post_init__(self) -> None:
-        """Refuse one that holds no time."""
-        if not (type(self.start) is type(self.end) is int and self.start < self.end):
-            expected = "two ints of microseconds, its start before its end"
-            raise OptionsError("window", (self.start, self.end), expected)
-
-    @property
-    def last(self) -> int:
-        """Its last microsecond: the event time of what is grouped in it."""
-        return self.end - 1
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """In this order windows are completed."""
-        return (self.end, self.start)
-
-    def contains(self, time: int) -> bool:
-        """Tell whether an event time lies in it."""
-        return self.start <= time < self.end
-
-    def covers(self, other: "Window") -> bool:
-        """Tell whether all of another window lies in it."""
-        return self.start <= other.start and other.end <= self.end
-
-
-GLOBAL = Window(MIN_TIME, END_OF_TIME)
-"""All of event time: the window of an element that was given no other (2.2)."""
-
-
-def within_time(window: Window) -> Window:
-    """Cut off what of a window lies beyond the global one: the watermark would never get to its end."""
-    if GLOBAL.covers(window):
-        return window
-    return Window(max(window.start, GLOBAL.start), min(window.end, GLOBAL.end))
+from headrace.dataflow.elements import GLOBAL, Element, Window
 
 
 @runtime_checkable
 class WindowFn(Protocol):
     """A windowing strategy (2.2). Write your own by writing both methods; it is a value: equal for equal arguments."""
 
-    def assign_windows(self, element: "Element") -> Iterable[Window]:
+    def assign_windows(self, element: Element) -> Iterable[Window]:
         """Assign an element to its windows (``AssignWindows``): a copy of it is made for each."""
         ...
 
@@ -93,7 +32,7 @@ class WindowFn(Protocol):
 class GlobalWindows:
     """One window that covers all of event time (2.2): the default."""
 
-    def assign_windows(self, element: "Element") -> Iterable[Window]:
+    def assign_windows(self, element: Element) -> Iterable[Window]:
         """Put all into one."""
         del element
         return (GLOBAL,)
@@ -124,7 +63,7 @@ class FixedWindows:
         check_time("offset_us", self.offset_us)
         check_bool("phase_spread", self.phase_spread)
 
-    def assign_windows(self, element: "Element") -> Iterable[Window]:
+    def assign_windows(self, element: Element) -> Iterable[Window]:
         """Find the one window of its time."""
         offset = self.offset_us + (_phase(element.key, self.size_us) if self.phase_spread else 0)
         start = element.time - (element.time - offset) % self.size_us
@@ -155,7 +94,7 @@ class SlidingWindows:
         check_positive("period_us", self.period_us)
         check_time("offset_us", self.offset_us)
 
-    def assign_windows(self, element: "Element") -> Iterable[Window]:
+    def assign_windows(self, element: Element) -> Iterable[Window]:
         """Find the windows that overlap its time, the earliest first."""
         last = element.time - (element.time - self.offset_us) % self.period_us
         first = last - (self.size_us - 1) // self.period_us * self.period_us
@@ -187,7 +126,7 @@ class Sessions:
         check_positive("gap_us", self.gap_us)
         check_bool("touching_merge", self.touching_merge)
 
-    def assign_windows(self, element: "Element") -> Iterable[Window]:
+    def assign_windows(self, element: Element) -> Iterable[Window]:
         """Let it extend one gap beyond the element's time."""
         return (Window(element.time, element.time + self.gap_us),)
 
