@@ -17,6 +17,7 @@ from headrace_properties.verdict import Verdict
 from headrace_scenarios.pictures.perfetto import perfetto_json
 from headrace_scenarios.pictures.shiviz import shiviz_log
 from headrace_scenarios.pictures.spacetime import spacetime_html
+from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Showing:
         typer.Option(
             "--html", metavar="FILE", help="Save a space-time diagram: one HTML file, for a browser."
         ),
+    ] = None
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Save a still picture of what led to the violation."),
     ] = None
     perfetto: Annotated[
         Path | None,
@@ -60,6 +65,7 @@ class Showing:
         """
         makers = {
             "html": lambda: spacetime_html(history, verdicts, title=title, subtitle=subtitle).encode(),
+            "svg": lambda: spacetime_svg(history, verdicts, title=title, subtitle=subtitle).encode(),
             "perfetto": lambda: perfetto_json(history, title),
             "shiviz": lambda: shiviz_log(history).encode(),
         }
@@ -83,7 +89,7 @@ class Showing:
             print_narrative(console, narrate(history, verdicts))
 
     def _paths(self) -> list[tuple[str, Path | None]]:
-        return [("html", self.html), ("perfetto", self.perfetto), ("shiviz", self.shiviz)]
+        return [("html", self.html), ("svg", self.svg), ("perfetto", self.perfetto), ("shiviz", self.shiviz)]
 
 
 def print_narrative(console: Console, narrative: Narrative | None) -> None:

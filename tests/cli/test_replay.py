@@ -209,9 +209,11 @@ def test_a_run_that_breaks_nothing_is_not_explained(folder: Path, run: Run) -> N
 
 def test_pictures_are_saved_where_they_were_asked_for(folder: Path, run: Run) -> None:
     result = run(
-        "replay", str(save_zombie(folder)), "--html", "a.html", "--perfetto", "a.json", "--shiviz", "a.log"
-    )
-    assert result.stdout.endswith("\nSaved\n  a.html\n  a.json\n  a.log\n")
+        "replay", str(save_zombie(folder)), "--html", "a.html", "--svg", "a.svg", "--perfetto", "a.json",
+        "--shiviz", "a.log",
+    )  # fmt: skip
+    assert result.stdout.endswith("\nSaved\n  a.html\n  a.svg\n  a.json\n  a.log\n")
+    assert "S6 violated" in (folder / "a.svg").read_text()
     assert (folder / "a.html").read_text().startswith("<!DOCTYPE html>")
     assert json.loads((folder / "a.json").read_text())["traceEvents"]
     assert (folder / "a.log").read_text().startswith("(?<event>")

@@ -2,6 +2,7 @@
 
 Rules of this package: what is true is derived here, from the History, and goes into the page as data; `diagram.js` only chooses
 what to show, and draws. The file opens from a disk without a network, and stays readable by later versions of a browser.
+`still` draws a picture without a page from the same data.
 """
 
 import re
@@ -52,7 +53,7 @@ def spacetime_html(
         subtitle: one line: the pipeline, the protocol.
     """
     package = files(__package__)
-    data = msgspec.json.encode(_document(history, verdicts, title, subtitle)).decode()
+    data = msgspec.json.encode(document_of(history, verdicts, title, subtitle)).decode()
     parts = {
         "{{title}}": escape(title),
         "{{css}}": package.joinpath("diagram.css").read_text("utf-8"),
@@ -92,9 +93,10 @@ def _place(address: str) -> tuple[int, list[tuple[str, int]]]:
     return place, [(text, int(number or -1)) for text, number in parts]
 
 
-def _document(
+def document_of(
     history: Sequence[h.Event], verdicts: Mapping[str, Verdict], title: str, subtitle: str
 ) -> dict[str, Any]:
+    """Return what there is to draw of a run: lanes, events, messages, tenures, outages, watermarks and violations."""
     lanes = lanes_of(history)
     place = {address: number for number, address in enumerate(lanes)}
     links = links_of(history)
