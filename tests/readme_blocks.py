@@ -1,16 +1,18 @@
-"""The blocks of the README and of other pages, and what they claim: commands with what they print, and code.
+"""The blocks of the README and of the pages in docs, and what they claim: commands with what they print, code, and pictures.
 
 A ``console`` block has commands behind ``$``, each followed by what it prints. There, ``...`` stands for anything: a line of just
 that for any number of lines, at the end of a line for the rest of it. ``# exit code N`` behind a command says how it
 ends; without, with 0.
-A ``python`` block that begins with ``# NAME.py`` is that file.
+On a page with commands, a ``python`` block begins with ``# NAME.py`` and is that file. What a command saves with
+``--svg NAME`` is the picture ``docs/img/NAME``.
 
-``python -m tests.readme_blocks`` pastes what the commands print today into the README, or into the pages that are named;
-``git diff`` then shows what has changed.
+``python -m tests.readme_blocks`` pastes what the commands print today into the README, or into the pages that are named, and
+saves their pictures; ``git diff`` then shows what has changed.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,13 +21,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-HARNESS = ROOT / "docs" / "harness.md"
+DOCS = ROOT / "docs"
+IMAGES = DOCS / "img"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\b")
 _EXIT_CODE = re.compile(r"  # exit code (\d+)$")
 _NUMBER = re.compile(r"\d[\d,.]*")
 _DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
+_SVG = re.compile(r"--svg (\S+)")
 _COUNT = re.compile(r"^ +[\d,]+ +")
 _REST = "..."
 
@@ -47,6 +51,16 @@ class Command:
         """How it is said to end."""
         found = _EXIT_CODE.search(self.line)
         return int(found[1]) if found else 0
+
+    @property
+    def pictures(self) -> list[str]:
+        """The names of the pictures that it draws."""
+        return _SVG.findall(self.line)
+
+
+def pages() -> list[Path]:
+    """The README and every page of docs that has commands."""
+    return [README, *(page for page in sorted(DOCS.rglob("*.md")) if "console" in kinds(page.read_text()))]
 
 
 def commands(text: str) -> list[Command]:
@@ -184,6 +198,8 @@ def paste(page: Path) -> None:
                 continue
             print(f"$ {command.line}")  # noqa: T201  it takes a while
             printed = run(command.shell, folder).stdout.splitlines()
+            for picture in command.pictures:
+                shutil.copy(folder / picture, IMAGES / picture)
             claimed = "\n".join(["$ " + command.line, *command.output])
             actual = "\n".join(["$ " + command.line, *as_printed(command.output, printed)])
             assert text.count(claimed) == 1, f"this is there twice:\n{claimed}"

@@ -1,4 +1,4 @@
-"""The README and docs/harness.md are true: their commands run, their code works, and what they say is printed is printed."""
+"""The README and the pages of docs are true: commands run, code works, and what is said to be printed or drawn is."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.readme_blocks import (
-    HARNESS,
+    DOCS,
+    IMAGES,
     README,
     ROOT,
     Command,
@@ -15,18 +16,25 @@ from tests.readme_blocks import (
     files,
     kinds,
     not_printed,
+    pages,
     run,
 )
 
 TEXT = README.read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
-COMMANDS = commands(TEXT)
+PAGES = pages()
+HOME = "https://github.com/headrace/headrace"
+FILES_AT_HOME = re.compile(
+    r"https://(?:github\.com/headrace/headrace/blob|raw\.githubusercontent\.com/headrace/headrace)/main/([^)#]+)"
+)
 
 NOT_RUN = {
     "make demo": "makes a virtual environment and takes minutes; CI's fresh clone and the commands below cover what it runs",
     "make test": "would run this test again, within itself",
+    "pip install headrace": "would install from the network",
+    "pip install 'headrace[spark]'": "as above",
 }
-"""The only commands of the README that this file does not run, with the reason."""
+"""The only commands of all pages that this file does not run, with the reason."""
 
 MANY_EXAMPLES = re.compile(r"--examples \d+")
 DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+$")
@@ -48,21 +56,40 @@ def reader_of(text: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The README's reader."""
-    return reader_of(TEXT, tmp_path_factory.mktemp("reader"))
+def commands_of(page: Path) -> list[Command]:
+    """Those that are run, in order."""
+    return [one for one in commands(page.read_text()) if one.shell not in NOT_RUN]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def test_the_first_screen_has_the_two_commands() -> None:
-    assert [command.shell for command in COMMANDS[:2]] == ["make demo", "make test"]
+    assert [command.shell for command in commands(TEXT)[:2]] == ["make demo", "make test"]
     assert TEXT.index("$ make test") < 1_500
 
 
-def test_every_block_is_one_that_is_tried_here() -> None:
-    assert kinds(TEXT) == {"console", "python"}
-    assert TEXT.count("```") == 2 * len(re.findall(r"^```(?:console|python)$", TEXT, re.MULTILINE))
-    assert NOT_RUN.keys() <= {command.shell for command in COMMANDS}
+def test_the_readme_has_at_most_200_lines() -> None:
+    assert len(TEXT.splitlines()) <= 200
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_one_that_is_tried_here(page: Path) -> None:
+    text = page.read_text()
+    assert kinds(text) <= {"console", "python"}
+    assert text.count("```") == 2 * len(re.findall(r"^```(?:console|python)$", text, re.MULTILINE))
+
+
+def test_every_reason_to_leave_a_command_out_is_needed() -> None:
+    assert NOT_RUN.keys() <= {command.shell for command in commands(TEXT)}
+
+
+def test_every_page_without_commands_says_what_its_blocks_are() -> None:
+    """Else a command could hide in one."""
+    for page in sorted(set(DOCS.rglob("*.md")) - set(PAGES)):
+        opened = re.findall(r"^```(\w*)$", page.read_text(), re.MULTILINE)
+        assert all(opened[::2]), page
 
 
 def test_the_first_pipeline_is_short_and_so_is_its_property_test() -> None:
@@ -78,6 +105,9 @@ def needs_spark(command: Command) -> bool:
     return "spark" in command.shell
 
 
+ON_SPARK = [page for page in PAGES if any(map(needs_spark, commands_of(page)))]
+
+
 def check(command: Command, folder: Path) -> None:
     """It ends and prints as the page says. Searches are cut down: then the same things are counted, in another order."""
     shell = cut_down(command.shell)
@@ -88,53 +118,86 @@ def check(command: Command, folder: Path) -> None:
         as_printed(command.output, printed)
     else:
         assert not_printed(command.output, printed) == [], command.line
+    for picture in command.pictures:
+        assert (folder / picture).read_bytes() == (IMAGES / picture).read_bytes(), picture
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [README, HARNESS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_each_command_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """In order, as a reader types them: one saves the file that the next one replays. Numbers may always differ."""
     text = page.read_text()
     reader_of(text, tmp_path)
-    for command in commands(text):
-        if command.shell not in NOT_RUN and not needs_spark(command):
+    for command in commands_of(page):
+        if not needs_spark(command):
             check(command, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_each_command_on_spark_runs_and_prints_what_the_readme_says(tmp_path: Path) -> None:
-    reader_of(TEXT, tmp_path)
-    on_spark = [command for command in COMMANDS if needs_spark(command)]
-    assert len(on_spark) == 3
-    for command in on_spark:
-        check(command, tmp_path)
+@pytest.mark.parametrize("page", ON_SPARK, ids=name_of)
+def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    reader_of(page.read_text(), tmp_path)
+    for command in commands_of(page):
+        if needs_spark(command):
+            check(command, tmp_path)
+
+
+def test_commands_on_spark_are_among_them() -> None:
+    assert sum(needs_spark(one) for page in ON_SPARK for one in commands_of(page)) == 3
 
 
 @pytest.mark.parametrize(
-    "command", [one for one in COMMANDS if "scenario run" in one.line], ids=lambda one: one.shell
+    "command",
+    [one for page in PAGES for one in commands_of(page) if "scenario run" in one.line],
+    ids=lambda one: one.shell,
 )
-def test_each_timeline_is_pasted_to_the_letter(folder: Path, command: Command) -> None:
-    printed = run(command.shell, folder).stdout.splitlines()
+def test_what_a_scenario_prints_is_pasted_to_the_letter(tmp_path: Path, command: Command) -> None:
+    printed = run(command.shell, tmp_path).stdout.splitlines()
     assert list(command.output) == as_printed(command.output, printed)
 
 
-def test_nothing_is_left_out_that_was_to_be_pasted() -> None:
-    assert "PENDING" not in TEXT
+def test_each_picture_of_a_run_is_drawn_by_a_command_and_shown_on_its_page() -> None:
+    drawn = {picture: page for page in PAGES for one in commands_of(page) for picture in one.pictures}
+    for picture, page in drawn.items():
+        assert f"img/{picture})" in page.read_text(), f"{name_of(page)} does not show {picture}"
+    by_hand = {"architecture.svg"}
+    assert {path.name for path in IMAGES.iterdir()} == drawn.keys() | by_hand
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_nothing_is_left_out_that_was_to_be_pasted(page: Path) -> None:
+    assert "PENDING" not in page.read_text()
+
+
+def test_the_readmes_links_work_from_elsewhere_and_what_they_name_is_there() -> None:
+    targets = re.findall(r"\]\(([^)]+)\)", TEXT)
+    assert [one for one in targets if not one.startswith("https://")] == []
+    at_home = FILES_AT_HOME.findall(TEXT)
+    assert at_home
+    assert [path for path in at_home if not (ROOT / path).exists()] == []
+    own = {one for one in targets if "headrace" in one and not FILES_AT_HOME.match(one)}
+    assert own <= {f"{HOME}/issues"}
+
+
+def test_contributing_names_files_that_are_there() -> None:
+    named = re.findall(r"\]\((?!https://)([^)#]+)", CONTRIBUTING)
+    named += re.findall(r"`([\w.]+/[\w./]*)`", CONTRIBUTING)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists() and not path.startswith(".venv/")] == []
 
 
 @pytest.mark.parametrize("text", [TEXT, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
-def test_links_files_and_make_targets_are_there(text: str) -> None:
-    named = re.findall(r"\]\((?!https://)([^)#]+)", text) + re.findall(r"`([\w.]+/[\w./]*)`", text)
+def test_each_make_target_that_is_named_is_one(text: str) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = set(re.findall(r"(?:^\$ |`)make (\w+)", text, re.MULTILINE))
     assert named
-    assert [path for path in named if not (ROOT / path).exists() and not path.startswith(".venv/")] == []
-    makefile = (ROOT / "Makefile").read_text()
-    targets = re.findall(r"^(\w+):", makefile, re.MULTILINE)
-    assert set(re.findall(r"(?:^\$ |`)make (\w+)", text, re.MULTILINE)) <= set(targets)
+    assert named <= set(targets)
 
 
 def test_each_package_is_in_the_table() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)/` \| `(\w+)` \|", TEXT, re.MULTILINE))
+    page = (DOCS / "explanation" / "architecture.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)/` \| `(\w+)` \|", page, re.MULTILINE))
     assert {folder: (ROOT / folder / package).is_dir() for folder, package in rows.items()} == dict.fromkeys(
         rows, True
     )

@@ -13,7 +13,6 @@ from headrace_properties.search.outcome import Failure
 from headrace_properties.search.verification import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_sim import Protocol
 
-_OLDEST = 1
 _DIGITS = 8
 
 
@@ -74,11 +73,8 @@ def load_failure(path: Path) -> Recorded:
     try:
         data = path.read_bytes()
         version = msgspec.json.decode(data, type=_Format).format
-        if not _OLDEST <= version <= REPLAY_FORMAT:
-            reason = (
-                f"it has format {version}, and this version of Headrace reads formats up to {REPLAY_FORMAT}"
-            )
-            raise HistoryFormatError("replay file", str(path), reason)
+        if version != REPLAY_FORMAT:
+            raise HistoryFormatError("replay file", str(path), _of_another_format(version))
         file = msgspec.json.decode(data, type=ReplayFile)
         return Recorded(file, protocol_named(file.protocol))
     except KeyError as error:
@@ -87,3 +83,14 @@ def load_failure(path: Path) -> Recorded:
         raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HistoryFormatError("replay file", str(path), str(error)) from error
+
+
+def _of_another_format(version: int) -> str:
+    """Why a file is not read, and what to do."""
+    if version > REPLAY_FORMAT:
+        return f"it has format {version}, and this version of Headrace reads format {REPLAY_FORMAT}. Update Headrace"
+    return (
+        f"it has format {version}, which was written before the project was renamed Headrace; its modules and options"
+        f" have new names, and this version reads format {REPLAY_FORMAT} only. Search again with the file's pipeline:"
+        " headrace verify MODULE:PIPELINE --save FILE. CHANGELOG.md lists what was renamed"
+    )

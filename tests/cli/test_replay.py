@@ -103,9 +103,9 @@ CORRUPT = {
     "{": "Input data was truncated",
     "[]": "Expected `object`, got `array`",
     "{}": "Object missing required field `format`",
-    '{"format": 9}': "it has format 9, and this version of Headrace reads formats up to 3",
-    '{"format": 1}': "Object missing required field `pipeline`",
-    '{"format": 1, "pipeline": 3}': "Expected `str`, got `int` - at `$.pipeline`",
+    '{"format": 9}': "it has format 9, and this version of Headrace reads format 4. Update Headrace",
+    '{"format": 4}': "Object missing required field `pipeline`",
+    '{"format": 4, "pipeline": 3}': "Expected `str`, got `int` - at `$.pipeline`",
 }
 
 
@@ -227,13 +227,18 @@ def test_a_picture_that_can_not_be_saved_is_refused_before_the_run(folder: Path,
     assert "Name another file with --html" in plain(result.stderr)
 
 
-def test_a_replay_file_of_before_still_loads(folder: Path, run: Run) -> None:
-    """The first format's files name no feed function."""
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_file_from_before_the_project_was_renamed_says_what_to_do(
+    folder: Path, run: Run, version: int
+) -> None:
     path = save_zombie(folder)
-    document = json.loads(path.read_text())
-    del document["feed"]
-    path.write_text(json.dumps(document))
-    assert run("replay", str(path), "--explain").exit_code == 1
+    change(path, format=version, pipeline="elsewhere_scenarios.zeitgeist:pipeline")
+    result = run("replay", str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = plain(result.stderr)
+    assert f"it has format {version}, which was written before the project was renamed Headrace" in said
+    assert "Search again with the file's pipeline: headrace verify MODULE:PIPELINE --save FILE" in said
+    assert "CHANGELOG.md" in said
 
 
 def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:

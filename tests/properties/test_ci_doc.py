@@ -1,4 +1,4 @@
-"""docs/ci.md works as it is written: its settings, its test, and the pytest that its workflow runs."""
+"""docs/how-to/ci.md works as it is written: its settings, its test, and the pytest that its workflow runs."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.cli.rig import VIEWS, environment, plain
 from tests.readme_blocks import ROOT
 
-TEXT = (ROOT / "docs" / "ci.md").read_text()
+TEXT = (ROOT / "docs" / "how-to" / "ci.md").read_text()
 IMPORTS = """
 from headrace_sim import ClusterOptions
 from headrace_sim.distributions import Uniform

@@ -30,7 +30,7 @@ ROUND = 32
 
 
 AIMED = 3
-"""Faults that a plan is given. Choice: measured, see docs/search.md."""
+"""Faults that a plan is given. Choice: measured, see docs/explanation/search.md."""
 
 _ROUNDS = 1_000_003
 """More than any search has."""

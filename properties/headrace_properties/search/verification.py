@@ -212,8 +212,8 @@ class Search:
             self._on_run(self._found)
 
 
-REPLAY_FORMAT = 3
-"""Of the files that this version writes."""
+REPLAY_FORMAT = 4
+"""Of the files that this version writes, and the oldest that it reads."""
 
 
 class ReplayFile(msgspec.Struct, frozen=True):
@@ -227,7 +227,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
         digest: of its History; ``""`` if it stopped with an error.
         violations: invariant to message, or ``error`` to what it stopped with.
         feed: name of the function, in the pipeline's module, that makes the input from ``feed_seed``.
-        format: of this file; 1 had no ``kept``, and 2 no ``versions``; both are read as well.
+        format: of this file; 1 to 3 were written under the project's former name, and name modules that are gone.
         kept: which of the input's records the run needs, by their order from 0; ``None``: all.
         versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
     """

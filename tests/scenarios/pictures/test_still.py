@@ -1,6 +1,6 @@
 """The still picture of a run: well-formed, of this run, and the same each time."""
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -17,15 +17,15 @@ def zombie() -> Outcome:
     return SCENARIOS["zombie-timer"].run("sequencers")
 
 
-def drawn(outcome: Outcome) -> ElementTree.Element:
-    return ElementTree.fromstring(picture(outcome))  # noqa: S314  it was written a line above
+def drawn(outcome: Outcome) -> ET.Element:
+    return ET.fromstring(picture(outcome))  # noqa: S314  it was written a line above
 
 
 def picture(outcome: Outcome) -> str:
     return spacetime_svg(outcome.history.events, outcome.verdicts, title="A <zombie>'s write", subtitle="B")
 
 
-def texts(root: ElementTree.Element) -> list[str]:
+def texts(root: ET.Element) -> list[str]:
     return ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
 
 
@@ -66,4 +66,4 @@ def test_a_picture_is_the_same_each_time_and_needs_nothing_beside_it(zombie: Out
 @pytest.mark.parametrize("length", [0, 1, 12])
 def test_a_run_that_has_only_begun_is_drawn_too(length: int) -> None:
     events = healthy().events[:length]
-    assert ElementTree.fromstring(spacetime_svg(events, {}, title="")).tag == f"{SVG}svg"  # noqa: S314
+    assert ET.fromstring(spacetime_svg(events, {}, title="")).tag == f"{SVG}svg"  # noqa: S314

@@ -1,4 +1,4 @@
-"""The format of transcripts: TOML, times in seconds. See docs/transcripts.md."""
+"""The format of transcripts: TOML, times in seconds. See docs/reference/transcripts.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
