@@ -27,7 +27,7 @@ export SPARK
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format bench constraints clean
+.PHONY: help setup demo test docs lint format bench constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ endif
 test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 
+docs: $(VENV)/.ready-docs ## build the documentation as a site in build/site, links and anchors checked
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
 lint: $(READY) ## check style, types and the directions of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -81,6 +85,10 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[$(EXTRAS)]'
 	@touch $@
 
+$(VENV)/.ready-docs: $(READY)
+	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[docs]'
+	@touch $@
+
 # Resolved afresh, with every extra, on the oldest Python supported: what it takes, newer ones take too.
 constraints: ## write constraints.txt anew: the newest releases that pyproject.toml allows
 	@$(require_python) && $(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 12))' \
@@ -88,7 +96,7 @@ constraints: ## write constraints.txt anew: the newest releases that pyproject.t
 	rm -rf $(VENV)-constraints
 	$(PYTHON) -m venv $(VENV)-constraints
 	$(VENV)-constraints/bin/python -m pip install --quiet --upgrade hatchling editables setuptools wheel
-	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev,flights]'
+	$(VENV)-constraints/bin/python -m pip install --quiet '.[spark,dev,flights,docs]'
 	{ grep '^#' constraints.txt; $(VENV)-constraints/bin/python -m pip freeze --all --exclude pip --exclude headrace; } > $(VENV)-constraints/new
 	mv $(VENV)-constraints/new constraints.txt
 	rm -rf $(VENV)-constraints

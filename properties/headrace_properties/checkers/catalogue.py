@@ -1,10 +1,12 @@
 """The invariants by name, for people: what each says, and where the paper does."""
 
+import inspect
 from dataclasses import dataclass
 from functools import cache
 
 from headrace import Computation, Pipeline, Productions
 from headrace_properties.checkers import all_checkers
+from headrace_properties.checkers.finding import Checker
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +17,13 @@ class Rule:
         name: short, such as ``S6``.
         title: what holds, in a line.
         section: of the MillWheel paper.
+        meaning: what exactly it forbids.
     """
 
     name: str
     title: str
     section: str
+    meaning: str = ""
 
 
 @cache
@@ -29,7 +33,12 @@ def rules() -> dict[str, Rule]:
     pipeline.injector("in")
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
     pipeline.add(Computation(), name="weak", inputs=["between"], productions=Productions.WEAK)
-    return {one.name: Rule(one.name, one.title, one.section) for one in all_checkers([pipeline])}
+    return {one.name: Rule(one.name, one.title, one.section, _meaning(one)) for one in all_checkers([pipeline])}
+
+
+def _meaning(checker: Checker) -> str:
+    """The checker's docstring without the name that it begins with."""
+    return inspect.cleandoc(type(checker).__doc__ or "").removeprefix(f"{checker.name}: ")
 
 
 def rule(name: str) -> Rule:

@@ -1,0 +1,266 @@
+"""The pages of the reference that are made from the code, when the site is built: no page is kept, so none can be out of date.
+
+mkdocs calls `on_files` (mkdocs.yml names this file as a hook). The texts are the code's own: docstrings, help texts, defaults.
+"""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+import msgspec
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from headrace import EngineOptions, history
+from headrace_cli._exit import ExitCode
+from headrace_cli.main import app
+from headrace_properties.checkers.catalogue import rules
+from headrace_sim import ClusterOptions, faults
+
+ROOT = Path(__file__).parents[2]
+APIS = {
+    "api/headrace.md": ("headrace", "The API: computations and pipelines", "core"),
+    "api/dataflow.md": ("headrace.dataflow", "The API: the Dataflow Model", "core"),
+    "api/spark.md": ("headrace.spark", "The API: the host on Spark", "core"),
+    "api/simulation.md": ("headrace_sim", "The API: the simulated cluster", "sim"),
+}
+_MARKUP = re.compile(r"\[bold\](.*?)\[/\]")
+_LITERAL = re.compile(r"``(.+?)``")
+
+
+def pages() -> dict[str, str]:
+    """The pages by their paths below reference/."""
+    made = {path: _api(*about) for path, about in APIS.items()}
+    return made | {
+        "options.md": _options(),
+        "history.md": _history(),
+        "faults.md": _faults(),
+        "invariants.md": _invariants(),
+        "commands.md": _commands(),
+    }
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages to the site."""
+    file = importlib.import_module("mkdocs.structure.files").File
+    for path, text in pages().items():
+        files.append(file.generated(config, f"reference/{path}", content=text))
+    return files
+
+
+# The API: mkdocstrings writes the entries
+
+
+def public_names(package: str, folder: str) -> list[str]:
+    """A package's ``__all__``, in the order of its names; read, not imported, since Spark may be missing."""
+    tree = ast.parse((ROOT / folder / Path(*package.split(".")) / "__init__.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return sorted(ast.literal_eval(node.value), key=str.lower)
+    raise LookupError(package)
+
+
+def _api(package: str, title: str, folder: str) -> str:
+    names = public_names(package, folder)
+    errors = [name for name in names if name.endswith("Error")]
+    lines = [f"# {title}", "", f"Everything here is imported from `{package}`.", ""]
+    for name in [*(name for name in names if name not in errors), *errors]:
+        lines += [f"::: {package}.{name}", ""]
+    return "\n".join(lines)
+
+
+# Values with fields
+
+
+def _attributes(kind: type) -> dict[str, str]:
+    """What a class's docstring says of each attribute."""
+    _, _, section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    return {name: _plain(text) for name, text in found}
+
+
+def _about(kind: type) -> str:
+    """A class's docstring without its attributes."""
+    return _plain(inspect.cleandoc(kind.__doc__ or "").partition("\n\nAttributes:")[0])
+
+
+def _plain(text: str) -> str:
+    """A docstring's text as Markdown, on one line for each paragraph."""
+    paragraphs = re.split(r"\n\s*\n", _LITERAL.sub(r"`\1`", text))
+    return "\n\n".join(" ".join(one.split()) for one in paragraphs)
+
+
+def _sentence(text: str) -> str:
+    plain = _plain(text)
+    return plain[:1].upper() + plain[1:]
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
+    """Name, default and type of each field."""
+    given = {one.name: one for one in _declared(kind)}
+    for name, annotation in inspect.get_annotations(kind).items():
+        default = getattr(given[name], "default", None) if name in given else None
+        missing = default in (dataclasses.MISSING, msgspec.NODEFAULT)
+        words = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        yield name, "" if missing else _value(default), re.sub(r"\bheadrace[\w.]*\.", "", words)
+
+
+def _declared(kind: type) -> Any:
+    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
+
+
+def _value(default: object) -> str:
+    match default:
+        case bool() | None | str():
+            return f"`{default!r}`"
+        case int():
+            return f"{default:,}"
+        case EngineOptions():
+            return "[the defaults](#the-engine)"
+        case _:
+            return f"`{default}`" if hasattr(default, "name") else f"`{default!r}`"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    cells = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(one.replace("|", "\\|") for one in row) + " |" for row in cells] + [""]
+
+
+def _options() -> str:
+    lines = ["# Options", "", "Names that end in `_us` are microseconds, in `_bytes` bytes.", ""]
+    for title, kind in (("The engine", EngineOptions), ("The simulated cluster", ClusterOptions)):
+        said = _attributes(kind)
+        rows = [(f"`{name}`", default, _sentence(said.get(name, ""))) for name, default, _ in _fields(kind)]
+        lines += [f"## {title}", "", f"`{kind.__name__}`: {_about(kind)}", ""]
+        lines += _table(("option", "default", "meaning"), rows)
+    return "\n".join(lines)
+
+
+def events() -> list[type]:
+    """The kinds of events of a History."""
+    return list(get_args(history.Event)) if isinstance(history.Event, UnionType) else [history.Event]
+
+
+def _history() -> str:
+    about = inspect.cleandoc(history.__doc__ or "")
+    lines = ["# Events of a History", "", _plain(about), ""]
+    for kind in events():
+        said = _attributes(kind)
+        lines += [f"## {kind.__name__}", "", _about(kind), ""]
+        rows = [
+            (f"`{name}`", f"`{words}`", said.get(name, ""))
+            for name, _, words in _fields(kind)
+            if name not in ("at_us", "process")  # every event has them, as the page says
+        ]
+        if rows:
+            lines += _table(("field", "type", ""), rows)
+    return "\n".join(lines)
+
+
+def fault_kinds() -> dict[str, type]:
+    """Every kind of fault, by its verb."""
+    kinds = [*faults.KINDS, *get_args(faults.MessageFault)]
+    return {kind(**_example(kind)).kind: kind for kind in kinds}
+
+
+def _example(kind: type) -> dict[str, Any]:
+    """Fields that make one, whatever they say."""
+    return dict.fromkeys(inspect.signature(kind).parameters, 0)
+
+
+def _faults() -> str:
+    about = inspect.cleandoc(faults.__doc__ or "")
+    lines = ["# Faults", "", _plain(about), ""]
+    for verb, kind in fault_kinds().items():
+        lines += [f"## {verb}", "", f"`{kind.__name__}`: {_about(kind)}", ""]
+        said = _attributes(kind)
+        rows = [
+            (f"`{name}`", f"`{words}`", default, said.get(name, "")) for name, default, words in _fields(kind)
+        ]
+        if rows:
+            lines += _table(("field", "type", "default", ""), rows)
+    return "\n".join(lines)
+
+
+def _invariants() -> str:
+    about = (
+        "S is for safety: at no time may this be violated. L is for liveness: once the faults have stopped, it comes about in"
+        " bounded time. A verdict has three values: *holds*, *violated*, and *unknown* for an invariant that was never exercised."
+        " Section numbers are the MillWheel paper's."
+    )
+    lines = ["# Invariants", "", about, ""]
+    for one in rules().values():
+        lines += [
+            f"## {one.name}",
+            "",
+            f"**{one.title}** (MillWheel {one.section})",
+            "",
+            _sentence(one.meaning),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+# Commands
+
+
+def commands() -> dict[str, TyperCommand]:
+    """Every command that does something, by what one types."""
+    return dict(_within("headrace", get_command(app)))
+
+
+def _within(name: str, command: Any) -> Iterator[tuple[str, TyperCommand]]:
+    if isinstance(command, TyperGroup):
+        for part in command.commands:
+            yield from _within(f"{name} {part}", command.commands[part])
+    else:
+        yield name, command
+
+
+def exit_codes() -> list[tuple[int, str]]:
+    """Every exit code with its meaning, which is the string behind it."""
+    (body,) = ast.parse(inspect.getsource(ExitCode)).body
+    assert isinstance(body, ast.ClassDef)
+    found = []
+    for node, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(node, ast.Assign) and isinstance(after, ast.Expr):
+            found.append((ast.literal_eval(node.value), str(ast.literal_eval(after.value))))
+    return found
+
+
+def _commands() -> str:
+    lines = ["# Commands", "", "`headrace COMMAND --help` prints the same.", ""]
+    for name, command in commands().items():
+        lines += [f"## {name}", "", _prose(command.help), ""]
+        context = command.context_class(command, info_name=name)
+        usage = " ".join([name, *command.collect_usage_pieces(context)])
+        lines += ["```text", usage, "```", ""]
+        records = [one.get_help_record(context) for one in command.params]
+        rows = [(f"`{record[0]}`", _prose(record[1])) for record in records if record]
+        lines += _table(("option", "meaning"), rows)
+        lines += _epilog(command.epilog or "")
+    lines += ["## Exit codes", ""]
+    lines += _table(("code", "meaning"), [(str(code), _prose(meaning)) for code, meaning in exit_codes()])
+    return "\n".join(lines)
+
+
+def _prose(text: str | None) -> str:
+    return _plain(_MARKUP.sub(r"**\1**", inspect.cleandoc(text or "")))
+
+
+def _epilog(text: str) -> list[str]:
+    """Examples as a block of code, the rest as it is."""
+    lines: list[str] = []
+    for part in re.split(r"\[bold\](?=Example|Exit)", text):
+        title, _, body = part.partition("[/]")
+        if title.startswith("Example"):
+            lines += ["```sh", *(one.strip() for one in body.splitlines() if one.strip()), "```", ""]
+        elif title.startswith("Exit"):
+            lines += [f"Exit codes: {_prose(body)}.", ""]
+    return lines
