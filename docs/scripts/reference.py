@@ -8,9 +8,8 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import UnionType
 from typing import Any, get_args
 
 import msgspec
@@ -127,7 +126,7 @@ def _value(default: object) -> str:
             return f"`{default}`" if hasattr(default, "name") else f"`{default!r}`"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     cells = [head, tuple("---" for _ in head), *rows]
     return ["| " + " | ".join(one.replace("|", "\\|") for one in row) + " |" for row in cells] + [""]
 
@@ -144,7 +143,7 @@ def _options() -> str:
 
 def events() -> list[type]:
     """The kinds of events of a History."""
-    return list(get_args(history.Event)) if isinstance(history.Event, UnionType) else [history.Event]
+    return list(get_args(history.Event))
 
 
 def _history() -> str:
