@@ -1,6 +1,8 @@
 """The README and the pages of docs are true: commands run, code works, and what is said to be printed or drawn is."""
 
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,29 @@ def test_the_readmes_links_work_from_elsewhere_and_what_they_name_is_there() -> 
     assert [path for path in at_home if not (ROOT / path).exists()] == []
     own = {one for one in targets if "headrace" in one and not FILES_AT_HOME.match(one)}
     assert own <= {f"{HOME}/issues"}
+
+
+def test_the_project_page_has_the_addresses_that_it_needs_and_they_name_what_is_there() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert set(urls) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
+    assert all(url.startswith(HOME) for url in urls.values())
+    named = [path for url in urls.values() for path in FILES_AT_HOME.findall(url)]
+    assert len(named) == 2
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_only_the_changelog_has_the_projects_former_name() -> None:
+    """Whoever had it must find what to do; nobody else needs it."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
+    if listed.returncode:
+        pytest.skip("not a checkout")
+    former = ("mill" + "race").encode()
+    named = [name for name in listed.stdout.splitlines() if former in name.lower().encode()]
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.is_file() and former in path.read_bytes().lower():
+            named.append(name)
+    assert named == ["CHANGELOG.md"]
 
 
 def test_contributing_names_files_that_are_there() -> None:

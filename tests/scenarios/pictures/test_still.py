@@ -53,6 +53,9 @@ def test_a_run_that_violates_nothing_shows_its_steps_and_the_refused_write() -> 
     assert not any("violated" in one for one in said)
     assert any(one.startswith("REFUSE write of 2") for one in said)
     assert "master-0" not in said  # only faults struck there
+    assert [one for one in said if one.startswith("partition")] == [
+        "partition begins"
+    ]  # it strikes 65 messages
 
 
 def test_a_picture_is_the_same_each_time_and_needs_nothing_beside_it(zombie: Outcome) -> None:
