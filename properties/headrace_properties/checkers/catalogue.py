@@ -33,7 +33,9 @@ def rules() -> dict[str, Rule]:
     pipeline.injector("in")
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
     pipeline.add(Computation(), name="weak", inputs=["between"], productions=Productions.WEAK)
-    return {one.name: Rule(one.name, one.title, one.section, _meaning(one)) for one in all_checkers([pipeline])}
+    return {
+        one.name: Rule(one.name, one.title, one.section, _meaning(one)) for one in all_checkers([pipeline])
+    }
 
 
 def _meaning(checker: Checker) -> str:
