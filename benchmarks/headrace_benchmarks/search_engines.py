@@ -1,8 +1,8 @@
 """Which way of searching finds broken protocols soonest, and which makes the smallest plans of them.
 
 ``python -m headrace_benchmarks.search_engines`` prints the tables of docs/explanation/search.md; with names of
-engines behind it, their rows of the second one only. Runs are counted as well as CPU time: only runs are the same on every machine. The mutants and the seeds
-are others than those by which the way to steer was chosen.
+engines behind it, their rows of the second one only. Runs are counted as well as CPU time: only runs are the same on every
+machine. The mutants and the seeds are others than those by which the way to steer was chosen.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Every single fault at every protocol step of every workload, all oracles on: the sound protocol must hold in each run.
 
 ``python -m headrace_benchmarks.single_faults`` prints the table of docs/explanation/search.md, a row as soon as
-it is known; with names of workloads behind it, only theirs. ``--pairs N`` tries so many pairs of faults instead. It goes on behind an alarm, and ends with
-1 if there was one.
+it is known; with names of workloads behind it, only theirs. ``--pairs N`` tries so many pairs of faults instead. It goes on
+behind an alarm, and ends with 1 if there was one.
 """
 
 import argparse
