@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, ClassVar
+from typing import Any
 
 from headrace.api.errors import HeadraceError, MalformedRecordError
 from headrace.api.options import EngineOptions
@@ -93,10 +93,7 @@ class Injector:
     Attributes:
         address: ``INJECTOR/P``, which is also the role whose journal it claims.
         phase: where it is in its life.
-        intake_class: of what it has read and not finished.
     """
-
-    intake_class: ClassVar[type[Intake]] = Intake
 
     def __init__(
         self,
@@ -123,7 +120,7 @@ class Injector:
         self._epoch = 0
         # A predecessor may have sent what is before this offset; `MAX_TIME`: not all of that has been given yet.
         self._reread_to = 0
-        self._intake = self.intake_class(0, m.Progress(), rules)
+        self._intake = Intake(0, m.Progress(), rules)
         # What waits (8.4), and what was sent.
         self._waiting: list[tuple[int, int, Entry, SourceRecord]] = []
         self._outbox: Outbox[Entry] = Outbox(options.retry_us, options.retry_max_us)
@@ -188,7 +185,7 @@ class Injector:
             return
         self.phase, self._epoch = Phase.RUNNING, reply.epoch
         self._journaled = dict(reply.contents).get(self.address)
-        self._intake = self.intake_class(reply.position, self._journaled or m.Progress(), self._rules)
+        self._intake = Intake(reply.position, self._journaled or m.Progress(), self._rules)
         self._effects.append(Replay(reply.position))
         self._reread_to = MAX_TIME
         self._on_table(now, reply.table)

@@ -97,12 +97,11 @@ class OwnedInterval:
         commits: its steps and writes.
         pump: runs and writes what may be; see `Commits.pump`.
 
-    The classes of its parts are attributes, ``commits_class`` and so on: a subclass may be made of others.
+    Attributes of the class:
+        commits_class: of its steps and writes.
     """
 
-    accounts_class: ClassVar[type[Accounts]] = Accounts
     commits_class: ClassVar[type[Commits]] = Commits
-    recovery_class: ClassVar[type[Recovery]] = Recovery
 
     __slots__ = (
         "_acks_on_receipt",
@@ -148,7 +147,7 @@ class OwnedInterval:
         self.horizon = MIN_TIME
         self.records_run = self.cpu_us = 0
         self.begun = False
-        self.accounts = self.accounts_class(strong=where.strong, rules=shared.rules)
+        self.accounts = Accounts(strong=where.strong, rules=shared.rules)
         self.slots: dict[str, KeySlot] = {}
         self.in_progress: dict[str, Arrival] = {}
         self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
@@ -157,7 +156,7 @@ class OwnedInterval:
         self.ready: deque[KeySlot] = deque()
         self.commits = self.commits_class(self, shared)
         self.pump: Callable[[int], None] = self.commits.pump
-        self._recovery = self.recovery_class(self, shared)
+        self._recovery = Recovery(self, shared)
         rules = self._rules = shared.rules
         self._is_remnant = rules.is_remnant
         self._exactly_once = rules.remembers(where.exactly_once)  # for as long as it is assigned

@@ -14,17 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from headrace.injector.injector import Injector
-from headrace.injector.intake import Intake
-from headrace.ownership.master import Master
 from headrace.rules import RULES, Rules
 from headrace.store.mediator import Mediator
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
-from headrace.worker.accounts import Accounts
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
-from headrace.worker.recovery import Recovery
 from headrace.worker.stepping import StepRunner
 from headrace.worker.worker import Worker
 from headrace_properties.search.plans import Plan
@@ -75,17 +70,11 @@ class Parts:
 
     rules: type[Rules] = Rules
     mediator: type[Mediator] = Mediator
-    worker: type[Worker] = Worker
     interval: type[OwnedInterval] = OwnedInterval
-    accounts: type[Accounts] = Accounts
-    recovery: type[Recovery] = Recovery
     commits: type[Commits] = Commits
     runner: type[StepRunner] = StepRunner
-    master: type[Master] = Master
     authority: type[WatermarkAuthority] = WatermarkAuthority
     map: type[IntervalMap] = IntervalMap
-    injector: type[Injector] = Injector
-    intake: type[Intake] = Intake
 
     def assembled(self, name: str, probe: Probe) -> Protocol:
         """Put them together. What is not replaced, nor has a part that is, stays the engine's own class."""
@@ -96,22 +85,14 @@ class Parts:
 
         runner = derive(self.runner, StepRunner)
         commits = derive(self.commits, Commits, runner_class=(runner, StepRunner))
-        interval = derive(
-            self.interval,
-            OwnedInterval,
-            accounts_class=(derive(self.accounts, Accounts), Accounts),
-            commits_class=(commits, Commits),
-            recovery_class=(derive(self.recovery, Recovery), Recovery),
-        )
+        interval = derive(self.interval, OwnedInterval, commits_class=(commits, Commits))
         map_class = (derive(self.map, IntervalMap), IntervalMap)
         return Protocol(
             name,
             rules=noting(self.rules, probe) if self.rules is not Rules else RULES,
             mediator=derive(self.mediator, Mediator),
-            worker=derive(self.worker, Worker, interval_class=(interval, OwnedInterval)),
-            master=derive(self.master, Master),
+            worker=derive(Worker, Worker, interval_class=(interval, OwnedInterval)),
             authority=derive(self.authority, WatermarkAuthority, map_class=map_class),
-            injector=derive(self.injector, Injector, intake_class=(derive(self.intake, Intake), Intake)),
         )
 
 
