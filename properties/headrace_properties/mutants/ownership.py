@@ -295,7 +295,7 @@ MUTANTS = (
     ),
     Mutant(
         "a row in use leaves the cache", ("error",), "6.2, 8.3",
-        "a row is evicted while a step of its key is under way", Parts(rules=EvictsBusy), "small cache",
+        "a row is evicted while a step of its key is under way", Parts(rules=EvictsBusy), "limited",
     ),
 )  # fmt: skip
 """All of this file."""

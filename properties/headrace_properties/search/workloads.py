@@ -509,8 +509,7 @@ def _all() -> list[Workload]:
         windows.varied("one row a page", scan_page_rows=1),
         gaining(),
         prompt(),
-        two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND),
-        bursts.varied("small cache", cache_bytes=300),
+        two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND).varied("limited", cache_bytes=300),
     ]  # fmt: skip
 
 
