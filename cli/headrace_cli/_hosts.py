@@ -17,7 +17,8 @@ from headrace_cli._signals import stop_requested
 from headrace_properties.checkers import Judge, judge
 from headrace_properties.dataflow_drops import DropCounter
 from headrace_properties.explain.progress import ProgressCounter
-from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.verdict import Verdict
 from headrace_sim import ClusterOptions, Feed, start

@@ -19,7 +19,8 @@ from headrace import (
     Timer,
     UserCodeError,
 )
-from headrace_properties.reference import Emitted, Outcome, outcome_of, outputs_of, run_reference
+from headrace_properties.reference import Emitted, RunResult, run_reference
+from headrace_properties.results import outputs_of, result_of
 from headrace_scenarios import zeitgeist
 from headrace_sim import NO_FAULTS, FaultSchedule, Feed, FeedBuilder, simulate
 from headrace_sim.faults import Crash, Pause
@@ -52,7 +53,7 @@ def out(value: str, timestamp: int) -> Emitted:
     return Emitted("out", "k", value.encode(), timestamp)
 
 
-def run(pipeline: Pipeline, *arrivals: tuple[int, str, int], end: bool = True) -> Outcome:
+def run(pipeline: Pipeline, *arrivals: tuple[int, str, int], end: bool = True) -> RunResult:
     """Arrivals: (wall time, value, timestamp); the value ``watermark`` is one, of both processes."""
     builder = FeedBuilder(pipeline)
     for at_us, value, timestamp in arrivals:
@@ -72,7 +73,7 @@ def test_a_record_is_handled_in_order_of_arrival_with_state() -> None:
         context.state.setdefault("seen", []).append(record.value)
 
     outcome = run(pipeline_of(collect), (1, "b", 20), (2, "a", 10))
-    assert outcome == Outcome(Counter(), {("stage", "k"): b'{"seen":["b","a"]}'})
+    assert outcome == RunResult(Counter(), {("stage", "k"): b'{"seen":["b","a"]}'})
 
 
 def test_a_state_that_is_the_initial_one_again_is_left_out() -> None:
@@ -201,5 +202,5 @@ def test_the_cluster_comes_to_what_the_reference_does(
     expected = run_reference(pipeline, feed)
     history = simulate(pipeline, feed, faults=faults, seed=seed)
     assert expected.outputs
-    assert outcome_of(history) == expected
+    assert result_of(history) == expected
     assert outputs_of(history) == expected.outputs

@@ -6,7 +6,8 @@ import pytest
 
 from headrace import SECOND
 from headrace.dataflow import Batch, MicroBatch, Pane, Timing
-from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.search.verification import verify
 from headrace_properties.verdict import Violated

@@ -13,7 +13,8 @@ from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record
 from headrace.history import Event, FaultStruck, History, Output, RunEnded
 from headrace.wire.messages import MoveInterval, SplitInterval
 from headrace_properties.checkers import judge
-from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.reference import run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.verdict import Violated
 from headrace_sim import SOUND, Cluster, ClusterOptions, FaultSchedule, Feed, FeedBuilder, Protocol, start
 from headrace_sim import faults as f

@@ -20,7 +20,7 @@ from headrace import history as h
 from headrace.injector.file_injector import FileInjectorSource
 from headrace.wire.effects import SourceEvent
 from headrace.wire.messages import Progress
-from headrace_properties.reference import outputs_of
+from headrace_properties.results import outputs_of
 from headrace_sim import Feed, FeedBuilder, FeedEntry
 from headrace_sim import faults as f
 from tests.sim.rig import (

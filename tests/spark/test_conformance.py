@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from headrace import Pipeline
 from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
-from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.verdict import Violated
 from headrace_scenarios import zeitgeist
 from headrace_sim import FaultSchedule, Feed, simulate

@@ -6,7 +6,8 @@ from headrace.history import Applied, Output, RunEnded
 from headrace.spark.hosting import interval_task as _interval_task
 from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
-from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.reference import run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.verdict import Holds, Unknown, Violated
 from tests.sim.rig import letters, mail
 from tests.spark.microbatches import run_in_batches

@@ -8,7 +8,8 @@ from random import Random
 
 from headrace.history import History, Injected
 from headrace_properties.checkers import all_checkers
-from headrace_properties.reference import outcome_of, run_reference
+from headrace_properties.reference import run_reference
+from headrace_properties.results import result_of
 from headrace_properties.search.outcome import Outcome, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.workloads import WORKLOADS, Workload
@@ -60,7 +61,7 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
     if (
         not workload.settled
         or _is_late(history)
-        or outcome_of(history) == run_reference(workload.pipeline, feed)
+        or result_of(history) == run_reference(workload.pipeline, feed)
     ):
         return {}
     message = "output or state differs from what the plain sequential reference makes of the same input"

@@ -28,7 +28,8 @@ from headrace.history import (
     Resent,
 )
 from headrace.wire.rows import Production, Version
-from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.search.plans import Plan, draw_faults, ground_of
 from headrace_properties.search.verification import run_plan, violations
 from headrace_properties.verdict import Verdict

@@ -12,12 +12,12 @@ from typing import Any, TypeGuard
 import msgspec
 
 from headrace import DeadLetter, Pipeline
-from headrace_properties.reference import Emitted, Outcome
+from headrace_properties.reference import Emitted, RunResult
 
 Letter = dict[str, Any]
 
 
-def without_ids(outcome: Outcome, pipeline: Pipeline, told: Callable[[Letter], Letter] = dict) -> Outcome:
+def without_ids(outcome: RunResult, pipeline: Pipeline, told: Callable[[Letter], Letter] = dict) -> RunResult:
     """Leave out what dead letters say of ids.
 
     Args:

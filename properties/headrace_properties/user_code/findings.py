@@ -23,7 +23,7 @@ from typing import Any
 
 from headrace import Computation, Context, HeadraceError, Pipeline, Record, Timer, TimestampRegressionError
 from headrace.wire.effects import SourceRecord
-from headrace_properties.reference import Outcome, run_reference
+from headrace_properties.reference import RunResult, run_reference
 from headrace_properties.user_code.dead_letters import without_ids
 from headrace_properties.user_code.feeds import permuted, smallest
 from headrace_sim import Feed
@@ -153,7 +153,7 @@ def _depends_on_order(pipeline: Pipeline, feed: Feed, seed: int) -> UserFinding 
     return UserFinding(Habit.DEPENDS_ON_ORDER, detail, smallest(feed, differs))
 
 
-def _outcome(pipeline: Pipeline, feed: Feed) -> Outcome | str:
+def _outcome(pipeline: Pipeline, feed: Feed) -> RunResult | str:
     """What a run comes to, ids left out; a run that stops comes to its error's type."""
     try:
         return without_ids(run_reference(pipeline, feed), pipeline)

@@ -17,7 +17,8 @@ import msgspec
 from headrace import Computation, Context, HeadraceError, Pipeline, Productions, Record, Timer, same_key
 from headrace.history import History
 from headrace_properties.checkers import judge
-from headrace_properties.reference import Outcome, outcome_of, run_reference
+from headrace_properties.reference import RunResult, run_reference
+from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import same_output
 from headrace_properties.user_code.dead_letters import Letter, without_ids
@@ -145,7 +146,7 @@ def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
 _RERUN_DIFFERS = Unknown("weak user code made something else when it was run again (S5-weak)")
 
 
-def _check(relation: Relation, trial: Trial, base: Outcome) -> Verdict:
+def _check(relation: Relation, trial: Trial, base: RunResult) -> Verdict:
     trials = relation.change(trial)
     verdict: Verdict = Unknown("the relation does not apply to this pipeline")
     reached = 0
@@ -167,7 +168,7 @@ def _reruns_disagree(history: History, pipeline: Pipeline) -> bool:
     return isinstance(judge(history, [pipeline]).get("S5-weak"), Violated)
 
 
-def _compare(title: str, base: Outcome, other: Outcome) -> Verdict:
+def _compare(title: str, base: RunResult, other: RunResult) -> Verdict:
     outputs = same_output(base.outputs, other.outputs)
     reached = outputs.common + len(base.states)
     if not outputs.same:
@@ -315,7 +316,7 @@ def _deeper(trial: Trial) -> list[Trial]:
     return [replace(trial, pipeline=pipeline)]
 
 
-def _outcome(history: History, pipeline: Pipeline) -> Outcome:
+def _outcome(history: History, pipeline: Pipeline) -> RunResult:
     """What a run came to, as far as runs can be compared.
 
     Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the
@@ -334,7 +335,7 @@ def _outcome(history: History, pipeline: Pipeline) -> Outcome:
             letter["error"] = letter["error"].replace(name, identity.consumer)
         return letter
 
-    found = outcome_of(history)
+    found = result_of(history)
     states = {name: state for name, state in found.states.items() if name[0] not in identities}
     return without_ids(replace(found, states=states), pipeline, told)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from headrace import Pipeline
 from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
-from headrace_properties.reference import Emitted, Outcome, outcome_of
+from headrace_properties.reference import Emitted, RunResult
+from headrace_properties.results import result_of
 from headrace_properties.search.verification import violations
 from headrace_properties.user_code.comparison import OutputComparison, same_output
 from headrace_properties.verdict import Verdict
@@ -76,7 +77,7 @@ class ChaosFindings:
         return tuple(found)
 
 
-def find(pipeline: Pipeline, expected: Outcome, rows: Sequence[Row]) -> ChaosFindings:
+def find(pipeline: Pipeline, expected: RunResult, rows: Sequence[Row]) -> ChaosFindings:
     """Compare what the sink has with the reference.
 
     Args:
@@ -87,7 +88,7 @@ def find(pipeline: Pipeline, expected: Outcome, rows: Sequence[Row]) -> ChaosFin
     history = history_of(pipeline, [value for stream, _, value, _ in rows if stream is None])
     states = {
         (computation, key.partition("/")[2]): state  # the History writes a key with its interval's number
-        for (computation, key), state in outcome_of(history).states.items()
+        for (computation, key), state in result_of(history).states.items()
     }
     verdicts = judge(history, [pipeline])
     differences = tuple(_differences(expected.states, states))

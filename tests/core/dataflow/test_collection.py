@@ -27,7 +27,8 @@ from headrace.dataflow import (
     Window,
     read,
 )
-from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.results import outputs_of
 from headrace_sim import Feed, FeedBuilder
 from headrace_sim.simulate import simulate
 

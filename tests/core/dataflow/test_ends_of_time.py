@@ -19,7 +19,8 @@ from headrace.dataflow import (
     WindowFn,
     read,
 )
-from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.reference import run_reference
+from headrace_properties.results import outputs_of
 from headrace_sim import Feed, FeedBuilder
 from headrace_sim.simulate import simulate
 

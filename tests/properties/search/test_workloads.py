@@ -4,7 +4,8 @@ import pytest
 
 from headrace.history import Output, RunEnded
 from headrace_properties.checkers import judge
-from headrace_properties.reference import outputs_of, run_reference
+from headrace_properties.reference import run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Violated
 from headrace_sim import simulate

@@ -22,7 +22,7 @@ from headrace import (
 from headrace.store.mediator import Mediator
 from headrace.wire.effects import SourceRecord
 from headrace.worker.commits import Commits
-from headrace_properties.reference import Emitted, Outcome
+from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.user_code.dead_letters import without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted, smallest, with_records
@@ -130,7 +130,7 @@ def test_another_error_in_a_dead_letter_is_told() -> None:
     workload = late_refusal()
     letter = Emitted("unread", "ab", b'{"cause":"x@1.1#0","stream":"identity of sent","error":"no"}', 0)
     outcomes = [
-        without_ids(Outcome(Counter([msgspec.structs.replace(letter, value=value)]), {}), workload.pipeline)
+        without_ids(RunResult(Counter([msgspec.structs.replace(letter, value=value)]), {}), workload.pipeline)
         for value in (
             letter.value,
             letter.value.replace(b"x@1.1#0", b"x@2.7#1"),

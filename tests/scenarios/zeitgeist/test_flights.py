@@ -12,7 +12,8 @@ import pytest
 from headrace import HOUR, MAX_TIME, MINUTE, SECOND, OptionsError
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.checkers import judge
-from headrace_properties.reference import Emitted, outputs_of, run_reference
+from headrace_properties.reference import Emitted, run_reference
+from headrace_properties.results import outputs_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.search.verification import violations
 from headrace_properties.user_code.comparison import same_output

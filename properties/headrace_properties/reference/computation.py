@@ -1,0 +1,146 @@
+"""One computation of the reference: its rows, the records that wait for it, and how far its watermarks are (4.5, 4.6, 6.2)."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headrace.api.codecs import decode_at, encode_at
+from headrace.api.errors import CodecError
+from headrace.api.specs import ComputationSpec
+from headrace.api.records import Clock
+from headrace.api.time import MAX_TIME, MIN_TIME
+
+
+class Emitted(msgspec.Struct, frozen=True):
+    """A record as the outside receives it. Ids and origins are left out: they differ from run to run."""
+
+    stream: str
+    key: str
+    value: bytes
+    timestamp: int
+
+
+class Delivery(msgspec.Struct):
+    """A record on its way to one consumer, which keys it (4.2). The id is the same for all consumers (6.1.1)."""
+
+    consumer: str
+    key: str
+    record: Emitted
+    record_id: str
+
+
+class PendingTimer(msgspec.Struct, gc=False):
+    """A pending timer (4.6).
+
+    Attributes:
+        tag: its name; one timer a key and tag.
+        at: what user code asked for, microseconds of its clock.
+        clock: what it waits for.
+        held: event time at which it holds the low watermark, if any (4.5).
+        due: when it fires; at once, if its time had passed when it was set.
+        turn: the timers of a key fire in this order: by due time; one set after its time follows those due by then.
+        stamp: the default timestamp of the hook that set it.
+        holds: it was not late when it was set, and so holds the low watermark.
+    """
+
+    tag: str
+    at: int
+    clock: Clock
+    held: int | None
+    due: int
+    turn: tuple[int, bool, int, str]
+    stamp: int
+    holds: bool = False
+
+
+class KeyRow(msgspec.Struct):
+    """All that a key has (6.2)."""
+
+    state: bytes = b""
+    hold: int = MAX_TIME
+    timers: dict[str, PendingTimer] = {}
+
+    def oldest(self) -> int:
+        """The smallest event time that it holds; `MAX_TIME`: none."""
+        held = [timer.held for timer in self.timers.values() if timer.holds and timer.held is not None]
+        return min([self.hold, *held])
+
+
+class RunningComputation:
+    """One computation: its rows, the records that wait for it, and how far it is."""
+
+    __slots__ = ("_initial", "input_us", "low_us", "queue", "rows", "senders", "spec", "wall_timers")
+
+    def __init__(self, spec: ComputationSpec, senders: tuple[str, ...]) -> None:
+        self.spec = spec
+        self.senders = senders
+        self.queue: deque[Delivery] = deque()
+        self.rows: dict[str, KeyRow] = {}
+        self.input_us = MIN_TIME
+        self.low_us = MIN_TIME
+        self.wall_timers = 0
+        self._initial = spec.state_codec.encode(spec.computation.initial_state())
+
+    def load(self, key: str) -> Any:
+        """A copy of a key's state, for user code."""
+        spec, state = self.spec, self.rows[key].state
+        if not state:
+            return spec.computation.initial_state()
+        return decode_at(_STATE, spec.state_codec, state, spec.name, key)
+
+    def encode(self, key: str, state: Any) -> bytes:
+        """Encode a state; the initial one as no bytes."""
+        spec = self.spec
+        data = encode_at(_STATE, spec.state_codec, state, spec.name, key)
+        if not data and self._initial:
+            place, reason = _STATE.format(spec.name, key), "no bytes at all stand for the initial state only"
+            raise CodecError(place, repr(spec.state_codec), "write", reason)
+        return b"" if data == self._initial else data
+
+    def adopt(
+        self, key: str, state: bytes | None, hold: int | None, timers: Mapping[str, PendingTimer | None]
+    ) -> None:
+        """Take what a hook did to its key; ``None``: nothing. A hold or a timer that is late holds nothing (4.5)."""
+        row = self.rows[key]
+        if state is not None:
+            row.state = state
+        if hold is not None:
+            row.hold = hold if hold >= self.low_us else MAX_TIME
+        for tag, timer in timers.items():
+            self.forget(row, tag)
+            if timer is not None:
+                timer.holds = timer.held is not None and timer.held >= self.low_us
+                row.timers[tag] = timer
+                self.wall_timers += timer.clock is Clock.WALL
+
+    def forget(self, row: KeyRow, tag: str) -> None:
+        """Drop a timer, if it is set."""
+        timer = row.timers.pop(tag, None)
+        self.wall_timers -= timer is not None and timer.clock is Clock.WALL
+
+    def due(self, key: str, now: int) -> PendingTimer | None:
+        """The next timer of a key that is to fire, if one is due (4.6)."""
+        row = self.rows.get(key)
+        if row is None or not row.timers:
+            return None
+        for clock, reading in ((Clock.WATERMARK, self.input_us), (Clock.WALL, now)):
+            due = [timer for timer in row.timers.values() if timer.clock is clock and timer.due <= reading]
+            if due:
+                return min(due, key=lambda timer: timer.turn)
+        return None
+
+    def oldest(self) -> int:
+        """The smallest event time that its rows hold."""
+        return min((row.oldest() for row in self.rows.values()), default=MAX_TIME)
+
+    def next_wall_us(self) -> int:
+        """When its next wall timer is due; `MAX_TIME`: it has none."""
+        if not self.wall_timers:
+            return MAX_TIME
+        timers = (timer for row in self.rows.values() for timer in row.timers.values())
+        return min((timer.due for timer in timers if timer.clock is Clock.WALL), default=MAX_TIME)
+
+
+_STATE = "state of {!r}, key {!r}"
