@@ -31,8 +31,8 @@ from headrace_cli._render import (
 )
 from headrace_cli._replay_file import check_writable
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.dataflow_chart import ChartError, Drawing, check_chart
-from headrace_scenarios.scenario import Outcome, Scenario
+from headrace_scenarios.figures.dataflow_chart import ChartError, check_chart
+from headrace_scenarios.scenario import Outcome, Picture, Scenario
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
@@ -124,7 +124,7 @@ def _check_chart(scenario: Scenario, path: Path) -> None:
     check_writable(path, "--chart")
 
 
-def _draw(drawing: Drawing, path: Path) -> Path:
+def _draw(drawing: Picture, path: Path) -> Path:
     try:
         drawing.save(path)
     except OSError as error:

@@ -4,17 +4,25 @@ A scenario's code says who does what, when; its result is a History, the verdict
 conclusion that are read off the History.
 """
 
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace import Pipeline
 from headrace.history import History
 from headrace_properties.checkers import judge
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.verdict import Verdict, Violated
-from headrace_scenarios.pictures.dataflow_chart import Drawing
 from headrace_scenarios.pictures.timeline import Lane, render
 from headrace_sim import SOUND, Cluster, Protocol
+
+
+class Picture(typing.Protocol):
+    """What a scenario looks like in the paper."""
+
+    def save(self, path: Path) -> None:
+        """Draw it into a file, in the format that the file's ending names."""
 
 
 @dataclass(slots=True)
@@ -35,7 +43,7 @@ class Story:
     lanes: Sequence[Lane] = ()
     conclusion: list[str] = field(default_factory=list)
     account: str = ""
-    drawing: Drawing | None = None
+    drawing: Picture | None = None
 
     def owner(self, computation: str) -> str:
         """The address that owns a computation's only interval, by the newest table."""
@@ -62,7 +70,7 @@ class Outcome:
     verdicts: dict[str, Verdict]
     timeline: str
     conclusion: tuple[str, ...]
-    drawing: Drawing | None = None
+    drawing: Picture | None = None
 
     @property
     def violations(self) -> dict[str, Violated]:

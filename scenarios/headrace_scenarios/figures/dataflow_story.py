@@ -4,7 +4,7 @@ from functools import partial
 
 from headrace_properties.dataflow.transcripts import committed_panes, feed_of
 from headrace_scenarios.figures.dataflow import LEAD_US, Figure, differences, figures, steps
-from headrace_scenarios.pictures.dataflow_chart import Drawing, text_of
+from headrace_scenarios.figures.dataflow_chart import Drawing, text_of
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import Protocol, start
 

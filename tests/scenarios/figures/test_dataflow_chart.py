@@ -6,7 +6,7 @@ import pytest
 
 from headrace_properties.dataflow.model import run_model
 from headrace_scenarios.figures.dataflow import figures, steps
-from headrace_scenarios.pictures.dataflow_chart import ChartError, Drawing, text_of
+from headrace_scenarios.figures.dataflow_chart import ChartError, Drawing, text_of
 
 pytest.importorskip("matplotlib")
 
