@@ -31,7 +31,7 @@ from headrace.wire.messages import STORE, Ack, Assignment, Deliver, Message, Tab
 from headrace_sim.accomplished import Accomplished
 from headrace_sim.contention import SharedCpu
 from headrace_sim.feed import Feed, FeedEntry
-from headrace_sim.kernel import Kernel, seldom_collected
+from headrace_sim.kernel import HeapEvent, Kernel, seldom_collected
 from headrace_sim.network import NORMAL, Fate, Network
 from headrace_sim.node import Node, NodeState
 from headrace_sim.options import ClusterOptions
@@ -41,12 +41,10 @@ from headrace_sim.store import StoreHost
 from headrace_sim.watch import Watch
 
 
-class Flight(msgspec.Struct):
-    """A message on its way to a machine: an event on SimPy's queue by itself, for most events are these.
+class Flight(HeapEvent):
+    """A message on its way to a machine, which arrives at `at_us`: most events are these.
 
     Attributes:
-        callbacks: what SimPy calls with it.
-        at_us: when it arrives, true time.
         target: the machine.
         message: what its process will get.
         source: the machine that sent it; `_NOBODY` if it was none.
@@ -54,14 +52,11 @@ class Flight(msgspec.Struct):
         sent_us: when the source's CPU came to send it.
     """
 
-    callbacks: Any
-    at_us: int
     target: Node
     message: Event
     source: Node
     incarnation: int
     sent_us: int
-    _ok: bool = True
 
 
 class Parcel(msgspec.Struct):

@@ -1,33 +1,40 @@
-"""SimPy, used lean: callbacks on events, no process or resource per message.
+"""Simulated time on SimPy, without its processes and resources: an event is a struct with a callback.
 
-An event is a `Call`: a function and its argument. Time is an integer of microseconds.
+Time is an integer of microseconds.
 
-Choice: events are put on SimPy's own queue as SimPy's ``schedule`` does it, with its own count, and not through it: what is done
-for each message of a run is done here in one call instead of two. SimPy's loop takes them from there.
+Choice: events go straight on SimPy's queue, as SimPy's own ``schedule`` would put them there, because a run schedules one for
+every message and one call is cheaper than two. SimPy's loop takes them off again. No other file uses anything private of SimPy;
+``tests/sim/test_kernel.py`` lists what this one relies on, and pyproject.toml keeps to the releases that have it.
 """
 
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import simpy
 
 
-class Call(msgspec.Struct):
-    """An event that has been decided already: when its time comes, a function is called with an argument.
+class HeapEvent(msgspec.Struct):
+    """What SimPy's loop reads of an event, and nothing else: a struct is built three times faster than a ``simpy.Event``.
 
-    It has what SimPy's loop looks at in an event, and nothing else; a struct is built three times faster than a subclass of
-    ``simpy.Event``.
+    Attributes:
+        callbacks: SimPy calls each of them with the event; the first sets `Kernel.now` to ``at_us``.
+        at_us: when it happens, true time.
     """
 
     callbacks: Any
     at_us: int
+    _ok: ClassVar[bool] = True
+
+
+class Call(HeapEvent):
+    """Calls a function with one argument when its time comes."""
+
     function: Callable[[Any], None]
     argument: Any
-    _ok: bool = True
 
 
 class Kernel:
@@ -38,12 +45,12 @@ class Kernel:
         events: how many events have been put on the heap.
     """
 
-    __slots__ = ("_environment", "_number", "_queue", "_run", "events", "now")
+    __slots__ = ("_environment", "_next_number", "_queue", "_run", "events", "now")
 
     def __init__(self) -> None:
         environment = self._environment = simpy.Environment()
         self._queue: list[Any] = environment._queue
-        self._number = environment._eid.__next__
+        self._next_number = environment._eid.__next__
         self.now = 0
         self.events = 0
 
@@ -53,15 +60,10 @@ class Kernel:
 
         self._run = (run,)
 
-    def put(self, at_us: int, event: Any) -> None:
-        """Put an event on SimPy's queue; equal times keep the order of asking.
-
-        Args:
-            at_us: when it happens, not before now.
-            event: what looks like a `Call` to SimPy; its callbacks set `now`.
-        """
+    def put(self, at_us: int, event: HeapEvent) -> None:
+        """Schedule an event, not before now; events of one time happen in the order in which they were put."""
         self.events += 1
-        heappush(self._queue, (at_us, _NORMAL, self._number(), event))
+        heappush(self._queue, (at_us, _NORMAL, self._next_number(), event))
 
     def call_later(self, delay_us: int, function: Callable[[Any], None], argument: Any) -> None:
         """Call a function with one argument after a delay."""
@@ -69,14 +71,18 @@ class Kernel:
         self.put(at_us, Call(self._run, at_us, function, argument))
 
     def call_at(self, at_us: int, function: Callable[[Any], None], argument: Any) -> None:
-        """Call a function at a time; one that has passed means now."""
+        """Call a function at a time, or now if that has passed."""
         self.call_later(max(at_us - self.now, 0), function, argument)
 
+    def pending(self) -> list[Any]:
+        """Return the events to come, in no order: ours, and the one of SimPy that ends `run_until`."""
+        return [event for _, _, _, event in self._queue]
+
     def put_off(self, later_us: Callable[[Any], int]) -> None:
-        """Let events happen later than they were to, or sooner, but not before now.
+        """Move pending events, but none to before now.
 
         Args:
-            later_us: takes each event that is to come, and says by how much; negative: sooner.
+            later_us: takes a pending event and returns how much later it happens; negative: earlier.
         """
         queue, now = self._queue, self.now
         for index, (at_us, priority, number, event) in enumerate(queue):
@@ -105,10 +111,10 @@ class Kernel:
 
 @contextlib.contextmanager
 def seldom_collected() -> Iterator[None]:
-    """A History only grows: looking through it for garbage every 700 allocations is a sixth of a run.
+    """Raise the garbage collector's thresholds: a History only grows, and the default ones cost a sixth of a run.
 
-    Going back to the former threshold makes for a collection: so one of these around a run, not around each `Kernel.run_until` of
-    it, nor around many runs, as what a run leaves is collected for the least while it is young.
+    Restoring the thresholds causes a collection. So wrap a whole run, not each `Kernel.run_until` in it; and not many runs at
+    once, since what a run leaves is cheapest to collect while it is young.
     """
     before = gc.get_threshold()
     if before[0] >= _SELDOM[0]:
