@@ -15,7 +15,7 @@ from headrace.history import FaultStruck, History
 from headrace_cli._progress import RunProgress
 from headrace_cli._signals import stop_requested
 from headrace_properties.checkers import Judge, judge
-from headrace_properties.dataflow_drops import DropCounter
+from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.explain.progress import ProgressCounter
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of

@@ -28,9 +28,9 @@ from headrace.api.errors import (
     MalformedRecordError,
     UserCodeError,
 )
-from headrace.api.specs import OUTSIDE, DeadLetter, KeyExtractor, same_key
 from headrace.api.pipeline import Pipeline
 from headrace.api.records import Clock, Record, Timer
+from headrace.api.specs import OUTSIDE, DeadLetter, KeyExtractor, same_key
 from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
 from headrace.wire.effects import SourceRecord
 from headrace_properties.reference.computation import (

@@ -8,8 +8,8 @@ import msgspec
 
 from headrace.api.codecs import decode_at, encode_at
 from headrace.api.errors import CodecError
-from headrace.api.specs import ComputationSpec
 from headrace.api.records import Clock
+from headrace.api.specs import ComputationSpec
 from headrace.api.time import MAX_TIME, MIN_TIME
 
 

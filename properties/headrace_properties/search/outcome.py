@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
-from headrace_properties.dataflow_drops import DropCounter
+from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict, Violated

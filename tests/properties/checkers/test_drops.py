@@ -4,7 +4,7 @@ import pytest
 
 from headrace import SECOND
 from headrace.dataflow import FixedWindows, read
-from headrace_properties.dataflow_drops import DropCounter
+from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.reference import run_reference
 from headrace_properties.search.verification import verify
 from headrace_sim import Feed, FeedBuilder, simulate
