@@ -54,6 +54,7 @@ class Shape(msgspec.Struct, frozen=True):
         stages: computations, level by level.
         place: of the directory.
         switches: of all computations that were ever deployed there (see `headrace.api.versions`).
+        levels: pipelined, of all computations that were ever deployed there.
     """
 
     layout: str
@@ -63,6 +64,7 @@ class Shape(msgspec.Struct, frozen=True):
     stages: list[list[str]]
     place: str = ""
     switches: dict[str, list[str]] = {}
+    levels: dict[str, int] = {}
 
 
 _NAME = "deployment.json"

@@ -1,12 +1,14 @@
 """The pipelined layout: the whole pipeline is one query (MillWheel 6.1.3: what is produced is delivered before it is persisted).
 
 Rules of this file: Spark knows the state of a query's operators by their place, so a changed pipeline can go on from the same
-checkpoint only if its injectors and its number of levels are what they were.
+checkpoint only if its injectors, its number of levels, and the level of each computation that was ever deployed there are what
+they were.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 from pyspark.sql import DataFrame
 
 from headrace.api.pipeline import Pipeline
@@ -61,7 +63,7 @@ class PipelinedHost:
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
-        write_shape(settings.directory, layout, pipeline)
+        write_shape(settings.directory, _with_removed(before, layout), pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
         writer = OutputWriter(as_run, sinks, self._board)
         name = f"{settings.directory}: {_QUERY}"
@@ -99,9 +101,7 @@ class PipelinedHost:
                 "Leave from_now out, or deploy Layout.STAGED",
             )
         pipeline.validate()
-        _check_levels(
-            _layout(self.pipeline, self._settings.intervals), _layout(pipeline, self._settings.intervals)
-        )
+        _check_levels(read_shape(self._settings.directory), _layout(pipeline, self._settings.intervals))
         check_switches(self._settings.directory, pipeline)
         wanted = self._settings.sinks.changed(pipeline, sinks)
         wanted.check(pipeline, pipeline.output_streams)
@@ -131,6 +131,25 @@ def _check_levels(before: Shape | None, now: Shape) -> None:
             f"{injectors} and {levels}: one query of Spark's can not change that and keep its state",
             "Deploy with Layout.STAGED, where computations come and go; or begin in an empty directory",
         )
+    known = _levels(before)
+    for name, level in _levels(now).items():
+        if known.get(name, level) != level:
+            raise SparkHostError(
+                f"computation {name!r} is on level {level} of the pipeline {now.pipeline!r}, counted from 0, and its state is "
+                f"stored for level {known[name]}, where Spark would not find it",
+                f"Keep {name!r} on level {known[name]}; give it a new name to begin without state; or deploy with "
+                "Layout.STAGED in an empty directory",
+            )
+
+
+def _levels(shape: Shape) -> dict[str, int]:
+    return {name: level for level, names in enumerate(shape.stages) for name in names} | shape.levels
+
+
+def _with_removed(before: Shape | None, now: Shape) -> Shape:
+    """Keep the levels of computations that were removed: Spark keeps their state there."""
+    known = {} if before is None else _levels(before)
+    return msgspec.structs.replace(now, levels=known | _levels(now))
 
 
 class OutputWriter:

@@ -1,0 +1,126 @@
+"""Changes of a running job: what is refused, and that the job then runs on."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace.spark import Deployment, Input, Layout, SparkHostError, deploy, skip_record
+
+
+class Counter(Computation):
+    """Counts the letters of a key."""
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = context.state + 1
+        context.produce("counts", context.state)
+
+
+class Relay(Computation):
+    """Passes letters on."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.produce(self._output, record.value)
+
+
+def counter_last() -> Pipeline:
+    """The counter is on level 1, behind a relay."""
+    pipeline = Pipeline("letters")
+    pipeline.injector("mail")
+    pipeline.add(Relay("relayed"), name="relay", inputs=["mail"], outputs=["relayed"])
+    pipeline.add(Counter(), name="counter", inputs=["relayed"], outputs=["counts"])
+    return pipeline
+
+
+def counter_first() -> Pipeline:
+    """The counter is on level 0, beside the relay: as many levels as before."""
+    pipeline = Pipeline("letters")
+    pipeline.injector("mail")
+    pipeline.add(Relay("relayed"), name="relay", inputs=["mail"], outputs=["relayed"])
+    pipeline.add(Counter(), name="counter", inputs=["mail"], outputs=["counts"])
+    pipeline.add(Relay("sent"), name="sender", inputs=["relayed"], outputs=["sent"])
+    return pipeline
+
+
+class Job:
+    """A job that reads files of letters, and keeps the values that come out by stream."""
+
+    def __init__(self, spark: SparkSession, place: Path, layout: Layout = Layout.PIPELINED) -> None:
+        self._spark, self._place, self._layout = spark, place, layout
+        self._letters = place / "letters"
+        self._letters.mkdir()
+        self.values: dict[str, list[object]] = {}
+
+    def input(self) -> Input:
+        stream = self._spark.readStream.schema("key string, ts long").json(str(self._letters))
+        return Input(stream, key="key", timestamp="ts")
+
+    def deploy(self, pipeline: Pipeline, *streams: str, **options: object) -> Deployment:
+        sinks = {stream: self._sink(stream) for stream in streams or ("counts",)}
+        given: Mapping[str, Input] = {"mail": self.input()}
+        return deploy(
+            pipeline, given, directory=self._place / "job", sinks=sinks, layout=self._layout, intervals=2, **options,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _sink(self, stream: str) -> Callable[[DataFrame, int], None]:
+        def take(frame: DataFrame, _batch: int) -> None:
+            self.values.setdefault(stream, []).extend(
+                json.loads(row["value"]) for row in frame.select("value").collect()
+            )
+
+        return take
+
+    def put(self, second: int) -> None:
+        draft = self._letters / f".{second}"
+        draft.write_text(json.dumps({"key": "anna", "ts": second * SECOND}))
+        draft.rename(self._letters / f"{second}.json")
+
+
+@pytest.mark.spark
+def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The counter has counted one letter on level 1. Neither a change nor a new start takes it to level 0."""
+    job = Job(spark, tmp_path)
+    with job.deploy(counter_last()) as running:
+        job.put(1)
+        running.await_idle()
+        with pytest.raises(
+            SparkHostError,
+            match=r"'counter' is on level 0 .* stored for level 1.*Keep 'counter' on level 1; .*STAGED",
+        ):
+            running.change(counter_first())
+    with pytest.raises(SparkHostError, match="'counter' is on level 0"):
+        job.deploy(counter_first(), "counts", "sent")
+    with job.deploy(counter_last()) as running:
+        job.put(2)
+        running.await_idle()
+    assert job.values == {"counts": [1, 2]}
+
+
+@pytest.mark.spark
+def test_a_computation_that_was_removed_does_not_come_back_on_another_level(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = Job(spark, tmp_path)
+    relayed = counter_last()
+    relayed.add(Relay("sent"), name="sender", inputs=["relayed"], outputs=["sent"])
+    with job.deploy(relayed, "counts", "sent") as running:
+        job.put(1)
+        running.await_idle()
+    with job.deploy(relayed.without("counter"), "sent") as running:
+        back = running.pipeline.copy()
+        back.add(Counter(), name="counter", inputs=["mail"], outputs=["counts"])
+        with pytest.raises(SparkHostError, match=r"'counter' is on level 0 .* stored for level 1"):
+            running.change(back)
+        with pytest.raises(SparkHostError, match="has no computation 'counter'"):
+            skip_record(tmp_path / "job", "counter", "mail:1")
