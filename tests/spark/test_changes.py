@@ -1,14 +1,28 @@
 """Changes of a running job: what is refused, and that the job then runs on."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from pickle import PicklingError
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
-from headrace.spark import Deployment, Input, Layout, SparkHostError, deploy, skip_record
+from headrace.spark import (
+    Deployment,
+    DiskFullError,
+    Input,
+    Layout,
+    NoSinkWarning,
+    QueryStoppedError,
+    SparkHostError,
+    deploy,
+    skip_record,
+)
 
 
 class Counter(Computation):
@@ -105,6 +119,103 @@ def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
         job.put(2)
         running.await_idle()
     assert job.values == {"counts": [1, 2]}
+
+
+def without_counts() -> Pipeline:
+    """The same levels, but nothing is counted."""
+    pipeline = counter_last().without("counter")
+    pipeline.add(Relay("sent"), name="sender", inputs=["relayed"], outputs=["sent"])
+    return pipeline
+
+
+def unsendable() -> Pipeline:
+    """A counter with a lock, which cannot be sent to Spark's workers."""
+    pipeline = Pipeline("letters")
+    pipeline.injector("mail")
+    pipeline.add(Relay("relayed"), name="relay", inputs=["mail"], outputs=["relayed"])
+    locked = Counter()
+    locked.lock = threading.Lock()  # type: ignore[attr-defined]
+    pipeline.add(locked, name="counter", inputs=["relayed"], outputs=["counts"])
+    return pipeline
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("layout", Layout)
+def test_a_change_that_is_refused_leaves_the_job_running(
+    spark: SparkSession, tmp_path: Path, layout: Layout
+) -> None:
+    """Refused: a sink for a stream that is not there; a stream without a sink, where warnings are errors; an input that lacks a
+    column; a bounded input; user code that cannot be sent."""
+    job = Job(spark, tmp_path, layout)
+    with job.deploy(counter_last()) as running:
+        job.put(1)
+        running.await_idle()
+        runs = [one.query.runId for one in running._host.queries()]
+        with pytest.raises(SparkHostError, match=r"sinks are given for \['sent'\]"):
+            running.change(counter_last(), sinks={"counts": None, "sent": None})
+        with pytest.raises(NoSinkWarning, match="no sink is given for 'sent'"):
+            running.change(without_counts())
+        with pytest.raises(SparkHostError, match=r"names the columns \['name'\]"):
+            running.change(counter_last(), {"mail": replace(job.input(), key="name")})
+        with pytest.raises(SparkHostError, match="a job needs streaming inputs"):
+            running.change(
+                counter_last(),
+                {"mail": replace(job.input(), frame=spark.createDataFrame([], "key string, ts long"))},
+            )
+        with pytest.raises(PicklingError, match="cannot pickle"):
+            running.change(unsendable())
+        assert [one.query.runId for one in running._host.queries()] == runs
+        assert running.errors == ()
+        job.put(2)
+        running.await_idle()
+    assert job.values == {"counts": [1, 2]}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("layout", Layout)
+def test_a_job_that_has_ended_says_so_from_every_call(
+    spark: SparkSession, tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query cannot be started again after a change: the disk is full. Later the job goes on, and is stopped."""
+    job = Job(spark, tmp_path, layout)
+    full = DiskFullError("checkpoint", "no room", "Make room")
+
+    def fail(*_: object) -> NoReturn:
+        raise full
+
+    with job.deploy(counter_last()) as running:
+        with monkeypatch.context() as patched:
+            patched.setattr("headrace.spark.jobs.pipelined.start", fail)
+            patched.setattr("headrace.spark.jobs.staged.start", fail)
+            with pytest.raises(DiskFullError):
+                running.change(counter_last(), {"mail": job.input()})
+        assert running.errors == (full,)
+        for call in calls(running):
+            with pytest.raises(DiskFullError):
+                call()
+        with pytest.raises(DiskFullError):
+            running.await_termination(0)
+    with job.deploy(counter_last()) as running:
+        job.put(1)
+        running.await_idle()
+    assert job.values == {"counts": [1]}
+    assert running.await_termination(0)
+    assert running.errors == ()
+    for call in calls(running):
+        with pytest.raises(
+            QueryStoppedError, match=r"was stopped\. Deploy the pipeline in the same directory"
+        ):
+            call()
+
+
+def calls(running: Deployment) -> list[Callable[[], object]]:
+    """All that only a job that runs can do."""
+    return [
+        running.await_idle,
+        lambda: running.change(counter_last()),
+        lambda: running.add(Relay("sent"), name="sender", inputs=["relayed"], outputs=["sent"]),
+        lambda: running.remove("counter"),
+    ]
 
 
 @pytest.mark.spark

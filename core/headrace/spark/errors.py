@@ -146,6 +146,18 @@ class JobStoppedError(UserCodeError):
         )
 
 
+class QueryStoppedError(HeadraceError):
+    """A job was asked for something after one of its queries was stopped. Fields: query."""
+
+    def __init__(self, query: str) -> None:
+        super().__init__(query)
+        self.query = query
+
+    def __str__(self) -> str:
+        """Say which query, and what to do."""
+        return f"query {self.query!r} was stopped. Deploy the pipeline in the same directory to go on"
+
+
 class QueryFailedError(HeadraceError):
     """A query that Spark has ended, for a reason that is not one of ours. Fields: query, reason."""
 

@@ -240,6 +240,16 @@ def is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
     return any(kinds.values())
 
 
+def check_streaming(inputs: Mapping[str, Input | DataFrame]) -> None:
+    """A job's inputs are streams.
+
+    Raises:
+        SparkHostError: they are not, or only some are.
+    """
+    if not is_streaming(inputs):
+        raise SparkHostError("a job needs streaming inputs", "For bounded ones there is attach")
+
+
 def frame_of(given: Input | DataFrame) -> DataFrame:
     """The DataFrame of an input."""
     return given.frame if isinstance(given, Input) else given

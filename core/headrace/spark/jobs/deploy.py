@@ -6,7 +6,7 @@ durable between two computations, and so in latency, in cost, and in what can be
 
 import enum
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -21,7 +21,7 @@ from headrace.api.specs import FailurePolicy, KeyExtractor
 from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
-from headrace.spark.jobs.attach import Input, check_inputs, frame_of, is_streaming
+from headrace.spark.jobs.attach import Input, check_inputs, check_streaming, frame_of
 from headrace.spark.jobs.job import Settings
 from headrace.spark.jobs.pipelined import PipelinedHost
 from headrace.spark.jobs.running import Running
@@ -51,14 +51,14 @@ class _Host(Protocol):
 
     def settle(self) -> None: ...
 
-    def change(
+    def prepare(
         self,
         pipeline: Pipeline,
         inputs: Mapping[str, Input | DataFrame],
         sinks: Mapping[str, Sink | TypedSink | None],
         *,
         from_now: bool,
-    ) -> None: ...
+    ) -> Callable[[], None]: ...
 
 
 class Deployment:
@@ -71,6 +71,7 @@ class Deployment:
     def __init__(self, layout: Layout, host: _Host) -> None:
         self.layout = layout
         self._host = host
+        self._failure: HeadraceError | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -79,9 +80,13 @@ class Deployment:
 
     @property
     def errors(self) -> tuple[HeadraceError, ...]:
-        """What has ended queries, if anything has: the errors of user code, of the engine and of sinks, as they were raised."""
+        """What has ended queries, if anything has: the errors of user code, of the engine and of sinks, as they were raised.
+
+        What a change of the job failed with is one of them, if queries had been stopped for it.
+        """
         found = [running.error() for running in self._host.queries()]
-        return tuple(error for error in found if error is not None)
+        errors = tuple(error for error in found if error is not None)
+        return errors if errors or self._failure is None else (self._failure,)
 
     def progress(self) -> tuple[ComputationProgress, ...]:
         """How far each computation has come: as of its last micro-batch, and also after `stop`.
@@ -100,9 +105,10 @@ class Deployment:
         """Wait until all that the sources have by now has come out at the sinks. What waits for a wall timer is not waited for.
 
         Raises:
-            HeadraceError: a query has ended (see `errors`).
+            QueryStoppedError: the job was stopped.
+            HeadraceError: a query has failed (see `errors`).
         """
-        self._check()
+        self._check_active()
         self._host.settle()
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -143,7 +149,7 @@ class Deployment:
 
         Staged, what did not change runs on. A computation that is no longer there first works off what its senders had written
         when this was called; its consumers work off what it has written; what it still kept in state and timers is given up.
-        Pipelined, the query is started again.
+        Pipelined, the query is started again. The new version is checked first: if it is refused, the job runs on as it was.
 
         Args:
             pipeline: the new version, made of the old one with `Pipeline.copy` and `Pipeline.without`.
@@ -156,13 +162,19 @@ class Deployment:
         Raises:
             SparkHostError: it can not be done in this layout, or inputs and injectors do not fit.
             PipelineError: a computation's ``productions`` or ``exactly_once`` would change, which belong to its name for good.
-            HeadraceError: a query has ended (see `errors`).
+            QueryStoppedError: the job was stopped.
+            HeadraceError: a query has failed (see `errors`).
 
         Warns:
             NoSinkWarning: a new stream comes out nowhere.
         """
-        self._check()
-        self._host.change(pipeline, inputs or {}, sinks or {}, from_now=from_now)
+        self._check_active()
+        change = self._host.prepare(pipeline, inputs or {}, sinks or {}, from_now=from_now)
+        try:
+            change()
+        except BaseException as error:
+            self._failure = error if isinstance(error, HeadraceError) else _broken_off(error)
+            raise
 
     def add(
         self,
@@ -211,6 +223,19 @@ class Deployment:
     def _check(self) -> None:
         for running in self._host.queries():
             running.check()
+        if self._failure is not None:
+            raise self._failure
+
+    def _check_active(self) -> None:
+        self._check()
+        for running in self._host.queries():
+            running.check_active()
+
+
+def _broken_off(error: BaseException) -> SparkHostError:
+    reason = str(error).partition("\n")[0]
+    problem = f"a change of the job was broken off by {type(error).__name__}" + (reason and f": {reason}")
+    return SparkHostError(problem, "Stop the job, and deploy the pipeline in the same directory to go on")
 
 
 def deploy(
@@ -267,8 +292,7 @@ def deploy(
             raise OptionsError(option, value, f"at least {least}")
     pipeline.validate()
     check_inputs(pipeline, inputs)
-    if not is_streaming(inputs):
-        raise SparkHostError("a job needs streaming inputs", "For bounded ones there is attach")
+    check_streaming(inputs)
     spark = frame_of(next(iter(inputs.values()))).sparkSession
     if not has_driver(spark):
         problem = (

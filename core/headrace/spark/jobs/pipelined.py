@@ -5,7 +5,7 @@ checkpoint only if its injectors, its number of levels, and the level of each co
 they were.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -18,7 +18,7 @@ from headrace.spark.hosting.event_time import low_watermark_of
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of
 from headrace.spark.hosting.progress import Board
-from headrace.spark.jobs.attach import Input, Outputs, attach
+from headrace.spark.jobs.attach import Input, Outputs, attach, check_streaming
 from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from headrace.spark.jobs.running import Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
@@ -43,16 +43,20 @@ class PipelinedHost:
         self._inputs = dict(inputs)
         self._board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
-        settings.sinks.check(pipeline, pipeline.output_streams)
+        begin = self._checked(settings, pipeline, self._inputs)
         settings.sinks.warn_of_missing(pipeline)
-        self._running = self._start(pipeline)
+        self._running = begin()
 
-    def _start(self, pipeline: Pipeline) -> Running:
-        settings = self._settings
+    def _checked(
+        self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
+    ) -> Callable[[], Running]:
+        """Check everything that can be checked without a query, and return what starts it."""
+        check_streaming(inputs)
+        settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
         outputs = attach(
             as_run,
-            self._inputs,
+            inputs,
             intervals=settings.intervals,
             clock_us=settings.clock_us,
             history=settings.history,
@@ -63,11 +67,15 @@ class PipelinedHost:
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
-        write_shape(settings.directory, _with_removed(before, layout), pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
         writer = OutputWriter(as_run, sinks, self._board)
         name = f"{settings.directory}: {_QUERY}"
-        return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
+
+        def begin() -> Running:
+            write_shape(settings.directory, _with_removed(before, layout), pipeline)
+            return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
+
+        return begin
 
     def queries(self) -> list[Running]:
         """The one query."""
@@ -81,15 +89,15 @@ class PipelinedHost:
         """Wait until all that the sources have has come out."""
         self._running.process_all_available()
 
-    def change(
+    def prepare(
         self,
         pipeline: Pipeline,
         inputs: Mapping[str, Input | DataFrame],
         sinks: Mapping[str, Sink | TypedSink | None],
         *,
         from_now: bool,
-    ) -> None:
-        """Start the query again with another pipeline.
+    ) -> Callable[[], None]:
+        """Check another pipeline, and return what starts the query again with it. Nothing is stopped before that.
 
         Raises:
             SparkHostError: Spark can not do that.
@@ -103,14 +111,17 @@ class PipelinedHost:
         pipeline.validate()
         _check_levels(read_shape(self._settings.directory), _layout(pipeline, self._settings.intervals))
         check_switches(self._settings.directory, pipeline)
-        wanted = self._settings.sinks.changed(pipeline, sinks)
-        wanted.check(pipeline, pipeline.output_streams)
-        wanted.warn_of_missing(pipeline, known=self.pipeline.output_streams)
-        self._settings = replace(self._settings, sinks=wanted)
-        self._inputs.update(inputs)
-        self._running.stop()
-        self._running = self._start(pipeline)
-        self.pipeline = pipeline
+        given = {**self._inputs, **inputs}
+        settings = replace(self._settings, sinks=self._settings.sinks.changed(pipeline, sinks))
+        begin = self._checked(settings, pipeline, given)
+        settings.sinks.warn_of_missing(pipeline, known=self.pipeline.output_streams)
+
+        def change() -> None:
+            self._running.stop()
+            self._running = begin()
+            self.pipeline, self._inputs, self._settings = pipeline, given, settings
+
+        return change
 
 
 def _layout(pipeline: Pipeline, intervals: int) -> Shape:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.time import MILLISECOND
-from headrace.spark.errors import JobStoppedError
+from headrace.spark.errors import JobStoppedError, QueryStoppedError
 from headrace.spark.runtime.failures import error_from
 from headrace.spark.runtime.file_errors import mishap_of
 
@@ -110,11 +110,22 @@ class Running:
         self.writer.failure = None
         self.query = self._started()
 
+    def check_active(self) -> None:
+        """Raise unless the query runs.
+
+        Raises:
+            QueryStoppedError: it was stopped.
+            HeadraceError: see `check`.
+        """
+        self.check()
+        if not self.is_active:
+            raise QueryStoppedError(self.name)
+
     def process_all_available(self) -> None:
         """Wait until everything is worked on that its sources had when this was called.
 
         Raises:
-            HeadraceError: see `check`.
+            HeadraceError: see `check_active`.
         """
         while True:
             try:
@@ -122,6 +133,7 @@ class Running:
             except StreamingQueryException:
                 self.check()
             else:
+                self.check_active()  # Spark also returns from a query that was stopped
                 return
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ Rules of this file:
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from headrace.spark.jobs.attach import (
     Input,
     Outputs,
     check_inputs,
+    check_streaming,
     level_operator,
     prepared_input,
     sources_of,
@@ -87,10 +88,10 @@ class StagedHost:
         self.board = Board(settings.directory / "progress.json")
         self.pipeline = pipeline
         self._check(pipeline, self._inputs, settings.sinks)
-        settings.sinks.warn_of_missing(pipeline)
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, self._layout())
         _check_nobody_left(before, self._layout())
+        settings.sinks.warn_of_missing(pipeline)
         self._prepare(pipeline, from_now=False)
         try:
             self._start_missing()
@@ -100,8 +101,8 @@ class StagedHost:
             raise
 
     def queries(self) -> list[Running]:
-        """All of them, sources first."""
-        return [self._stages[name] for name in _order(self.pipeline)]
+        """All of them, sources first; after a change that failed, those that are left."""
+        return [self._stages[name] for name in _order(self.pipeline) if name in self._stages]
 
     def progress(self) -> tuple[ComputationProgress, ...]:
         """Of each computation, as of its last micro-batch."""
@@ -114,15 +115,15 @@ class StagedHost:
         for name in self.pipeline.computations:
             self._await_taken(name, self._written(self.pipeline.senders(name)))
 
-    def change(
+    def prepare(
         self,
         pipeline: Pipeline,
         inputs: Mapping[str, Input | DataFrame],
         sinks: Mapping[str, Sink | TypedSink | None],
         *,
         from_now: bool,
-    ) -> None:
-        """Go over to another pipeline while it runs.
+    ) -> Callable[[], None]:
+        """Check another pipeline, and return what goes over to it while the job runs. Nothing is stopped before that.
 
         Args:
             pipeline: which.
@@ -134,24 +135,32 @@ class StagedHost:
         wanted = self._settings.sinks.changed(pipeline, sinks)
         self._check(pipeline, given, wanted)
         before = self.pipeline
-        wanted.warn_of_missing(pipeline, known=before.output_streams)
         changed = [name for name in _order(before) if not _is_same(name, before, pipeline)]
         changed += [name for name in inputs if name in self._stages and name not in changed]
         giving_out = {name for stream in sinks for name in _producers(before, stream)}
         changed += [name for name in _order(before) if name in giving_out and name not in changed]
-        self._retire([name for name in changed if name not in _order(pipeline)])
-        for name in changed:
-            if name in self._stages:
-                self._stages.pop(name).stop()
-        self._settings = replace(self._settings, sinks=wanted)
-        with self._shortening:  # nothing is dropped that a new consumer will read
-            self._prepare(pipeline, from_now=from_now)
-            self.pipeline, self._inputs = pipeline, given
-        self._start_missing()
+        for name in _order(pipeline):
+            if name in changed or name not in self._stages:
+                self._frame(name, pipeline, given, {})
+        wanted.warn_of_missing(pipeline, known=before.output_streams)
+
+        def change() -> None:
+            self._retire([name for name in changed if name not in _order(pipeline)])
+            for name in changed:
+                if name in self._stages:
+                    self._stages.pop(name).stop()
+            self._settings = replace(self._settings, sinks=wanted)
+            with self._shortening:  # nothing is dropped that a new consumer will read
+                self._prepare(pipeline, from_now=from_now)
+                self.pipeline, self._inputs = pipeline, given
+            self._start_missing()
+
+        return change
 
     def _check(self, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], sinks: Sinks) -> None:
         pipeline.validate()
         check_inputs(pipeline, inputs)
+        check_streaming(inputs)
         check_switches(self._settings.directory, pipeline)
         plan_of(pipeline, intervals=self._settings.intervals, with_ids=frozenset())
         sinks.check(pipeline, pipeline.streams)
@@ -174,35 +183,44 @@ class StagedHost:
     def _start_missing(self) -> None:
         write_shape(self._settings.directory, self._layout(), self.pipeline)
         for name in [name for name in _order(self.pipeline) if name not in self._stages]:
-            is_injector = name in self.pipeline.injectors
-            self._stages[name] = self._start_injector(name) if is_injector else self._start_computation(name)
+            pieces, units = self._frame(name, self.pipeline, self._inputs, self._beginnings(name))
+            self._stages[name] = self._start(name, pieces, units)
 
-    def _start_injector(self, name: str) -> Running:
-        settings, pipeline, given = self._settings, self.pipeline, self._inputs[name]
-        sources = sources_of(self._inputs)
+    def _frame(
+        self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], begin: Mapping[str, int]
+    ) -> tuple[DataFrame, tuple[str, ...]]:
+        """What a stage computes, and the units that report low watermarks. Whatever cannot be run on Spark is refused here."""
+        if name in pipeline.injectors:
+            return self._injector_frame(name, pipeline, inputs), (name,)
+        return self._computation_frame(name, pipeline, inputs, begin)
+
+    def _injector_frame(
+        self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
+    ) -> DataFrame:
+        settings, given, sources = self._settings, inputs[name], sources_of(inputs)
         plan = injector_plan(pipeline, name, sources, history=settings.history)
-        pieces = injector_pieces(
+        return injector_pieces(
             prepared_input(pipeline, name, given), plan, self._log(name), kept_ids_us=sources.kept_ids_us,
             delay_us=given.delay_us if isinstance(given, Input) else 0,
         )  # fmt: skip
-        return self._start(name, pieces, (name,))
 
-    def _start_computation(self, name: str) -> Running:
-        settings, pipeline = self._settings, with_skips(self._settings.directory, self.pipeline)
+    def _computation_frame(
+        self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], begin: Mapping[str, int]
+    ) -> tuple[DataFrame, tuple[str, ...]]:
+        settings, pipeline = self._settings, with_skips(self._settings.directory, pipeline)
         plan = computation_plan(
-            pipeline, name, sources_of(self._inputs), intervals=settings.intervals,
+            pipeline, name, sources_of(inputs), intervals=settings.intervals,
             clock=settings.clock_us is not None, history=settings.history,
         )  # fmt: skip
-        begin = self._beginnings(name)
         reading = Reading(
             directory=str(settings.directory),
-            begin={sender: begin[sender] for sender in pipeline.senders(name)},
+            begin={sender: begin.get(sender, -1) for sender in pipeline.senders(name)},
             tasks=settings.spark.sparkContext.defaultParallelism,
             max_records=settings.max_records,
             clock_us=settings.clock_us,
         )
         produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
-        return self._start(name, logged(produced, plan, self._log(name)), plan.groups[name])
+        return logged(produced, plan, self._log(name)), plan.groups[name]
 
     def _start(self, name: str, pieces: DataFrame, units: tuple[str, ...]) -> Running:
         settings = self._settings
@@ -267,11 +285,7 @@ class StagedHost:
         while not all(
             running.writer.finished.get(one, begin.get(one, -1)) >= number for one, number in upto.items()
         ):
-            running.check()
-            if not running.is_active:
-                raise SparkHostError(
-                    f"the query of {name!r} was stopped", "Deploy the pipeline again to go on"
-                )
+            running.check_active()
             time.sleep(_LOOK_EVERY_S)
 
     def _retire(self, names: list[str]) -> None:
