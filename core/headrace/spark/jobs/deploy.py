@@ -19,6 +19,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.specs import FailurePolicy, KeyExtractor
 from headrace.api.time import HOUR
+from headrace.spark._places import local_directory
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.jobs.attach import Input, check_inputs, check_streaming, frame_of
@@ -258,7 +259,8 @@ def deploy(
     Args:
         pipeline: the very one that is verified in the simulated cluster.
         inputs: for each injector, its records: a streaming DataFrame of `injected`, or an `Input` for any other.
-        directory: holds checkpoints and logs; one for each job. On a file system that all machines share.
+        directory: holds checkpoints and logs; one for each job. On a file system that all machines mount: a path or a ``file:``
+            URI. Other schemes are refused.
         sinks: where outputs go: stream to a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the
             number of its micro-batch, such as a `DatabaseSink` or a `FileSink`; in a `TypedSink`, to get the values' fields.
             ``None``: a stream comes out nowhere, as one that is left out, of which there is a warning. Staged, any stream can
@@ -304,7 +306,7 @@ def deploy(
         raise SparkHostError(problem, remedy)
     settings = Settings(
         spark=spark,
-        directory=Path(directory).absolute(),
+        directory=local_directory("directory", directory),
         sinks=Sinks(dict(sinks), history),
         intervals=intervals,
         clock_us=clock_us,

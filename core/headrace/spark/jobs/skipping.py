@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
+from headrace.spark._places import local_directory
 from headrace.spark.errors import SparkHostError
 from headrace.spark.jobs.job import read_shape, replace_file
 from headrace.spark.sinks.writers import Sinks
@@ -46,7 +47,7 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Path
     letters, and nothing else comes of it.
 
     Args:
-        directory: of the job.
+        directory: of the job: a path or a ``file:`` URI, as given to `deploy`.
         computation: that fails.
         record_id: of the record or timer, as the error names it.
 
@@ -55,9 +56,9 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Path
 
     Raises:
         SparkHostError: there is no such job, or no such computation in it.
-        OptionsError: no id.
+        OptionsError: no id, or a URI of another scheme.
     """
-    place = Path(directory).absolute()
+    place = local_directory("directory", directory)
     shape = read_shape(place)
     if shape is None:
         problem = f"no job was deployed in the directory {str(place)!r}"

@@ -14,6 +14,7 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError
+from headrace.spark._places import local_directory, scheme_of
 from headrace.spark.errors import QueryFailedError
 from headrace.spark.runtime.file_errors import mishap_of
 
@@ -39,12 +40,14 @@ def error_of(query: StreamingQuery, checkpoint: str | Path) -> HeadraceError | N
 
     Args:
         query: which.
-        checkpoint: its ``checkpointLocation``.
+        checkpoint: its ``checkpointLocation``. What happened to a file is found out on file systems that this machine mounts.
     """
     raised = query.exception()
     if raised is None:
         return None
-    return error_from(query.name or str(query.id), raised, Path(checkpoint))
+    place = str(checkpoint)
+    where = local_directory("checkpoint", place) if scheme_of(place) == "file" else Path(place)
+    return error_from(query.name or str(query.id), raised, where)
 
 
 def error_from(query: str, raised: Exception, checkpoint: Path) -> HeadraceError:

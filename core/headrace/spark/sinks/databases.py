@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError, OptionsError
+from headrace.spark._places import scheme_of
 from headrace.spark.io_errors import SinkBusyError, SinkError, SinkTableError
 
 Values = Sequence[Any]
@@ -66,8 +67,8 @@ def database_of(url: str, timeout_s: float) -> Database:
         OptionsError: it names none that is known.
         SinkError: there is no driver for it.
     """
-    scheme, found, rest = url.partition("://")
-    if not found:
+    scheme, _, rest = url.partition("://")
+    if scheme_of(url) is None:
         return Sqlite(url, timeout_s)
     if scheme == "sqlite" and rest.startswith("/"):
         return Sqlite(rest[1:], timeout_s)

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from pyspark.sql import DataFrame
 
 from headrace.api.errors import OptionsError
+from headrace.spark._places import local_directory
 from headrace.spark.io_errors import FencedWriterError
 from headrace.spark.sinks.sinks import query_of
 
@@ -33,7 +34,7 @@ class FileSink:
     Make a new one for each start of a query, and one for each stream: making it fences those that were made before.
 
     Args:
-        path: of a directory on a file system that all machines share.
+        path: of a directory on a file system that all machines mount; also as a ``file:`` URI. Other schemes are refused.
         format: ``json``, ``parquet``, ``csv`` or ``orc``.
         writer: several sinks that write to one path at a time have a name each.
 
@@ -48,10 +49,7 @@ class FileSink:
     def __init__(self, path: str | Path, format: str = "parquet", *, writer: str = "") -> None:  # noqa: A002  Spark's word
         if format not in FORMATS:
             raise OptionsError("format", format, f"one of {', '.join(FORMATS)}")
-        scheme, is_url, rest = str(path).partition("://")
-        if is_url and scheme != "file":
-            raise OptionsError("path", str(path), "a directory on a file system that all machines mount")
-        self.path, self.format = Path(rest if is_url else path).absolute(), format
+        self.path, self.format = local_directory("path", path), format
         self.name = f"files in {str(self.path)!r}"
         self._writer = writer
         # Readers of the path, Spark among them, leave out what begins with an underscore.

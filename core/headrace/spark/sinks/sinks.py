@@ -22,6 +22,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField
 from headrace.api.codecs import JsonCodec, TypedCodec
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
+from headrace.spark._places import local_directory
 from headrace.spark.io_errors import FencedWriterError, SinkError, SinkTableError
 from headrace.spark.runtime.session import has_driver
 from headrace.spark.sinks.databases import Database, Transaction, database_of, quoted
@@ -206,15 +207,16 @@ def committed_files(directory: str | Path) -> list[str]:
     A query that was killed may leave files behind that belong to no finished batch. Spark itself leaves them out when it reads.
 
     Args:
-        directory: what the streaming query writes to, on this file system.
+        directory: what the streaming query writes to, on this file system: a path or a ``file:`` URI.
 
     Returns:
         Paths, oldest batch first.
 
     Raises:
         SinkError: no streaming query writes there.
+        OptionsError: a URI of another scheme.
     """
-    log = Path(directory) / "_spark_metadata"
+    log = local_directory("directory", directory) / "_spark_metadata"
     if not log.is_dir():
         remedy = "Name the directory that a query with a file sink writes to"
         raise SinkError(str(directory), "there is no log of a streaming query (_spark_metadata)", remedy)

@@ -30,6 +30,7 @@ from pyarrow import fs
 from headrace.api.errors import OptionsError
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.injector.file_injector import FileInjectorSource
+from headrace.spark._places import scheme_of
 from headrace.spark.io_errors import (
     CheckpointMismatchError,
     SourceChangedError,
@@ -447,9 +448,14 @@ class FilesPlanner:
 @cache
 def _located(path: str) -> tuple[fs.FileSystem, str]:
     """A path or URI as a file system, of which there is one for each, and a path in it."""
-    if "://" not in path:
+    scheme = scheme_of(path)
+    if scheme is None:
         return fs.LocalFileSystem(), path.rstrip("/") or "/"
-    filesystem, inner = fs.FileSystem.from_uri(path)
+    try:
+        filesystem, inner = fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, OSError) as error:
+        expected = f"a path, or a URI that pyarrow.fs can open; it says of the scheme {scheme!r}: {error}"
+        raise OptionsError("path", path, expected) from error
     return filesystem, inner
 
 
