@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace import MAX_TIME, MIN_TIME
+from headrace.spark._wall_clock import Clock
 from headrace.spark.errors import LogError
 from headrace.spark.hosting.parcels import Packed, Parcel
 from headrace.spark.jobs.log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
@@ -166,7 +167,7 @@ def test_a_source_reads_the_same_between_the_same_offsets(log: Log) -> None:
 
 
 def test_a_source_with_a_clock_says_that_time_has_passed(log: Log) -> None:
-    one = LogReader(Reading(str(log.path.parent.parent), {"a": -1}, 1, 100, clock_us=1_000))
+    one = LogReader(Reading(str(log.path.parent.parent), {"a": -1}, 1, 100, clock=Clock(1_000)))
     start = one.initialOffset()
     end = one._look(start)
     assert end["tick"] > 0

@@ -285,6 +285,7 @@ class _IntervalTask:
     def _post_tally(self) -> None:
         header, before = self._chunks.header, self._before
         begun = self._store.is_begun()
+        wall_due = self._chunks.dues()[2]
         tally = Tally(
             self._group,
             self._computation,
@@ -306,6 +307,7 @@ class _IntervalTask:
             keys_here=header.rows - (before.rows if begun else 0),
             state_bytes_here=header.state_bytes - (before.state_bytes if begun else 0),
             intervals_here=0 if begun else 1,
+            wall_due=None if wall_due == NEVER else wall_due,
         )
         self._post.tallies.append((self._plan.group(OUTSIDE, self._group), tally))
 

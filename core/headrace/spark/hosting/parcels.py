@@ -63,6 +63,7 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         keys_here: see above.
         state_bytes_here: see above.
         intervals_here: see above.
+        wall_due: when its next wall timer is due, wall time in microseconds; ``None``: none is pending.
     """
 
     group: str
@@ -85,6 +86,7 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     keys_here: int
     state_bytes_here: int
     intervals_here: int
+    wall_due: int | None = None
 
 
 TALLY_BEGINS = b"{"

@@ -49,6 +49,13 @@ class Board:
                 self._told[tally.group], new = tally, True
         return new
 
+    def wall_due(self) -> int | None:
+        """When the next wall timer is due, wall time in microseconds; ``None``: none is pending."""
+        with self._lock:
+            return min(
+                [one.wall_due for one in self._told.values() if one.wall_due is not None], default=None
+            )
+
     def progress(
         self, pipeline: Pipeline, low_watermark: int | None = None
     ) -> tuple[ComputationProgress, ...]:

@@ -17,7 +17,8 @@ from pyspark.sql.types import BinaryType, IntegralType, StructType, TimestampNTZ
 from headrace.api.codecs import JsonCodec, TypedCodec
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import InjectorSpec
-from headrace.api.time import HOUR, SECOND
+from headrace.api.time import HOUR
+from headrace.spark._wall_clock import Clock, read_clock
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, UNPARSED, injecting, unpack
@@ -134,13 +135,29 @@ def attach(
         inputs: for each injector, its records: a DataFrame of `injected`, or an `Input` for any other.
         intervals: key intervals of each computation: how far it can be spread over cores. Each costs about a millisecond in each
             micro-batch that touches it.
-        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. Streaming only.
+        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. Streaming only. Each look is a
+            micro-batch, also where no timer is pending (`deploy` knows which are); so a query with a clock is never idle for
+            ``processAllAvailable``, unless its micro-batches take less time than this.
         history: also give out the History of what happened, for the checkers; a `Sample`: of some of the keys.
         tallies: also give out what a job's progress is put together from, for those who run it.
 
     Raises:
         SparkHostError: inputs and injectors do not fit together, or the pipeline asks for what Spark can not do.
     """
+    clock = None if clock_us is None else Clock(clock_us)
+    return attached(pipeline, inputs, intervals=intervals, clock=clock, history=history, tallies=tallies)
+
+
+def attached(
+    pipeline: Pipeline,
+    inputs: Mapping[str, Input | DataFrame],
+    *,
+    intervals: int,
+    clock: Clock | None,
+    history: bool | Sample,
+    tallies: bool,
+) -> Outputs:
+    """Do what `attach` does, with this clock."""
     pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
@@ -151,7 +168,7 @@ def attach(
         intervals=intervals,
         with_ids=sources.with_ids,
         timed_by_source=sources.timed,
-        clock=clock_us is not None or not streaming,
+        clock=clock is not None or not streaming,
         history=history,
         progress=streaming,
     )
@@ -160,8 +177,8 @@ def attach(
             name: frame.withWatermark(WATERMARK_COLUMN, _delay(inputs[name]))
             for name, frame in prepared.items()
         }
-        if clock_us is not None:
-            prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock_us)
+        if clock is not None:
+            prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock)
     # Spark reads its watermark before: what remains is all that goes to Python.
     rows = _united(prepared.values()).select(*SOURCE_COLUMNS)
     parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
@@ -266,14 +283,13 @@ def _united(prepared: Iterable[DataFrame]) -> DataFrame:
     return first
 
 
-def _ticks(like: DataFrame, clock_us: int) -> DataFrame:
+def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
     """Rows that say that time has passed. They have no watermark, and so hold nothing back."""
-    rate = like.sparkSession.readStream.format("rate").option("rowsPerSecond", max(1, SECOND // clock_us))
     schema = {field.name: field.dataType for field in like.schema}
     columns = [
         F.lit(CLOCK if name == "injector" else None).cast(schema[name]).alias(name) for name in _PREPARED
     ]
-    return rate.load().select(*columns)
+    return read_clock(like.sparkSession, clock).select(*columns)
 
 
 def prepared_input(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:

@@ -105,6 +105,8 @@ class Deployment:
     def await_idle(self) -> None:
         """Wait until all that the sources have by now has come out at the sinks. What waits for a wall timer is not waited for.
 
+        It returns when no input has news; so an input that never pauses keeps it waiting.
+
         Raises:
             QueryStoppedError: the job was stopped.
             HeadraceError: a query has failed (see `errors`).
@@ -267,7 +269,8 @@ def deploy(
             have one, also one with consumers.
         layout: which. Can not change later.
         intervals: key intervals of each computation: how far it can be spread over cores. Can not change later.
-        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none.
+        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. A look costs nothing unless one is
+            due.
         history: where the events of the History go; ``None``: it is not written.
         sample: of which keys the History is; what checkers may say of it is in docs/spark.md.
         trigger_us: time from one micro-batch of a query to the next, microseconds; ``None``: one after the other.

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from headrace.spark._wall_clock import Clock, Looks
 from headrace.spark.jobs.log import Entry, Log
 
 FORMAT = "headrace_logs"
@@ -50,14 +51,14 @@ class Reading(msgspec.Struct, frozen=True):
         begin: for each sender, after which entry of its log to begin.
         tasks: into how many tasks the files of a micro-batch are divided.
         max_records: of a micro-batch; one entry is never divided.
-        clock_us: say that time has passed this often, microseconds; ``None``: never.
+        clock: that says when time has passed; ``None``: none does.
     """
 
     directory: str
     begin: dict[str, int]
     tasks: int
     max_records: int
-    clock_us: int | None = None
+    clock: Clock | None = None
 
 
 def read_logs(spark: SparkSession, reading: Reading) -> DataFrame:
@@ -99,6 +100,7 @@ class LogReader(DataSourceStreamReader):
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
+        self._looks = None if reading.clock is None else Looks(reading.clock)
         self._logs = {sender: Log(reading.directory, sender) for sender in reading.begin}
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
@@ -113,8 +115,7 @@ class LogReader(DataSourceStreamReader):
         return found
 
     def _look(self, start: Offset) -> Offset:
-        clock_us = self._reading.clock_us
-        tick = time.time_ns() // 1_000 // clock_us if clock_us else start["tick"]
+        tick = start["tick"] + (1 if self._looks is not None and self._looks.tick() else 0)
         known, limit = start["logs"], self._reading.max_records // len(self._logs)
         ends = {
             sender: _reach(log, known.get(sender, self._reading.begin[sender]), limit)

@@ -13,14 +13,17 @@ from pyspark.sql import DataFrame
 
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
+from headrace.spark._driven_clock import DrivenClock
+from headrace.spark._wall_clock import ASKED
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.event_time import low_watermark_of
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.parcels import decode_tally
 from headrace.spark.hosting.progress import Board
-from headrace.spark.jobs.attach import Input, Outputs, attach, check_streaming
+from headrace.spark.jobs.attach import Input, Outputs, attached, check_streaming
 from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
-from headrace.spark.jobs.running import Running, start
+from headrace.spark.jobs.running import Progress, Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
 from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
 
@@ -54,11 +57,12 @@ class PipelinedHost:
         check_streaming(inputs)
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
-        outputs = attach(
+        driven = None if settings.clock_us is None else DrivenClock(settings.clock_us)
+        outputs = attached(
             as_run,
             inputs,
             intervals=settings.intervals,
-            clock_us=settings.clock_us,
+            clock=None if driven is None else driven.clock,
             history=settings.history,
             tallies=True,
         )
@@ -68,11 +72,12 @@ class PipelinedHost:
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
         sinks = with_dead_letters(settings.directory, settings.sinks)
-        writer = OutputWriter(as_run, sinks, self._board)
+        writer = OutputWriter(as_run, sinks, self._board, driven)
         name = f"{settings.directory}: {_QUERY}"
 
         def begin() -> Running:
             write_shape(settings.directory, _with_removed(before, layout), pipeline)
+            self._clock = driven
             return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
 
         return begin
@@ -86,8 +91,19 @@ class PipelinedHost:
         return self._board.progress(self.pipeline, low_watermark_of(self._running.query.lastProgress))
 
     def settle(self) -> None:
-        """Wait until all that the sources have has come out."""
-        self._running.process_all_available()
+        """Wait until all that the sources have has come out.
+
+        A clock always has news where wall timers are set again and again, so with one it is the inputs that are waited for: until
+        none of them has news in a micro-batch that was planned after the call.
+        """
+        if self._clock is None:
+            self._running.process_all_available()
+            return
+        self._running.await_progress(
+            _asked(self._clock.ask())
+        )  # it may have been planned in part before the call
+        while _has_news(self._running.await_progress(_asked(self._clock.ask()))):
+            pass
 
     def prepare(
         self,
@@ -122,6 +138,19 @@ class PipelinedHost:
             self.pipeline, self._inputs, self._settings = pipeline, given, settings
 
         return change
+
+
+def _asked(tick: str) -> Callable[[Progress], bool]:
+    return lambda progress: any(tick in str(source["endOffset"]) for source in progress["sources"])
+
+
+def _has_news(progress: Progress) -> bool:
+    """Tell whether a micro-batch has read anything but the clock."""
+    return any(
+        source["startOffset"] != source["endOffset"]
+        for source in progress["sources"]
+        if ASKED not in str(source["endOffset"])
+    )
 
 
 def _layout(pipeline: Pipeline, intervals: int) -> Shape:
@@ -170,10 +199,11 @@ class OutputWriter:
         pipeline: whose outputs.
         sinks: for them.
         board: where progress is put up.
+        clock: that learns which wall timers are pending; ``None``: there is none.
     """
 
-    def __init__(self, pipeline: Pipeline, sinks: Sinks, board: Board) -> None:
-        self._pipeline, self._sinks, self._board = pipeline, sinks, board
+    def __init__(self, pipeline: Pipeline, sinks: Sinks, board: Board, clock: DrivenClock | None) -> None:
+        self._pipeline, self._sinks, self._board, self._clock = pipeline, sinks, board, clock
         self.failure: Exception | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
@@ -196,6 +226,9 @@ class OutputWriter:
                 sinks.write(outputs, stream, number)
             if sinks.history is not None and counts.get(None):
                 sinks.history(outputs.history, number)
-            self._board.take_encoded(row["tally"] for row in kinds if row["tally"] is not None)
+            tallies = [decode_tally(row["tally"]) for row in kinds if row["tally"] is not None]
+            self._board.take(tallies)
+            if self._clock is not None:
+                self._clock.take(tallies)
         finally:
             kept.unpersist()

@@ -5,9 +5,9 @@ micro-batch end first, since one that is broken off is done again; a query that 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -26,6 +26,10 @@ _MICRO_BATCH_S = 120.0
 _TRIES = 8
 _NOT_CONNECTED = "Python worker failed to connect back"
 """What Spark says when a machine is so busy that a Python process takes more than ten seconds to start; nothing was done yet."""
+
+
+Progress = Mapping[str, Any]
+"""Spark's report of a micro-batch (``lastProgress``)."""
 
 
 class BatchWriter(Protocol):
@@ -135,6 +139,19 @@ class Running:
             else:
                 self.check_active()  # Spark also returns from a query that was stopped
                 return
+
+    def await_progress(self, is_wanted: Callable[[Progress], bool]) -> Progress:
+        """Wait for the report of a micro-batch.
+
+        Raises:
+            HeadraceError: see `check_active`.
+        """
+        while True:
+            progress: Progress | None = self.query.lastProgress
+            if progress is not None and is_wanted(progress):
+                return progress
+            self.check_active()
+            time.sleep(_LOOK_EVERY_S)
 
     def stop(self) -> None:
         """Let the micro-batch end that is under way, and stop."""

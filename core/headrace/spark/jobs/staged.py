@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.specs import ComputationSpec, DeadLetter
+from headrace.spark._driven_clock import DrivenClock
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of
@@ -141,7 +142,7 @@ class StagedHost:
         changed += [name for name in _order(before) if name in giving_out and name not in changed]
         for name in _order(pipeline):
             if name in changed or name not in self._stages:
-                self._frame(name, pipeline, given, {})
+                self._frame(name, pipeline, given, {}, None)
         wanted.warn_of_missing(pipeline, known=before.output_streams)
 
         def change() -> None:
@@ -183,16 +184,23 @@ class StagedHost:
     def _start_missing(self) -> None:
         write_shape(self._settings.directory, self._layout(), self.pipeline)
         for name in [name for name in _order(self.pipeline) if name not in self._stages]:
-            pieces, units = self._frame(name, self.pipeline, self._inputs, self._beginnings(name))
-            self._stages[name] = self._start(name, pieces, units)
+            clock_us = self._settings.clock_us
+            clock = None if clock_us is None or name in self.pipeline.injectors else DrivenClock(clock_us)
+            pieces, units = self._frame(name, self.pipeline, self._inputs, self._beginnings(name), clock)
+            self._stages[name] = self._start(name, pieces, units, clock)
 
     def _frame(
-        self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], begin: Mapping[str, int]
+        self,
+        name: str,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        begin: Mapping[str, int],
+        clock: DrivenClock | None,
     ) -> tuple[DataFrame, tuple[str, ...]]:
         """What a stage computes, and the units that report low watermarks. Whatever cannot be run on Spark is refused here."""
         if name in pipeline.injectors:
             return self._injector_frame(name, pipeline, inputs), (name,)
-        return self._computation_frame(name, pipeline, inputs, begin)
+        return self._computation_frame(name, pipeline, inputs, begin, clock)
 
     def _injector_frame(
         self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
@@ -205,7 +213,12 @@ class StagedHost:
         )  # fmt: skip
 
     def _computation_frame(
-        self, name: str, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame], begin: Mapping[str, int]
+        self,
+        name: str,
+        pipeline: Pipeline,
+        inputs: Mapping[str, Input | DataFrame],
+        begin: Mapping[str, int],
+        clock: DrivenClock | None,
     ) -> tuple[DataFrame, tuple[str, ...]]:
         settings, pipeline = self._settings, with_skips(self._settings.directory, pipeline)
         plan = computation_plan(
@@ -217,12 +230,14 @@ class StagedHost:
             begin={sender: begin.get(sender, -1) for sender in pipeline.senders(name)},
             tasks=settings.spark.sparkContext.defaultParallelism,
             max_records=settings.max_records,
-            clock_us=settings.clock_us,
+            clock=None if clock is None else clock.clock,
         )
         produced = level_operator(parcels_of(settings.spark, reading, plan), plan, 0, streaming=True)
         return logged(produced, plan, self._log(name)), plan.groups[name]
 
-    def _start(self, name: str, pieces: DataFrame, units: tuple[str, ...]) -> Running:
+    def _start(
+        self, name: str, pieces: DataFrame, units: tuple[str, ...], clock: DrivenClock | None
+    ) -> Running:
         settings = self._settings
         checkpoint = settings.checkpoint(file_name(name))
         log = self._log(name)
@@ -234,6 +249,7 @@ class StagedHost:
             outlet(with_skips(settings.directory, self.pipeline), name),
             replace(settings, sinks=with_dead_letters(settings.directory, settings.sinks)),
             dict(committed.taken) if committed else {},
+            clock,
         )
         return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings.trigger_us)
 
@@ -323,6 +339,7 @@ class LogWriter:
         pipeline: see `outlet`.
         settings: of the deployment.
         finished: see below.
+        clock: of the stage, which learns which wall timers are pending; ``None``: it has none.
 
     Attributes:
         failure: what it has failed with, if it has.
@@ -330,7 +347,8 @@ class LogWriter:
     """
 
     def __init__(
-        self, host: StagedHost, log: Log, units: tuple[str, ...], pipeline: Pipeline, settings: Settings, finished: dict[str, int]
+        self, host: StagedHost, log: Log, units: tuple[str, ...], pipeline: Pipeline, settings: Settings,
+        finished: dict[str, int], clock: DrivenClock | None,
     ) -> None:  # fmt: skip
         self.failure: Exception | None = None
         self.finished = finished
@@ -339,6 +357,7 @@ class LogWriter:
         self._units = units
         self._pipeline = pipeline
         self._settings = settings
+        self._clock = clock
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Take a micro-batch."""
@@ -356,7 +375,10 @@ class LogWriter:
         entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units)
         standing = self._log.append(entry)
         self._give_out(frame, standing)
-        self._host.board.take(tally for piece in pieces for tally in piece.tallies)
+        tallies = [tally for piece in pieces for tally in piece.tallies]
+        self._host.board.take(tallies)
+        if self._clock is not None:
+            self._clock.take(tallies)
         self.finished = standing.taken
         retention_us = self._settings.retention_us
         if retention_us is not None and number % _SHORTEN_EVERY == 0:

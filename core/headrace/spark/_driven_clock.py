@@ -1,0 +1,47 @@
+"""The driver's side of a job's clock: it knows which wall timers are pending (see `headrace.spark._wall_clock`)."""
+
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from headrace.spark._wall_clock import Clock, Told, encode_told
+from headrace.spark.hosting.parcels import Tally
+from headrace.spark.hosting.progress import Board
+from headrace.spark.jobs.job import replace_file
+from headrace.spark.runtime.scratch import scratch
+
+
+class DrivenClock:
+    """The driver's side of a clock.
+
+    Args:
+        every_us: how often it looks for due wall timers, microseconds.
+    """
+
+    def __init__(self, every_us: int) -> None:
+        self._board = Board()  # of this start alone: what an earlier one has left may be of another state
+        self._path = scratch() / f"clock-{uuid4().hex}.json"
+        self._lock = Lock()
+        self._told = Told(None)
+        self.clock = Clock(every_us, str(self._path))
+
+    def take(self, tallies: Iterable[Tally]) -> None:
+        """Learn from what a micro-batch has told when the next wall timer is due."""
+        self._board.take(tallies)
+        self._write(due_us=self._board.wall_due())
+
+    def ask(self) -> str:
+        """Ask for a tick; return what the offset of its micro-batch, and of all after it, has as `ASKED`."""
+        asked = uuid4().hex
+        self._write(asked=asked)
+        return asked
+
+    def _write(self, **changes: Any) -> None:
+        with self._lock:
+            told = msgspec.structs.replace(self._told, **changes)
+            if told != self._told:
+                replace_file(self._path, encode_told(told))
+                self._told = told

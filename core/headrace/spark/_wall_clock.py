@@ -1,0 +1,153 @@
+"""The clock of a job, for wall timers: a streaming source of rows that say that wall time has passed (MillWheel 4.1).
+
+Rules of this file:
+
+* The clock looks every so often, as the user has asked for, and ticks only if a wall timer is due: a tick is a micro-batch, and
+  wakes all key intervals.
+* Spark runs a source in a process of its own, on the driver's machine. So the driver writes what the timers need into a file, and
+  the source reads it. Each start of a query has its own file: a driver that was replaced cannot stop its successor's clock.
+* The first look ticks in any case. Then every interval says when its next wall timer is due, and from there on the driver knows.
+* Choice: a query that the user starts on the outputs of `attach` has no such file, since nobody tells the driver of its timers.
+  There the clock ticks at every look.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from headrace.api.errors import OptionsError
+
+FORMAT = "headrace_clock"
+ASKED = "asked_tick"
+"""In an offset: the last tick that the driver has asked for. Only a clock's offset has this."""
+
+Offset = dict[str, Any]
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """How to look for due wall timers.
+
+    Attributes:
+        every_us: how often, microseconds.
+        path: of the file that the driver writes; empty: it writes none.
+    """
+
+    every_us: int
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        if self.every_us < 1:
+            raise OptionsError("clock_us", self.every_us, "at least 1, or None")
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the driver tells the clock.
+
+    Attributes:
+        due_us: when the next wall timer is due, wall time in microseconds; ``None``: none is pending.
+        asked: the last tick that the driver has asked for.
+    """
+
+    due_us: int | None = 0
+    asked: str = ""
+
+
+_ALWAYS = Told()
+encode_told = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Told).decode
+
+
+class Looks:
+    """The source's side of a clock: when it ticks.
+
+    Args:
+        clock: which.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._looked_us: int | None = None
+
+    def asked(self) -> str:
+        """The last tick that the driver has asked for; empty: none."""
+        return self._told().asked
+
+    def _told(self) -> Told:
+        if not self._clock.path:
+            return _ALWAYS
+        try:
+            return _decode(Path(self._clock.path).read_bytes())
+        except FileNotFoundError:  # the first micro-batch is not over
+            return Told(None)
+
+    def tick(self) -> bool:
+        """Look, if it is time to, and tell whether to tick."""
+        now_us = time.monotonic_ns() // 1_000
+        if self._looked_us is None:
+            self._looked_us = now_us
+            return True
+        if now_us - self._looked_us < self._clock.every_us:
+            return False
+        self._looked_us = now_us
+        due_us = self._told().due_us
+        return due_us is not None and due_us <= time.time_ns() // 1_000
+
+
+def read_clock(spark: SparkSession, clock: Clock) -> DataFrame:
+    """A streaming DataFrame with a row for each tick."""
+    spark.dataSource.register(ClockDataSource)
+    return spark.readStream.format(FORMAT).option("clock", msgspec.json.encode(clock).decode()).load()
+
+
+class ClockDataSource(DataSource):
+    """The source, as Spark makes it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in ``readStream.format``."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The number of the tick."""
+        return "tick long"
+
+    def streamReader(self, schema: object) -> "ClockReader":  # noqa: ARG002, N802  Spark's names
+        """Make the reader."""
+        return ClockReader(msgspec.json.decode(self.options["clock"], type=Clock))
+
+
+class ClockReader(DataSourceStreamReader):
+    """Ticks. An offset says how often it has, and what was asked for last.
+
+    Args:
+        clock: which.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._looks = Looks(clock)
+
+    def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
+        """Where a new query begins."""
+        return {"tick": 0, ASKED: ""}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
+        """One tick on, or where it was."""
+        asked = self._looks.asked() or start[ASKED]
+        if self._looks.tick() or asked != start[ASKED]:
+            return {"tick": start["tick"] + 1, ASKED: asked}
+        return start
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """One row says all."""
+        return [] if start == end else [InputPartition(end["tick"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the row."""
+        yield pa.RecordBatch.from_arrays([pa.array([partition.value], pa.int64())], names=["tick"])
