@@ -235,3 +235,31 @@ def test_a_computation_that_was_removed_does_not_come_back_on_another_level(
             running.change(back)
         with pytest.raises(SparkHostError, match="has no computation 'counter'"):
             skip_record(tmp_path / "job", "counter", "mail:1")
+
+
+@pytest.mark.spark
+def test_a_job_goes_on_when_its_inputs_are_given_in_another_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each injector reads a directory of its own. After the restart none of them reads what the other one has left behind."""
+    pipeline, seen = Pipeline("letters"), list[str]()
+    for name in ("mail", "post"):
+        pipeline.injector(name)
+        (tmp_path / name).mkdir()
+    pipeline.add(Relay("relayed"), name="relay", inputs=["mail", "post"], outputs=["relayed"])
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        seen.extend(row["key"] for row in frame.select("key").collect())
+
+    for number, order in enumerate((["mail", "post"], ["post", "mail"])):
+        given = {}
+        for name in order:
+            letter = tmp_path / name / f"{number}.json"
+            letter.write_text(json.dumps({"key": f"{name} {number}", "ts": number * SECOND}))
+            stream = spark.readStream.schema("key string, ts long").json(str(tmp_path / name))
+            given[name] = Input(stream, key="key", timestamp="ts")
+        with deploy(
+            pipeline, given, directory=tmp_path / "job", sinks={"relayed": take}, intervals=2
+        ) as running:
+            running.await_idle()
+    assert sorted(seen) == ["mail 0", "mail 1", "post 0", "post 1"]

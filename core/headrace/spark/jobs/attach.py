@@ -161,7 +161,8 @@ def attached(
     pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
-    prepared = {name: prepared_input(pipeline, name, given) for name, given in inputs.items()}
+    # A checkpoint has the offsets of a query's sources in order.
+    prepared = {name: prepared_input(pipeline, name, inputs[name]) for name in pipeline.injectors}
     sources = sources_of(inputs)
     plan = plan_of(
         pipeline,
