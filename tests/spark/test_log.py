@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from headrace import MAX_TIME, MIN_TIME
-from headrace.spark._wall_clock import Clock
 from headrace.spark.errors import LogError
 from headrace.spark.hosting.parcels import Packed, Parcel
 from headrace.spark.jobs.log import NOTHING, Entry, Log, PartWriter, Piece, entry_of, taken_for_good
 from headrace.spark.jobs.log_source import LogReader, Reading
+from headrace.spark.sources.wall_clock import Clock
 
 
 def packed(number: int) -> Packed:

@@ -39,7 +39,7 @@ decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """What one key interval tells of itself at the end of a micro-batch, for `headrace.spark._progress`.
+    """What one key interval tells of itself at the end of a micro-batch, for `headrace.spark.hosting.progress`.
 
     Attributes:
         group: the interval.

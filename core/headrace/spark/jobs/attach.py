@@ -18,7 +18,6 @@ from headrace.api.codecs import JsonCodec, TypedCodec
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR
-from headrace.spark._wall_clock import Clock, read_clock
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, UNPARSED, injecting, unpack
@@ -27,6 +26,7 @@ from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, bounded
 from headrace.spark.hosting.schema import WATERMARK_COLUMN
+from headrace.spark.sources.wall_clock import Clock, read_clock
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
 

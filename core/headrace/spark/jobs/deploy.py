@@ -19,7 +19,6 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.specs import FailurePolicy, KeyExtractor
 from headrace.api.time import HOUR
-from headrace.spark._places import local_directory
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.jobs.attach import Input, check_inputs, check_streaming, frame_of
@@ -27,6 +26,7 @@ from headrace.spark.jobs.job import Settings
 from headrace.spark.jobs.pipelined import PipelinedHost
 from headrace.spark.jobs.running import Running
 from headrace.spark.jobs.staged import StagedHost
+from headrace.spark.runtime.places import local_directory
 from headrace.spark.runtime.session import has_driver
 from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
 

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from headrace.spark._wall_clock import Clock, Looks
 from headrace.spark.jobs.log import Entry, Log
+from headrace.spark.sources.wall_clock import Clock, Looks
 
 FORMAT = "headrace_logs"
 COLUMNS = ("sender", "part", "number", "low", "horizon", "tick")

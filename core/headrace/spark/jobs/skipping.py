@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
-from headrace.spark._places import local_directory
 from headrace.spark.errors import SparkHostError
 from headrace.spark.jobs.job import read_shape, replace_file
+from headrace.spark.runtime.places import local_directory
 from headrace.spark.sinks.writers import Sinks
 
 DEAD_LETTERS = "dead-letters"

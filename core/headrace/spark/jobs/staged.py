@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.api.specs import ComputationSpec, DeadLetter
-from headrace.spark._driven_clock import DrivenClock
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of
@@ -36,6 +35,7 @@ from headrace.spark.jobs.attach import (
     prepared_input,
     sources_of,
 )
+from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import (
     Settings,
     Shape,

@@ -14,9 +14,9 @@ import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError
-from headrace.spark._places import local_directory, scheme_of
 from headrace.spark.errors import QueryFailedError
 from headrace.spark.runtime.file_errors import mishap_of
+from headrace.spark.runtime.places import local_directory, scheme_of
 
 _MARK = "headrace-error: "
 _NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError, OptionsError
-from headrace.spark._places import scheme_of
 from headrace.spark.io_errors import SinkBusyError, SinkError, SinkTableError
+from headrace.spark.runtime.places import scheme_of
 
 Values = Sequence[Any]
 

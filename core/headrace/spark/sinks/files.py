@@ -19,8 +19,8 @@ from urllib.parse import quote
 from pyspark.sql import DataFrame
 
 from headrace.api.errors import OptionsError
-from headrace.spark._places import local_directory
 from headrace.spark.io_errors import FencedWriterError
+from headrace.spark.runtime.places import local_directory
 from headrace.spark.sinks.sinks import query_of
 
 FORMATS = ("json", "parquet", "csv", "orc")

@@ -22,8 +22,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField
 from headrace.api.codecs import JsonCodec, TypedCodec
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
-from headrace.spark._places import local_directory
 from headrace.spark.io_errors import FencedWriterError, SinkError, SinkTableError
+from headrace.spark.runtime.places import local_directory
 from headrace.spark.runtime.session import has_driver
 from headrace.spark.sinks.databases import Database, Transaction, database_of, quoted
 

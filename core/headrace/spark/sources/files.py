@@ -30,13 +30,13 @@ from pyarrow import fs
 from headrace.api.errors import OptionsError
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.injector.file_injector import FileInjectorSource
-from headrace.spark._places import scheme_of
 from headrace.spark.io_errors import (
     CheckpointMismatchError,
     SourceChangedError,
     SourceMissingError,
     SourceUnreadableError,
 )
+from headrace.spark.runtime.places import scheme_of
 from headrace.spark.sources.data_source import Offset
 from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 from headrace.wire.messages import Progress

@@ -1,4 +1,4 @@
-"""The driver's side of a job's clock: it knows which wall timers are pending (see `headrace.spark._wall_clock`)."""
+"""The driver's side of a job's clock: it knows which wall timers are pending (see `headrace.spark.sources.wall_clock`)."""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import msgspec
 
-from headrace.spark._wall_clock import Clock, Told, encode_told
 from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.job import replace_file
 from headrace.spark.runtime.scratch import scratch
+from headrace.spark.sources.wall_clock import Clock, Told, encode_told
 
 
 class DrivenClock:
