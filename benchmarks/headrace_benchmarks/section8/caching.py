@@ -15,6 +15,7 @@ Rules of this file:
 
 import random
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -31,6 +32,7 @@ from headrace import (
     Timer,
 )
 from headrace.history import History
+from headrace.rules import Rules
 from headrace.store.mediator import Mediator
 from headrace.wire.messages import Reply, Request, RowRead, Write
 from headrace.wire.rows import RowDelta, RowImage
@@ -137,8 +139,8 @@ class Ledger:
 class _MeteredStore(Mediator):
     """The store's gatekeeper, with somebody at the door who writes down what comes and goes."""
 
-    def __init__(self, history: History, page_rows: int, ledger: Ledger) -> None:
-        super().__init__(history, page_rows)
+    def __init__(self, ledger: Ledger, history: History, page_rows: int, rules: Rules) -> None:
+        super().__init__(history, page_rows, rules)
         self._ledger = ledger
 
     def handle(self, request: Request) -> Reply:
@@ -194,7 +196,7 @@ def load_of(buffering: Buffering, seed: int) -> Load:
     """Run it."""
     pipeline = _pipeline(buffering)
     ledger = Ledger()
-    protocol = Protocol("metered", mediator=lambda history, rows: _MeteredStore(history, rows, ledger))
+    protocol = Protocol("metered", mediator=partial(_MeteredStore, ledger))
     cluster = start(
         pipeline, _feed(pipeline, buffering, seed), options=_options(buffering), seed=seed, protocol=protocol
     )

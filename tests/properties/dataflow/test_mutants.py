@@ -52,7 +52,7 @@ def test_mutants_have_different_names() -> None:
 
 
 def test_the_documentation_lists_them_all() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "transcripts.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "transcripts.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 4]
     listed = [row for row in rows if any(row.startswith(f"| {one.name} |") for one in MUTANTS)]
     assert listed == [f"| {one.name} | {one.section} | {one.wrong} |" for one in MUTANTS]

@@ -109,7 +109,7 @@ def test_a_transcript_that_makes_no_sense_is_refused_with_its_place(
 
 
 def test_the_documentations_example_is_met(tmp_path: Path) -> None:
-    text = (FOLDER.parents[2] / "docs" / "transcripts.md").read_text()
+    text = (FOLDER.parents[1] / "docs" / "reference" / "transcripts.md").read_text()
     example = read(tmp_path, text.split("```toml\n")[1].split("```")[0])
     assert mismatches(example.expected, run_layer(example.query, example.steps)) == []
 
