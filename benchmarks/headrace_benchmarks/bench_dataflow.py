@@ -30,8 +30,7 @@ from headrace.dataflow import (
 )
 from headrace_properties.reference import run_reference
 from headrace_properties.results import outputs_of
-from headrace_sim import Feed, FeedBuilder
-from headrace_sim.simulate import simulate
+from headrace_sim import Feed, FeedBuilder, simulate
 
 ROUNDS = 3
 RECORDS = 6_000

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from headrace import MILLISECOND, SECOND, Computation, Context, EngineOptions, Pipeline, Record
 from headrace.history import Delivered, FaultStruck, History, Resent
-from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder
+from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, start
 from headrace_sim.faults import Noise
-from headrace_sim.simulate import start
 
 KEYS = 10_000
 # Prime to the number of keys, so that each stage meets all of them equally often, as in the lean model.

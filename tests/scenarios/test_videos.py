@@ -22,8 +22,7 @@ from headrace_scenarios.videos import (
     totals_of,
     watch,
 )
-from headrace_sim import ClusterOptions
-from headrace_sim.simulate import simulate
+from headrace_sim import ClusterOptions, simulate
 
 SEEDS = range(6)
 

@@ -92,7 +92,7 @@ def test_what_a_machine_has_yet_to_send_takes_as_long_as_its_speed_has_it(
     cluster = start(pipeline, letters(pipeline))
     cluster.run_until(AT)
     cluster.slow(COUNTER, before)
-    cluster.transmit(cluster.nodes[COUNTER], send, AT + SOON)
+    cluster.host.wire.transmit(cluster.nodes[COUNTER], send, AT + SOON)
     cluster.slow(COUNTER, after)
     cluster.advance(SECOND)
     (at_us,) = arrivals(cluster)

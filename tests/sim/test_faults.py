@@ -155,7 +155,7 @@ def test_what_arrives_in_the_instant_of_a_restart_does_not_reach_a_process_that_
 
     kernel.call_at(AT + SECOND, restart, None)
     for message in (Journaled(1), Table(99), Watermarks(0, (("counter", Progress(MAX_TIME)),))):
-        kernel.call_at(AT + SECOND, lambda arrived: cluster.give(node, arrived), message)
+        kernel.call_at(AT + SECOND, lambda arrived: cluster.host.give(node, arrived), message)
     cluster.run_to_the_end()
     done = finished(cluster, pipeline, letters(pipeline))
     assert_sound(done)

@@ -10,8 +10,8 @@ import simpy
 from headrace import MICROSECOND, MILLISECOND, SECOND, Computation, Context, Pipeline, Record
 from headrace.history import Delivered
 from headrace_sim import Cluster, FeedBuilder, start
-from headrace_sim.cluster import Flight
 from headrace_sim.kernel import Call
+from headrace_sim.wires.departures import Flight
 
 MOST = 6
 """Heap events a delivery: there, write and reply, ACK, and a deletion and its reply; the rest of the cluster is in it, too."""

@@ -12,7 +12,7 @@ from headrace_properties.search.workloads import tallies
 from headrace_properties.verdict import Violated
 from headrace_sim import Does, FaultSchedule, Moment, Step, StepFault, simulate, start
 from headrace_sim import faults as f
-from headrace_sim.watch import Watch
+from headrace_sim.hosting.watch import Watch
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)
@@ -29,7 +29,7 @@ def run(*planned: StepFault) -> History:
 
 def counts() -> dict[tuple[str, Does, str, str], int]:
     cluster = start(TALLIES.pipeline, FEED)
-    cluster.watch = watch = Watch(cluster)
+    watch = cluster.watch()
     cluster.run_to_the_end()
     return dict(watch.counts)
 
@@ -56,7 +56,7 @@ def at(history: History, number: int) -> Event:
 
 def test_counting_steps_changes_nothing() -> None:
     watched = start(TALLIES.pipeline, FEED)
-    watched.watch = Watch(watched)
+    watched.watch()
     watched.run_until(0)
     watched.heal()
     watched.run_to_the_end()
@@ -147,8 +147,9 @@ def test_what_is_caught_when_it_comes_and_handled_later_is_one_step(
     schedule = FaultSchedule(at_steps=(StepFault(WRITTEN, fault), never))
     cluster = start(TALLIES.pipeline, FEED, faults=schedule)
     cluster.run_to_the_end()
-    assert cluster.watch is not None
-    counts = cluster.watch.counts
+    watch = cluster.host.observer
+    assert isinstance(watch, Watch)
+    counts = watch.counts
     assert counts[WRITER, Does.RECEIVES, "Written", ""] == counts[WRITER, Does.SENDS, "Write", ""] > 1
 
 

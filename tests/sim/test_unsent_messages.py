@@ -43,7 +43,7 @@ def sending(send: Send) -> Cluster:
     pipeline = mail()
     cluster = start(pipeline, letters(pipeline))
     cluster.run_until(AT)
-    cluster.transmit(cluster.nodes[COUNTER], send, AT + SOON)
+    cluster.host.wire.transmit(cluster.nodes[COUNTER], send, AT + SOON)
     return cluster
 
 

@@ -37,9 +37,8 @@ from headrace.store.mediator import Mediator
 from headrace.wire.messages import Reply, Request, RowRead, Write
 from headrace.wire.rows import RowDelta, RowImage
 from headrace_benchmarks.section8.calibration import CALIBRATION
-from headrace_sim import ClusterOptions, Feed, FeedBuilder
+from headrace_sim import ClusterOptions, Feed, FeedBuilder, start
 from headrace_sim.protocol import Protocol
-from headrace_sim.simulate import start
 
 _KB = 1_000
 _BLOCK_BYTES = 64 * 1024

@@ -10,8 +10,7 @@ from headrace import MIN_TIME, SECOND, Computation, Context, Pipeline, Record
 from headrace.history import History, Published
 from headrace_benchmarks.section8.calibration import Calibration
 from headrace_benchmarks.section8.sorting import boundaries, injectors, key_of
-from headrace_sim import Feed, FeedBuilder
-from headrace_sim.simulate import start
+from headrace_sim import Feed, FeedBuilder, start
 
 STAGES = ("stage 1", "stage 2", "stage 3")
 CPUS = 200

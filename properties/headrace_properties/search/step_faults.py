@@ -16,7 +16,6 @@ from headrace_properties.search.plans import FIRST_KEY, Ground, ground_of
 from headrace_sim import ClusterOptions, Does, Feed, Moment, Step, StepFault, Versions, start
 from headrace_sim import faults as f
 from headrace_sim.steps import EVENTS, role_of
-from headrace_sim.watch import Watch
 
 ZOMBIE_US = 1_800 * MILLISECOND
 """Choice: long enough to be replaced, with the default heartbeat time-out of a second."""
@@ -39,7 +38,7 @@ def steps_of(
         first: so many of each kind of step, and the last one.
     """
     cluster = start(pipeline, feed, options=options, seed=seed)
-    cluster.watch = watch = Watch(cluster)
+    watch = cluster.watch()
     cluster.run_to_the_end()
     counts = watch.counts
     told_apart = {place[:3] for place in counts if place[3]}

@@ -1,4 +1,9 @@
-"""What can go wrong: the kinds of faults, the schedules made of them, and both in words."""
+"""Fault schedules: what goes wrong, where and when, as a value (serialisable, comparable, readable).
+
+Processes are named by address: ``worker-0``, ``master-0``, ``authority-0.0``, ``queries/1`` (process 1 of injector ``queries``),
+``store``. All times are true time in microseconds since the run began. Verbs are those of turmoil and TigerBeetle.
+A fault can begin at a protocol step instead (`StepFault`): when a process sends or receives a certain message.
+"""
 
 from headrace_sim.faults.kinds import (
     KINDS,

@@ -1,7 +1,4 @@
-"""Fault schedules: everything that goes wrong in a run, where and when, as a value (serialisable, comparable, readable).
-
-A fault begins at a time, or at a protocol step (`StepFault`): when a process sends or receives a certain message.
-"""
+"""Schedules: everything that goes wrong in a run, at times and at protocol steps."""
 
 from collections.abc import Iterable
 

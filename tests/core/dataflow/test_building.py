@@ -8,8 +8,7 @@ import pytest
 from headrace import SECOND, DuplicateNameError, HeadraceError, JsonCodec, PickleCodec, Pipeline
 from headrace.dataflow import DataflowError, Element, FixedWindows, Flow, PCollection, read
 from headrace_properties.reference import run_reference
-from headrace_sim import Feed, FeedBuilder
-from headrace_sim.simulate import simulate
+from headrace_sim import Feed, FeedBuilder, simulate
 
 
 def feed_of(pipeline: Pipeline) -> Feed:

@@ -29,8 +29,7 @@ from headrace.dataflow import (
 )
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
-from headrace_sim import Feed, FeedBuilder
-from headrace_sim.simulate import simulate
+from headrace_sim import Feed, FeedBuilder, simulate
 
 Score = tuple[int, int, str, int]
 """Arrival, event time (both in seconds), player, points."""

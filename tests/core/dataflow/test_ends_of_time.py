@@ -21,8 +21,7 @@ from headrace.dataflow import (
 )
 from headrace_properties.reference import run_reference
 from headrace_properties.results import outputs_of
-from headrace_sim import Feed, FeedBuilder
-from headrace_sim.simulate import simulate
+from headrace_sim import Feed, FeedBuilder, simulate
 
 LONG = 30 * HOUR
 """Longer than what lies between the end of the global window and the end of time."""

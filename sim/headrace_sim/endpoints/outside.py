@@ -1,6 +1,6 @@
-"""The world outside: replayable sources that feed the injectors, and the receiver of what leaves (MillWheel 5.2).
+"""The world outside: replayable sources that feed the injectors, and the receiver of what nobody consumes (MillWheel 5.2).
 
-A source is a log: what has appeared in it keeps its offset. Only what is still to come can be made late or be stalled.
+A source is a log: what has appeared in it keeps its offset. Only what has not appeared yet can be delayed.
 """
 
 from bisect import insort
@@ -27,17 +27,17 @@ class Source:
         self.readings = 0
 
     def read_from(self, offset: int) -> None:
-        """A reader has come, or has come back: it wants everything from here on."""
+        """Let a reader begin here, or begin again."""
         self._reader = offset
         self.readings += 1
 
     def stop_reading(self) -> None:
-        """The reader is gone."""
+        """Forget the reader."""
         self._reader = None
         self.readings += 1
 
     def take(self, now: int) -> list[SourceEvent]:
-        """What has appeared and was not read yet by this reader."""
+        """Read what has appeared since the last call."""
         if self._reader is None:
             return []
         begin = end = self._reader
@@ -47,23 +47,23 @@ class Source:
         return [entry.event for entry in self._entries[begin:end]]
 
     def next_at(self) -> int | None:
-        """When the reader's next event appears, true time in microseconds."""
+        """When the reader's next event appears, true time in microseconds; ``None``: never, or there is no reader."""
         if self._reader is None or self._reader >= len(self._entries):
             return None
         return self._entries[self._reader].at_us
 
     @property
     def exhausted(self) -> bool:
-        """The reader has read everything."""
+        """Whether the reader has read everything."""
         return self._reader is not None and self._reader >= len(self._entries)
 
     @property
     def end_us(self) -> int:
-        """When the last of it appears."""
+        """When the last event appears, true time in microseconds."""
         return self._entries[-1].at_us if self._entries else 0
 
     def add(self, now: int, record: SourceRecord) -> bool:
-        """Somebody puts a record into the log by hand; tells whether the source had not ended yet."""
+        """Add a record by hand; tell whether that was possible: the source had not ended."""
         appeared = self._appeared(now)
         if appeared == len(self._entries):
             return False
@@ -72,17 +72,17 @@ class Source:
         return True
 
     def make_late(self, now: int, count: int, by_us: int) -> int:
-        """Let the next records come later, past watermarks that are then wrong; tell how many did."""
+        """Delay the next records past watermarks, which are then wrong; return how many there were."""
         appeared = self._appeared(now)
         late = [entry for entry in self._entries[appeared:] if isinstance(entry.event, SourceRecord)][:count]
-        rest = [entry for entry in self._entries[appeared:] if not any(entry is one for one in late)]
+        rest = [entry for entry in self._entries[appeared:] if not any(entry is delayed for delayed in late)]
         for entry in late:
-            insort(rest, _at(entry, entry.at_us + by_us), key=lambda one: one.at_us)
+            insort(rest, _at(entry, entry.at_us + by_us), key=lambda other: other.at_us)
         self._replace(appeared, rest)
         return len(late)
 
     def stall(self, now: int, for_us: int) -> bool:
-        """Let everything that is still to come, come later."""
+        """Delay everything that has not appeared; tell whether there was anything."""
         appeared = self._appeared(now)
         rest = [_at(entry, entry.at_us + for_us) for entry in self._entries[appeared:]]
         self._replace(appeared, rest)
@@ -92,7 +92,7 @@ class Source:
         return sum(entry.at_us <= now for entry in self._entries)
 
     def _replace(self, appeared: int, rest: list[FeedEntry]) -> None:
-        """Number what is to come; the end of the source stays its end."""
+        """Number what has not appeared; the end of the source stays its end."""
         last = self._entries[-1].event if self._entries else None
         ends = [entry for entry in rest if entry.event is last]
         others = [entry for entry in rest if entry.event is not last]
@@ -124,10 +124,10 @@ class Outside:
         self._history = history
         self._seen: set[str] = set()
 
-    def receive(self, message: Deliver) -> Ack:
+    def receive(self, now: int, message: Deliver) -> Ack:
         """Take a record and ACK it."""
         production = message.production
         if production.record_id not in self._seen:
             self._seen.add(production.record_id)
-            self._history.record(Output(self._history.at_us, self._address, production))
+            self._history.record(Output(now, self._address, production))
         return Ack(OUTSIDE, (production.record_id,))

@@ -24,7 +24,7 @@ class NodeState(enum.Enum):
     """Whether a process runs."""
 
     STARTING = "starting"
-    """It is there, and has not been told to start: what comes now is lost, as before."""
+    """It has memory, but has not been told to start: what arrives is still lost."""
     UP = "up"
     PAUSED = "paused"
     DOWN = "down"
@@ -35,19 +35,19 @@ class Node:
 
     Args:
         address: of its process.
-        build: makes the process anew, with an empty memory.
+        build: makes the process, with an empty memory.
         clock_us: how far its clock is ahead of true time.
-        cpu: what it shares its CPU with others by; ``None``: it has it for itself.
+        cpu: the CPU that it shares with others; ``None``: it shares it with nobody.
 
     Attributes:
-        process: the state machine; `None` before it first starts.
-        incarnation: counts its starts.
+        process: the state machine; ``None`` before it first starts.
+        incarnation: counts the starts of its process.
         inbox: what arrived while it was paused, in order.
-        busy_until_us: true time until which its CPU has work.
-        uncharged: for which intervals its process has run user code and was not charged; `None`: it is no worker.
-        slow_factor: it takes so many times as long.
-        halted_at_us: when it was last crashed or paused, true time.
-        waiting: effects that a paused process's CPU had not got to yet.
+        busy_until_us: when its CPU has no more work, true time.
+        uncharged: the intervals for which its process has run user code since it was last charged; ``None``: it is no worker.
+        slow_factor: how many times as long it takes.
+        halted_at_us: when it last crashed or was paused, true time; negative: never.
+        waiting: what its CPU had yet to do when it was paused, in order.
     """
 
     __slots__ = (
@@ -73,10 +73,19 @@ class Node:
         self.uncharged: Sequence[Any] | None = None
 
     def start(self) -> None:
-        """Begin with an empty memory."""
+        """Start the process with an empty memory."""
         self.process = self.build()
         self.uncharged = getattr(self.process, "uncharged_runs", None)
         self.incarnation += 1
         self.state = NodeState.STARTING
         self.inbox.clear()
         self.waiting.clear()
+
+
+def never_stopping(address: str) -> Node:
+    """Return a machine without a process, which nothing stops: what it sends has always been sent."""
+
+    def build() -> StateMachine:
+        raise AssertionError(f"{address} has no process")
+
+    return Node(address, build, 0)

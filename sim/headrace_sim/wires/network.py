@@ -1,49 +1,52 @@
-"""The network: latency for everybody, and what faults do to messages."""
+"""What faults of the network do to messages: lose, duplicate, delay or hold them."""
 
 import random
 from collections.abc import Callable
 from typing import Any
 
-from headrace.history import FaultStruck, History
 from headrace.wire.messages import STORE, Message
 from headrace_sim.faults import DropMessages, Hold, Noise, Partition
+from headrace_sim.faults.log import FaultLog
 
-Send = Callable[[], None]
+SendOn = Callable[[], None]
 """Sends a held message on its way."""
 
 
 class _Rule:
-    """A fault that is waiting for, or acting on, messages."""
+    """A fault that acts on messages, or waits for some."""
 
-    __slots__ = ("fault", "handle", "held", "judge", "lasts", "left", "other", "side")
+    __slots__ = ("fault", "handle", "held", "judge", "lasts", "other", "remaining", "side")
 
     def __init__(self, handle: int, fault: Any) -> None:
         self.handle = handle
         self.fault = fault
         self.judge: Judge = _acquit
-        self.left: int = getattr(fault, "count", 0)
+        self.remaining: int = getattr(fault, "count", 0)
         self.lasts = False
-        self.held: list[Send] = []
+        self.held: list[SendOn] = []
         self.side = frozenset(getattr(fault, "side", ()))
         self.other = frozenset(getattr(fault, "other", ()))
 
 
 class Fate:
-    """What becomes of a message: how often it arrives, and how much later than usual. Zero times: lost or held.
+    """What becomes of a message.
 
-    ``held``: if it is held, where to leave word of how to send it on.
+    Attributes:
+        copies: how often it arrives; 0: it is lost or held.
+        delay_us: how much later than usual the last copy arrives.
+        held: if it is held, where to put the function that sends it on.
     """
 
     __slots__ = ("copies", "delay_us", "held")
 
-    def __init__(self, copies: int = 1, delay_us: int = 0, held: list[Send] | None = None) -> None:
+    def __init__(self, copies: int = 1, delay_us: int = 0, held: list[SendOn] | None = None) -> None:
         self.copies = copies
         self.delay_us = delay_us
         self.held = held
 
 
 Judge = Callable[[str, str, Message], Fate]
-"""Takes a message's source, target and itself, and decides on it: `NORMAL` itself if nothing strikes it."""
+"""Takes a message's source, its target and the message, and decides on it: `NORMAL` itself if nothing strikes it."""
 
 NORMAL = Fate()
 """What becomes of a message that no fault strikes."""
@@ -55,20 +58,20 @@ def _acquit(_source: str, _target: str, _message: Message) -> Fate:
 
 
 class Network:
-    """Decides on each message. Nothing is decided, and nothing drawn, while no fault is active.
+    """Decides on each message while a fault is active.
 
     Args:
-        history: where strikes are written.
-        source: of the draws for noise.
+        log: where strikes are written.
+        noise: draws what befalls each message.
 
     Attributes:
-        rules: the active faults by handle; while there are none, nobody need ask for a message's `fate`.
-        fate: decides on one message; there is one for the rules of the moment, since every message asks.
+        rules: the active faults by handle; while empty, nobody need ask for a message's `fate`.
+        fate: decides on one message; replaced with the rules, because every message asks.
     """
 
-    def __init__(self, history: History, source: random.Random) -> None:
-        self._history = history
-        self._draw = source.random
+    def __init__(self, log: FaultLog, noise: random.Random) -> None:
+        self._log = log
+        self._draw = noise.random
         self.rules: dict[int, _Rule] = {}
         self.fate: Judge = _acquit
         self._judges: dict[type, Callable[[_Rule], Judge]] = {
@@ -80,25 +83,25 @@ class Network:
         self._next = 0
 
     def begin(self, fault: Partition | Noise | Hold | DropMessages) -> int:
-        """Let a fault act from now on; returns its handle."""
+        """Begin a fault; return its handle."""
         self._next += 1
         rule = self.rules[self._next] = _Rule(self._next, fault)
         rule.judge = self._judges[type(fault)](rule)
         self._appoint()
         return self._next
 
-    def end(self, handle: int) -> list[Send]:
-        """End a fault; returns what sends on what it held."""
+    def end(self, handle: int) -> list[SendOn]:
+        """End a fault; return what sends on the messages that it held."""
         rule = self.rules.pop(handle, None)
         self._appoint()
         return rule.held if rule is not None else []
 
     def leave(self, handle: int) -> None:
-        """A partition is not healed when all else is: it goes on, and is no strike any more, but how things are."""
+        """Keep a partition when all else heals: it goes on, but no longer counts as striking."""
         self.rules[handle].lasts = True
 
     def clear(self) -> None:
-        """End every fault; what was held is lost."""
+        """End every fault; held messages are lost."""
         self.rules.clear()
         self._appoint()
 
@@ -112,15 +115,14 @@ class Network:
             judged = rule.judge(source, target, message)
             if judged is not NORMAL:
                 fate = judged
-                if not fate.copies:  # and only then may a rule have gone, so that there is no going on anyway
+                if (
+                    not fate.copies
+                ):  # only such a rule may have removed itself, which ends the iteration anyway
                     break
         return fate
 
     def _strike(self, kind: str, source: str, target: str, message: Message, fate: Fate) -> Fate:
-        history = self._history
-        history.record(
-            FaultStruck(history.at_us, source, kind, f"{type(message).__name__} {source} -> {target}")
-        )
+        self._log.struck(kind, source, f"{type(message).__name__} {source} -> {target}")
         return fate
 
     def _partition(self, rule: _Rule) -> Judge:
@@ -139,7 +141,7 @@ class Network:
     def _noise(self, rule: _Rule) -> Judge:
         fault: Noise = rule.fault
         draw, picky = self._draw, bool(fault.kinds or fault.process)
-        # Most messages are let off by one comparison: with a little more than the sum, lest rounding make it too small.
+        # One comparison decides on most messages: with a little more than the sum, lest rounding make it too small.
         rate = (fault.drop + fault.duplicate + fault.delay) * (1 + 1e-9)
 
         def judge(source: str, target: str, message: Message) -> Fate:
@@ -177,8 +179,8 @@ class Network:
         def judge(source: str, target: str, message: Message) -> Fate:
             if not self._matches(fault, source, target, message):
                 return NORMAL
-            rule.left -= 1
-            if rule.left == 0:  # from now on it only waits to release what it holds
+            rule.remaining -= 1
+            if rule.remaining == 0:  # from now on it only waits to be released
                 rule.judge = _acquit
                 self._appoint()
             return self._strike(fault.kind, source, target, message, Fate(copies=0, held=rule.held))
@@ -191,8 +193,8 @@ class Network:
         def judge(source: str, target: str, message: Message) -> Fate:
             if not self._matches(fault, source, target, message):
                 return NORMAL
-            rule.left -= 1
-            if rule.left == 0:
+            rule.remaining -= 1
+            if rule.remaining == 0:
                 del self.rules[rule.handle]
                 self._appoint()
             return self._strike(fault.kind, source, target, message, _LOST)

@@ -1,12 +1,11 @@
-"""The backing store in the cluster: the engine's mediator behind a wire, with what it costs and what goes wrong there.
+"""The backing store: the engine's mediator, with its costs and its faults.
 
-The store itself is replicated and highly available (MillWheel 4.4); its links, its answers and its patience are not.
+The store itself is replicated and highly available (MillWheel 4.4); its links and its replies are not.
 """
 
 import random
 from collections.abc import Callable
 
-from headrace.history import FaultStruck, History
 from headrace.store.mediator import Mediator
 from headrace.wire.messages import CollectIds, Read, Reply, Request, Scan, Unavailable, Write
 from headrace_sim.faults import (
@@ -17,6 +16,7 @@ from headrace_sim.faults import (
     StoreErrors,
     StoreUnavailable,
 )
+from headrace_sim.faults.log import FaultLog
 from headrace_sim.options import ClusterOptions
 
 CommitFault = DelayCommit | LoseCommit | LoseReply | DuplicateCommit
@@ -24,29 +24,29 @@ WindowFault = StoreUnavailable | StoreErrors
 
 
 class StoreHost:
-    """Serves requests; `Cluster` moves them.
+    """Serves requests, which come and are answered over the `StoreLink`.
 
     Args:
         mediator: the engine's gatekeeper.
-        options: what things cost.
-        history: where strikes are written.
-        costs: of the draws for service times.
-        noise: of the draws for errors.
+        options: the costs.
+        log: where strikes are written.
+        costs: draws service times.
+        noise: draws errors.
 
     Attributes:
-        commit_faults: (fault, how many writes it will yet strike); while there are none, nobody need ask for `commit_fault`.
+        commit_faults: (fault, how many writes it will yet strike); while empty, nobody need ask for `commit_fault`.
     """
 
     def __init__(
         self,
         mediator: Mediator,
         options: ClusterOptions,
-        history: History,
+        log: FaultLog,
         costs: random.Random,
         noise: random.Random,
     ) -> None:
         self.mediator = mediator
-        self._history = history
+        self._log = log
         self._noise = noise
         self._write = options.store_write.sampler(costs)
         read, scan = options.store_read.sampler(costs), options.store_scan.sampler(costs)
@@ -60,22 +60,22 @@ class StoreHost:
         self.commit_faults.append((fault, fault.count))
 
     def begin(self, fault: WindowFault) -> int:
-        """Let a fault act from now on; returns its handle."""
+        """Begin a fault; return its handle."""
         self._next += 1
         self._windows[self._next] = fault
         return self._next
 
     def end(self, handle: int) -> None:
-        """End it."""
+        """End a fault."""
         self._windows.pop(handle, None)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """End every fault."""
         self.commit_faults.clear()
         self._windows.clear()
 
     def commit_fault(self, source: str, request: Request) -> CommitFault | None:
-        """The fault that strikes this request on its way, if any."""
+        """Return the fault that strikes a request on its way, if any."""
         if type(request) is not Write:
             return None
         for index, (fault, left) in enumerate(self.commit_faults):
@@ -85,30 +85,27 @@ class StoreHost:
                 else:
                     self.commit_faults[index] = (fault, left - 1)
                 keys = ", ".join(dict.fromkeys(request.keys()))
-                self._strike(source, fault.kind, f"write of {request.computation} [{keys}]")
+                self._log.struck(fault.kind, source, f"write of {request.computation} [{keys}]")
                 return fault
         return None
 
     def serve(self, source: str, request: Request) -> Reply | None:
-        """Answer a request that has arrived; ``None``: silence."""
+        """Answer a request; ``None``: with silence."""
         if not self._windows:
             return self.mediator.handle(request)
         for fault in self._windows.values():
             if isinstance(fault, StoreUnavailable) and fault.process in ("", source):
-                self._strike(source, fault.kind, type(request).__name__)
+                self._log.struck(fault.kind, source, type(request).__name__)
                 return None if fault.silent else Unavailable(request.request)
             if (
                 isinstance(fault, StoreErrors)
                 and isinstance(request, Read | Scan)
                 and self._noise.random() < fault.rate
             ):
-                self._strike(source, fault.kind, type(request).__name__)
+                self._log.struck(fault.kind, source, type(request).__name__)
                 return Unavailable(request.request)
         return self.mediator.handle(request)
 
     def service_us(self, request: Request) -> int:
-        """How long the answer takes, microseconds."""
+        """Draw how long the answer takes, microseconds."""
         return self._service.get(type(request), self._write)()
-
-    def _strike(self, source: str, kind: str, detail: str) -> None:
-        self._history.record(FaultStruck(self._history.at_us, source, kind, detail))

@@ -1,0 +1,30 @@
+"""The one place that writes that a fault has really struck."""
+
+from headrace.history import FaultStruck, History
+from headrace_sim.kernel import Kernel
+
+
+class FaultLog:
+    """Writes strikes to a History.
+
+    Args:
+        history: of the run.
+        kernel: the time.
+    """
+
+    __slots__ = ("_history", "_kernel")
+
+    def __init__(self, history: History, kernel: Kernel) -> None:
+        self._history = history
+        self._kernel = kernel
+
+    def struck(self, kind: str, address: str, detail: str) -> None:
+        """Write that a fault has struck, now.
+
+        Args:
+            kind: the fault's verb.
+            address: of the process that it struck.
+            detail: what it struck there.
+        """
+        now = self._history.at_us = self._kernel.now
+        self._history.record(FaultStruck(now, address, kind, detail))

@@ -1,0 +1,156 @@
+"""The host of all processes: gives each its events and carries out the effects that it returns.
+
+Nothing of the protocol is here. The simulation is lean by construction: a message is one event on the heap, a request to the
+store two (there and back), and nothing is a process or a queue of its own.
+"""
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from headrace import HeadraceError
+from headrace.delivery.routing import OUTSIDE_ADDRESS
+from headrace.history import History
+from headrace.wire.effects import Effect, Event, Halt, Replay, Send, Start, WakeAt
+from headrace_sim.endpoints.cpu import Cpus
+from headrace_sim.endpoints.node import Node, NodeState
+from headrace_sim.endpoints.outside import Outside, Source
+from headrace_sim.endpoints.store import StoreHost
+from headrace_sim.hosting.alarms import Alarms
+from headrace_sim.hosting.reading import Readers
+from headrace_sim.kernel import Kernel
+from headrace_sim.options import ClusterOptions
+from headrace_sim.wires.departures import Departures
+from headrace_sim.wires.network import Network
+from headrace_sim.wires.store_link import StoreLink
+from headrace_sim.wires.wire import Wire
+
+
+class StepObserver(Protocol):
+    """Looks at the protocol steps of some processes, and may stop these before, at or after one.
+
+    Attributes:
+        sending: process to the names of the messages to look at when it sends them.
+        receiving: process to the names of those to look at when it receives them.
+    """
+
+    sending: Mapping[str, Collection[str]]
+    receiving: Mapping[str, Collection[str]]
+
+    def receives(self, node: Node, event: Event) -> bool:
+        """Tell whether a process that is about to handle an event does so now."""
+        ...
+
+    def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
+        """Carry out a process's effects in the host's stead."""
+        ...
+
+    def forget(self) -> None:
+        """Let no fault begin any more."""
+        ...
+
+
+class Host:
+    """Drives the processes on the machines.
+
+    Args:
+        kernel: the time.
+        history: what happens.
+        nodes: the machines by address.
+        sources: of the injectors' processes, by address.
+        store: the backing store.
+        network: what faults do to messages.
+        options: of the cluster.
+        stream: the random stream of a concern.
+
+    Attributes:
+        kernel: the time.
+        history: what has happened.
+        nodes: the machines by address.
+        wire: carries the messages.
+        departures: what has left a machine that stopped or changed its speed.
+        readers: read the sources.
+        observer: looks at protocol steps; ``None``: nobody does.
+        error: what has ended the run for good.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        history: History,
+        nodes: Mapping[str, Node],
+        sources: Mapping[str, Source],
+        store: StoreHost,
+        network: Network,
+        options: ClusterOptions,
+        stream: Callable[[str], random.Random],
+    ) -> None:
+        self.kernel = kernel
+        self.history = history
+        self.nodes = nodes
+        self.observer: StepObserver | None = None
+        self.error: HeadraceError | None = None
+        self._check_invariants = options.check_invariants
+        self._cpus = Cpus(options, stream)
+        self._alarms = Alarms(kernel, options.timer_lag.sampler(stream("timer lag")), self.give)
+        self.readers = Readers(kernel, nodes, sources, self.give)
+        self.departures = Departures(kernel)
+        store_us = options.store_link.sampler(stream("store link"))
+        store_link = StoreLink(kernel, history, store, network, store_us, self.departures, self.give)
+        link_us, outside = options.link.sampler(stream("link")), Outside(OUTSIDE_ADDRESS, history)
+        self.wire = Wire(kernel, nodes, network, link_us, self.departures, store_link, outside, self.give)
+
+    def start(self, node: Node) -> None:
+        """Start a machine's process, with an empty memory."""
+        node.start()
+        node.busy_until_us = self.kernel.now
+        self.kernel.call_later(0, self._begin, (node, node.incarnation))
+
+    def _begin(self, start: tuple[Node, int]) -> None:
+        node, incarnation = start
+        if node.incarnation == incarnation:  # it may have crashed and restarted in the same instant
+            if node.state is NodeState.STARTING:
+                node.state = NodeState.UP
+            self.give(node, Start(incarnation))
+
+    def give(self, node: Node, event: Event) -> None:
+        """Let a process handle an event, and carry out its effects."""
+        if node.state is not _UP:
+            if node.state is NodeState.PAUSED:
+                node.inbox.append(event)
+            return
+        observer = self.observer
+        if observer is not None and node.address in observer.receiving and not observer.receives(node, event):
+            return
+        now = self.history.at_us = self.kernel.now
+        effects = node.process.handle(now + node.clock_us, event)
+        if self._check_invariants:
+            node.process.check_invariants()
+        if not effects:
+            return
+        sent_us = self._cpus.book(node, now)
+        if observer is not None and node.address in observer.sending:
+            observer.carry_out(node, effects, sent_us)
+            return
+        transmit = self.wire.transmit
+        for effect in effects:
+            if type(effect) is Send:
+                transmit(node, effect, sent_us)
+            else:
+                self.carry_out(node, effect)
+
+    def carry_out(self, node: Node, effect: Effect) -> None:
+        """Do what a process has asked for, other than sending a message."""
+        match effect:
+            case WakeAt():
+                self._alarms.wake_at(node, effect.at_us)
+            case Replay():
+                self.readers.replay(node.address, effect.offset)
+            case Halt():
+                self.error = effect.error
+                self.kernel.stop()
+            case _:
+                raise AssertionError(f"nobody carries out {effect}")
+
+
+_UP = NodeState.UP

@@ -1,0 +1,57 @@
+"""Injectors reading their sources (MillWheel 5.2): each process gets what has appeared, when it appears."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.wire.effects import Replayed
+from headrace_sim.endpoints.node import Node, NodeState
+from headrace_sim.endpoints.outside import Source
+from headrace_sim.kernel import Kernel
+
+
+class Readers:
+    """Gives injectors' processes what their sources have.
+
+    Args:
+        kernel: the time.
+        nodes: the machines by address.
+        sources: of the injectors' processes, by address.
+        give: takes a machine and the event for its process.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        nodes: Mapping[str, Node],
+        sources: Mapping[str, Source],
+        give: Callable[[Node, Any], None],
+    ) -> None:
+        self._kernel = kernel
+        self._nodes = nodes
+        self._sources = sources
+        self._give = give
+
+    def read(self, address: str) -> None:
+        """Give a process what has appeared in its source, if it has one, and come back when more appears."""
+        source, node = self._sources.get(address), self._nodes[address]
+        if source is None or node.state is not NodeState.UP:
+            return
+        for event in source.take(self._kernel.now):
+            self._give(node, event)
+        next_us = source.next_at()
+        if next_us is not None:
+            self._kernel.call_at(next_us, self._ready, (address, source.readings))
+
+    def replay(self, address: str, offset: int) -> None:
+        """Let a process read its source again from an offset, and tell it when it has all that had appeared."""
+        self._sources[address].read_from(offset)
+        self._kernel.call_later(0, self._replay, address)
+
+    def _replay(self, address: str) -> None:
+        self.read(address)
+        self._give(self._nodes[address], Replayed())
+
+    def _ready(self, appointment: tuple[str, int]) -> None:
+        address, readings = appointment
+        if self._sources[address].readings == readings:
+            self.read(address)

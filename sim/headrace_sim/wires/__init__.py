@@ -1,0 +1,1 @@
+"""How messages travel: when they leave a machine, how long they take, and what faults do to them."""

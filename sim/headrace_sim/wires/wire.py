@@ -1,0 +1,130 @@
+"""The wire between machines: a message becomes one event, unless a fault decides on it.
+
+A request to the store goes on over its own link (`StoreLink`), a record that nobody consumes to the outside.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.delivery.routing import OUTSIDE_ADDRESS
+from headrace.wire.effects import Send
+from headrace.wire.messages import STORE, Deliver, Message
+from headrace_sim.distributions import Sampler
+from headrace_sim.endpoints.node import Node, never_stopping
+from headrace_sim.endpoints.outside import Outside
+from headrace_sim.kernel import Kernel
+from headrace_sim.wires.announcements import ANNOUNCED, Announcements
+from headrace_sim.wires.departures import ALREADY_SENT_US, Departures, Flight, Parcel
+from headrace_sim.wires.network import NORMAL, Fate, Network
+from headrace_sim.wires.store_link import StoreLink
+
+
+class Wire:
+    """Sends messages.
+
+    Args:
+        kernel: the time.
+        nodes: the machines by address.
+        network: decides what faults do to messages.
+        latency_us: draws the one-way latency between machines.
+        departures: decides whether messages have been sent.
+        store_link: carries requests to the store.
+        outside: receives what nobody consumes.
+        give: takes a machine and the message that has reached it.
+
+    Attributes:
+        announcements: read from what is sent.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        nodes: Mapping[str, Node],
+        network: Network,
+        latency_us: Sampler,
+        departures: Departures,
+        store_link: StoreLink,
+        outside: Outside,
+        give: Callable[[Node, Any], None],
+    ) -> None:
+        self.announcements = Announcements()
+        self._kernel = kernel
+        self._put = kernel.put
+        self._nodes = nodes
+        self._network = network
+        self._latency_us = latency_us
+        self._departures = departures
+        self._store_link = store_link
+        self._outside = outside
+        self._outside_node = never_stopping(OUTSIDE_ADDRESS)
+        self._give = give
+        self._flight_callbacks = (self._land,)
+
+    def transmit(self, node: Node, send: Send, sent_us: int) -> None:
+        """Send a process's message. Most go to another process, and no fault strikes them.
+
+        Args:
+            node: the process's machine.
+            send: the message, and to whom.
+            sent_us: when the machine's CPU comes to send it, true time, not before now.
+        """
+        target, message, network = send.to, send.message, self._network
+        if network.rules:
+            fate = network.fate(node.address, target, message)
+            if fate is not NORMAL:
+                self.transmit_with(fate, node, target, message, sent_us)
+                return
+        receiver = self._nodes.get(target)
+        if receiver is None or type(message) in ANNOUNCED:
+            self._carry(node, target, message, sent_us)
+            return
+        at_us = sent_us + self._latency_us()
+        flight = Flight(self._flight_callbacks, at_us, receiver, message, node, node.incarnation, sent_us)
+        self._put(at_us, flight)
+
+    def transmit_with(self, fate: Fate, node: Node, target: str, message: Message, sent_us: int) -> None:
+        """Send a message as often and as late as a fault has decided, or hold it; the arguments are those of `transmit`."""
+        if fate.held is not None:
+            fate.held.append(lambda: self._transmit_again(node, target, message))
+        if fate.copies > 1:
+            self._carry(node, target, message, sent_us)
+        if fate.copies:
+            self._carry(node, target, message, sent_us, fate.delay_us)
+
+    def _transmit_again(self, node: Node, target: str, message: Message) -> None:
+        """Send a message that waits for no CPU, such as one that has been held."""
+        fate = self._network.fate(node.address, target, message)
+        self.transmit_with(fate, node, target, message, ALREADY_SENT_US)
+
+    def _carry(self, node: Node, target: str, message: Message, sent_us: int, extra_us: int = 0) -> None:
+        """Put a message on its way, whoever it is for. ``extra_us``: how much longer than usual the wire takes."""
+        kernel = self._kernel
+        if type(message) in ANNOUNCED:
+            self.announcements.read(message)
+        receiver, incarnation = self._nodes.get(target), node.incarnation
+        delay_us = max(sent_us - kernel.now, 0) + extra_us
+        if receiver is not None:
+            at_us = kernel.now + delay_us + self._latency_us()
+            flight = Flight(self._flight_callbacks, at_us, receiver, message, node, incarnation, sent_us)
+            kernel.put(at_us, flight)
+        elif target == STORE:
+            self._store_link.send(Parcel(message, node, incarnation, sent_us), delay_us)
+        elif target == OUTSIDE_ADDRESS:
+            parcel = Parcel(message, node, incarnation, sent_us)
+            kernel.call_later(delay_us + self._latency_us(), self._reach_outside, parcel)
+
+    def _land(self, flight: Flight) -> None:
+        self._kernel.now = flight.at_us
+        self._arrive(flight)
+
+    def _arrive(self, flight: Flight) -> None:
+        if flight.source.halted_at_us >= 0 and self._departures.unsent(flight, self._arrive):
+            return
+        self._give(flight.target, flight.message)
+
+    def _reach_outside(self, parcel: Parcel) -> None:
+        if parcel.source.halted_at_us >= 0 and self._departures.unsent(parcel, self._reach_outside):
+            return
+        message: Deliver = parcel.message
+        ack = self._outside.receive(self._kernel.now, message)
+        self._transmit_again(self._outside_node, message.sender, ack)
