@@ -10,7 +10,7 @@ import typer
 from headrace import HeadraceError
 from headrace_benchmarks.section8.experiment import FULL, QUICK, Size
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
-from headrace_benchmarks.section8.markdown import PLOTS, render
+from headrace_benchmarks.section8.markdown import DATA, PLOTS, render
 from headrace_benchmarks.section8.plots import draw
 from headrace_benchmarks.section8.reporting import (
     Report,
@@ -84,7 +84,8 @@ def report(
         int | None, typer.Option(min=1, help="Processes to spread the runs over. Default: one for each CPU.")
     ] = None,
     output: Annotated[
-        Path, typer.Option(metavar="FILE.md", help="Where to; its JSON and pictures go beside it.")
+        Path,
+        typer.Option(metavar="FILE.md", help=f"Where to; its data and pictures go into {PLOTS} beside it."),
     ] = Path("REPORT.md"),
     check: Annotated[  # noqa: FBT002  typer's way
         bool,
@@ -97,7 +98,7 @@ def report(
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
 
-    Times are simulated, but for a chapter of real time. The report's JSON has the figures of every run; any of those that are
+    Times are simulated, but for a chapter of real time. The report's data are the figures of every run; any of those that are
     simulated can be run again.
     """
     with tidy_errors():
@@ -110,7 +111,7 @@ def report(
         found = _measure(names, size, jobs or os.cpu_count() or 1, _command(names, size))
         _write(found, output)
         if as_json:
-            print_document(msgspec.to_builtins(found, str_keys=True))
+            print_document(msgspec.json.decode(found.to_bytes()))
         else:
             output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
 
@@ -145,7 +146,7 @@ def _write(found: Report, output: Path) -> None:
         for one, data in zip(found.measured, pictures.values(), strict=True)
     )
     found = msgspec.structs.replace(found, measured=measured)
-    files = pictures | {_json(output): found.to_bytes(), output: render(found).encode()}
+    files = pictures | {_data(output): found.to_bytes(), output: render(found).encode()}
     try:
         for path, data in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,15 +168,15 @@ def _check(output: Path, again: int, *, as_json: bool) -> None:
 def _differences(output: Path, again: int) -> list[str]:
     """First what can be seen in the files, then what running again shows."""
     try:
-        found = msgspec.json.decode(_json(output).read_bytes(), type=Report)
+        found = Report.from_bytes(_data(output).read_bytes())
         text = output.read_text(encoding="utf-8")
         pictures = {one.name: sha256(_plot(output, one.name).read_bytes()) for one in found.measured}
     except OSError as error:
         raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreadableReportError(str(_json(output)), str(error)) from error
+        raise UnreadableReportError(str(_data(output)), str(error)) from error
     differences = [
-        f"line {number} is not what the report's JSON says: {line}"
+        f"line {number} is not what the report's data say: {line}"
         for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)
         if line != wanted
     ]
@@ -195,8 +196,8 @@ def _side_by_side(text: str, wanted: str) -> list[tuple[str, str]]:
     return list(zip(lines, others, strict=True))
 
 
-def _json(output: Path) -> Path:
-    return output.with_suffix(".json")
+def _data(output: Path) -> Path:
+    return output.parent / DATA
 
 
 def _plot(output: Path, name: str) -> Path:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from headrace_benchmarks.section8.experiment import FULL
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
+from headrace_benchmarks.section8.markdown import DATA
 from headrace_cli.main import app
 from tests.cli.rig import Run
 
@@ -50,14 +51,18 @@ def report(written: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy" / "REPORT.md"
 
 
-def test_it_writes_the_page_its_json_and_its_pictures(report: Path) -> None:
+def data_of(report: Path) -> Path:
+    return report.parent / DATA
+
+
+def test_it_writes_the_page_its_data_and_its_pictures(report: Path) -> None:
     text = report.read_text()
     assert text.startswith(
         "<!-- Written by `headrace report --quick --only figure-14 --seeds 1`. Do not edit:"
     )
-    document = json.loads(report.with_suffix(".json").read_text())
-    assert [one["name"] for one in document["measured"]] == ["figure-14"]
-    assert [sample["seed"] for sample in document["measured"][0]["samples"]] == [0] * len(SIZES)
+    (measured,) = json.loads(data_of(report).read_text())["measured"]
+    assert (measured["name"], measured["seeds"]) == ("figure-14", 1)
+    assert [one["point"] for one in measured["points"]] == list(SIZES)
     picture = report.parent / "docs/report/figure-14.svg"
     assert "docs/report/figure-14.svg" in text
     assert picture.read_bytes().startswith(b"<?xml")
@@ -79,17 +84,20 @@ def test_a_doctored_number_on_the_page_is_noticed(report: Path, run: Run) -> Non
     result = run("report", "--check", "--again", "0", "--output", str(report), "--json")
     assert result.exit_code == 1
     (problem,) = json.loads(result.stdout)["problems"]
-    assert "is not what the report's JSON says: | 20 CPUs | median | roughly constant | 3.6 |" in problem
+    assert "is not what the report's data say: | 20 CPUs | median | roughly constant | 3.6 |" in problem
 
 
-def test_a_doctored_number_in_the_json_is_noticed(report: Path, run: Run) -> None:
-    path = report.with_suffix(".json")
+def test_a_doctored_number_in_the_data_is_noticed(report: Path, run: Run) -> None:
+    path = data_of(report)
     document = json.loads(path.read_text())
-    document["measured"][0]["rows"][0]["value"]["mean"] = 3.6
+    document["measured"][0]["points"][0]["figures"][0][2] = [3.6]
     path.write_text(json.dumps(document))
-    result = run("report", "--check", "--again", "0", "--output", str(report))
+    result = run("report", "--check", "--output", str(report), "--json")
     assert result.exit_code == 1
-    assert "its table does not follow from its runs" in result.stdout
+    digest, page, again = json.loads(result.stdout)["problems"]
+    assert "sha256" in digest
+    assert "is not what the report's data say: | 20 CPUs | median | roughly constant |" in page
+    assert again == "figure-14: 20 CPUs, seed 0, comes out differently when it is run again"
 
 
 def test_a_changed_picture_is_noticed(report: Path, run: Run) -> None:
@@ -116,7 +124,8 @@ COMMITTED = Path(__file__).parents[2] / "REPORT.md"
 def test_the_repositorys_report_is_what_its_runs_come_to(run: Run) -> None:
     result = run("report", "--check", "--again", "0", "--output", str(COMMITTED))
     assert result.exit_code == 0, result.stdout
-    document = json.loads(COMMITTED.with_suffix(".json").read_text())
+    assert data_of(COMMITTED).stat().st_size < 150_000
+    document = json.loads(data_of(COMMITTED).read_text())
     names = [name for name, one in EXPERIMENTS.items() if one.quick or not document["quick"]]
     assert [one["name"] for one in document["measured"]] == names
     text = COMMITTED.read_text()

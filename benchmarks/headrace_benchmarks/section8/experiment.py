@@ -28,6 +28,15 @@ class Sample(msgspec.Struct, frozen=True):
     values: tuple[tuple[str, str, float], ...]
     counts: dict[int, int] = {}
 
+    def rounded(self) -> "Sample":
+        """Round the figures to the seven significant digits that a report keeps: far more than any table shows.
+
+        >>> Sample("20 CPUs", 0, (("20 CPUs", "mean", 8.527927795337812),)).rounded().values
+        (('20 CPUs', 'mean', 8.527928),)
+        """
+        values = tuple([(point, figure, float(f"{value:.7g}")) for point, figure, value in self.values])
+        return msgspec.structs.replace(self, values=values)
+
 
 class Row(msgspec.Struct, frozen=True):
     """One figure over all seeds, in the unit of its samples."""

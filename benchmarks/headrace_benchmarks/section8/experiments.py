@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from statistics import fmean, stdev
 
+import msgspec
+
 from headrace import MILLISECOND, Productions
 from headrace_benchmarks.section8 import (
     figure_16,
@@ -51,7 +53,7 @@ _SETTINGS = {
 _SIZES = {f"{cpus} CPUs": Sorting(cpus=cpus) for cpus in (20, 50, 100, 200, 400, 1_000, 2_000)}
 
 
-def _sample_latencies(point: str, sorting: Sorting, seed: int) -> Sample:
+def _sample_latencies(point: str, sorting: Sorting, seed: int) -> tuple[Sample, list[int]]:
     found = latencies_us(sorting, CALIBRATION, seed)
     values = {
         "median": float(quantile(found, 0.5)),
@@ -60,17 +62,18 @@ def _sample_latencies(point: str, sorting: Sorting, seed: int) -> Sample:
         "99 %": float(quantile(found, 0.99)),
     }
     in_ms = tuple((point, figure, us / MILLISECOND) for figure, us in values.items())
-    return Sample(point, seed, in_ms, dict(sorted(Counter(map(bin_of, found)).items())))
+    return Sample(point, seed, in_ms), found
 
 
 def sample_figure_13(point: str, seed: int) -> Sample:
     """Run one setting of Figure 13."""
-    return _sample_latencies(point, _SETTINGS[point], seed)
+    sample, found = _sample_latencies(point, _SETTINGS[point], seed)
+    return msgspec.structs.replace(sample, counts=dict(sorted(Counter(map(bin_of, found)).items())))
 
 
 def sample_figure_14(point: str, seed: int) -> Sample:
     """Run one size of Figure 14."""
-    return _sample_latencies(point, _SIZES[point], seed)
+    return _sample_latencies(point, _SIZES[point], seed)[0]
 
 
 # Figure 15

@@ -1,4 +1,4 @@
-"""REPORT.md: a function of the report's JSON and of the paper's numbers, so that a number that was changed by hand shows."""
+"""REPORT.md: a function of the report's data and of the paper's numbers, so that a number that was changed by hand shows."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,6 +9,9 @@ from headrace_benchmarks.section8.reporting import Measured, Report, sha256
 
 PLOTS = "docs/report"
 """Where the pictures are, from where REPORT.md is."""
+
+DATA = f"{PLOTS}/runs.json"
+"""Where the figures of every run are."""
 
 FITTED = {
     "record_cpu_us": "the median of Figure 13, weak",
@@ -26,7 +29,7 @@ def render(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     yield f"<!-- Written by `{report.provenance.command}`. Do not edit: `headrace report --check` compares. -->"
-    yield f"<!-- sha256 of the JSON beside this file: {sha256(report.to_bytes())} -->"
+    yield f"<!-- sha256 of {DATA}: {sha256(report.to_bytes())} -->"
     yield "# MillWheel's evaluation on the simulated cluster"
     yield ""
     yield "Times on this page are **simulated**, of a model whose few parameters are below; real time has a chapter of its own."

@@ -1,13 +1,14 @@
 """The report as a value: which runs, what they found, and with what; written as JSON, from which all of REPORT.md follows.
 
-Rules of this file: a report holds the figures of every run, so that its tables can be worked out again, and any run repeated.
-What is not so, `problems` names.
+Rules of this file: a report holds the figures of every run, so that its tables follow from it, and any run can be repeated; what
+is not so, `problems` names. In the file, a figure's values at a point, one for each seed, are a line.
 """
 
 import dataclasses
 import hashlib
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -19,6 +20,9 @@ from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_properties.search.processes import spread
+
+_DEEP = re.compile(rb"\n(?: {7,}| {6}(?=[]}]))")
+"""The line breaks within a figure of the file, which is indented by its depth."""
 
 _PACKAGES = ("headrace", "simpy", "hypothesis", "msgspec", "pyspark")
 
@@ -45,16 +49,19 @@ class Measured(msgspec.Struct, frozen=True):
     Attributes:
         name: of `EXPERIMENTS`.
         seeds: runs at each point, with seeds from 0.
-        samples: of each run.
-        rows: what they come to.
+        samples: of each run, rounded.
         plot_sha256: of the picture's file, hex.
     """
 
     name: str
     seeds: int
     samples: tuple[Sample, ...]
-    rows: tuple[Row, ...]
     plot_sha256: str = ""
+
+    @property
+    def rows(self) -> list[Row]:
+        """What the runs come to."""
+        return rows_of(self.samples)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -73,9 +80,86 @@ class Report(msgspec.Struct, frozen=True):
     measured: tuple[Measured, ...]
 
     def to_bytes(self) -> bytes:
-        """Write it as JSON, one run a line."""
-        text = msgspec.json.format(msgspec.json.encode(self), indent=1)
-        return text + b"\n"
+        """Write it as JSON, one figure of a point a line."""
+        measured = tuple(
+            _StoredMeasured(one.name, one.seeds, one.plot_sha256, _columns(one.samples))
+            for one in self.measured
+        )
+        stored = _StoredReport(self.provenance, self.quick, self.calibration, measured)
+        return _DEEP.sub(b"", msgspec.json.format(msgspec.json.encode(stored), indent=1)) + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Report":
+        """Read what `to_bytes` has written.
+
+        Raises:
+            msgspec.MsgspecError: it is something else.
+        """
+        stored = msgspec.json.decode(data, type=_StoredReport)
+        measured = tuple(
+            Measured(one.name, one.seeds, _samples(one), one.plot_sha256) for one in stored.measured
+        )
+        return cls(stored.provenance, stored.quick, stored.calibration, measured)
+
+
+class _StoredPoint(msgspec.Struct, frozen=True):
+    """The runs at a point, seed by seed."""
+
+    point: str
+    figures: tuple[tuple[str, str, tuple[float, ...]], ...]
+    counts: dict[int, tuple[int, ...]]
+
+
+class _StoredMeasured(msgspec.Struct, frozen=True):
+    name: str
+    seeds: int
+    plot_sha256: str
+    points: tuple[_StoredPoint, ...]
+
+
+class _StoredReport(msgspec.Struct, frozen=True):
+    provenance: Provenance
+    quick: bool
+    calibration: dict[str, float]
+    measured: tuple[_StoredMeasured, ...]
+
+
+def _columns(samples: Sequence[Sample]) -> tuple[_StoredPoint, ...]:
+    by_point: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_point.setdefault(sample.point, []).append(sample)
+    return tuple(_stored_point(point, runs) for point, runs in by_point.items())
+
+
+def _stored_point(point: str, runs: Sequence[Sample]) -> _StoredPoint:
+    figures = []
+    for values in zip(*[run.values for run in runs], strict=True):
+        place, figure, _ = values[0]
+        assert all(value[:2] == (place, figure) for value in values), (
+            f"runs of {point} tell different figures"
+        )
+        figures.append((place, figure, tuple(value for *_, value in values)))
+    bins = sorted({number for run in runs for number in run.counts})
+    counts = {number: tuple(run.counts.get(number, 0) for run in runs) for number in bins}
+    return _StoredPoint(point, tuple(figures), counts)
+
+
+def _samples(stored: _StoredMeasured) -> tuple[Sample, ...]:
+    for one in stored.points:
+        if {len(values) for values in (*[of for _, _, of in one.figures], *one.counts.values())} != {
+            stored.seeds
+        }:
+            raise msgspec.ValidationError(
+                f"{stored.name}: {one.point}: {stored.seeds} values are expected in each figure"
+            )
+    return tuple(_sample(one, seed) for seed in range(stored.seeds) for one in stored.points)
+
+
+def _sample(stored: _StoredPoint, seed: int) -> Sample:
+    values = tuple((place, figure, values[seed]) for place, figure, values in stored.figures)
+    return Sample(
+        stored.point, seed, values, {number: of[seed] for number, of in stored.counts.items() if of[seed]}
+    )
 
 
 def measure(
@@ -100,7 +184,7 @@ def measure(
     for name in names:
         samples = tuple(found[task] for task in tasks if task[0] == name)
         seeds = EXPERIMENTS[name].seeds(size)
-        measured.append(Measured(name, seeds, samples, tuple(rows_of(samples))))
+        measured.append(Measured(name, seeds, samples))
     return tuple(measured)
 
 
@@ -126,13 +210,11 @@ def problems(report: Report, again: int) -> Iterator[str]:
     if report.calibration != calibration_document():
         yield "the calibration is not the one of this code: write the report again"
     for measured in report.measured:
-        if rows_of(measured.samples) != list(measured.rows):
-            yield f"{measured.name}: its table does not follow from its runs"
         if EXPERIMENTS[measured.name].wall:
             continue  # no run repeats it
         stride = max(len(measured.samples) // max(again, 1), 1)
         for sample in measured.samples[::stride][:again]:
-            if EXPERIMENTS[measured.name].sample(sample.point, sample.seed) != sample:
+            if _run((measured.name, sample.point, sample.seed))[1] != sample:
                 yield f"{measured.name}: {sample.point}, seed {sample.seed}, comes out differently when it is run again"
 
 
@@ -152,4 +234,4 @@ def _run_all(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[_Task, Sample]
 
 def _run(task: _Task) -> tuple[_Task, Sample]:
     name, point, seed = task
-    return task, EXPERIMENTS[name].sample(point, seed)
+    return task, EXPERIMENTS[name].sample(point, seed).rounded()
