@@ -83,6 +83,9 @@ def report(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes to spread the runs over. Default: one for each CPU.")
     ] = None,
+    update: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--update", help="With --only: keep the report's other experiments as they are.")
+    ] = False,
     output: Annotated[
         Path,
         typer.Option(metavar="FILE.md", help=f"Where to; its data and pictures go into {PLOTS} beside it."),
@@ -108,7 +111,11 @@ def report(
         size = QUICK if quick else FULL
         size = Size(seeds or size.seeds, size.quick)
         names = _chosen(only or [], size)
-        found = _measure(names, size, jobs or os.cpu_count() or 1, _command(names, size))
+        before = _to_update(output, size) if update else None
+        command = _command(names, size) if before is None else before.provenance.command
+        found = _measure(names, size, jobs or os.cpu_count() or 1, command)
+        if before is not None:
+            found = before.updated(found)
         _write(found, output)
         if as_json:
             print_document(msgspec.json.decode(found.to_bytes()))
@@ -121,6 +128,32 @@ def _chosen(only: list[str], size: Size) -> list[str]:
         if name not in EXPERIMENTS:
             raise UnknownExperimentError(name)
     return [name for name, one in EXPERIMENTS.items() if name in only or (not only and one.is_usual(size))]
+
+
+def _to_update(output: Path, size: Size) -> Report:
+    """Read the report that some experiments are to be renewed in.
+
+    Raises:
+        UnreadableReportError: there is none, or it was made with other versions, sizes or parameters.
+    """
+    before = _read(output)
+    if (before.quick, before.calibration) != (size.quick, calibration_document()):
+        raise UnreadableReportError(
+            str(output), "it was made with other sizes or other parameters of the model"
+        )
+    here = provenance(before.provenance.command)
+    if before.provenance.versions != here.versions:
+        raise UnreadableReportError(str(output), "it was made with other versions of Python or of packages")
+    return before
+
+
+def _read(output: Path) -> Report:
+    try:
+        return Report.from_bytes(_data(output).read_bytes())
+    except OSError as error:
+        raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
+    except msgspec.MsgspecError as error:
+        raise UnreadableReportError(str(_data(output)), str(error)) from error
 
 
 def _command(names: list[str], size: Size) -> str:
@@ -167,14 +200,14 @@ def _check(output: Path, again: int, *, as_json: bool) -> None:
 
 def _differences(output: Path, again: int) -> list[str]:
     """First what can be seen in the files, then what running again shows."""
+    found = _read(output)
     try:
-        found = Report.from_bytes(_data(output).read_bytes())
         text = output.read_text(encoding="utf-8")
         pictures = {one.name: sha256(_plot(output, one.name).read_bytes()) for one in found.measured}
     except OSError as error:
         raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreadableReportError(str(_data(output)), str(error)) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableReportError(str(output), str(error)) from error
     differences = [
         f"line {number} is not what the report's data say: {line}"
         for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)

@@ -107,6 +107,48 @@ def test_a_changed_picture_is_noticed(report: Path, run: Run) -> None:
     assert "the picture of figure-14 was changed" in result.stdout
 
 
+def test_updating_renews_one_experiment_and_keeps_the_others(report: Path, run: Run) -> None:
+    """A second, foreign experiment stands in the report; renewing the first mends its doctored figure and leaves the second."""
+    path = data_of(report)
+    sound = path.read_bytes()
+    document = json.loads(sound)
+    document["measured"].append({**document["measured"][0], "name": "hot-key"})
+    document["measured"][0]["points"][0]["figures"][0][2] = [3.6]
+    path.write_text(json.dumps(document))
+    result = run(
+        "report",
+        "--quick",
+        "--update",
+        "--only",
+        "figure-14",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--output",
+        str(report),
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(path.read_text())
+    assert [one["name"] for one in found["measured"]] == ["figure-14", "hot-key"]
+    assert found["measured"][0] == json.loads(sound)["measured"][0]
+    assert found["measured"][1]["points"] == document["measured"][1]["points"]
+
+
+@pytest.mark.parametrize("spoil", [{"quick": False}, {"calibration": {}}, {"versions": {"python": "2.7"}}])
+def test_a_report_made_otherwise_is_not_updated(report: Path, run: Run, spoil: dict[str, object]) -> None:
+    path = data_of(report)
+    document = json.loads(path.read_text())
+    document["provenance"].update({key: value for key, value in spoil.items() if key == "versions"})
+    document.update({key: value for key, value in spoil.items() if key != "versions"})
+    path.write_text(json.dumps(document))
+    before = path.read_bytes()
+    result = run("report", "--quick", "--update", "--only", "figure-14", "--output", str(report))
+    assert result.exit_code == 2
+    assert "it was made with other" in " ".join(result.stderr.split())
+    assert path.read_bytes() == before
+
+
 def test_wrong_use_says_what_there_is(run: Run, tmp_path: Path) -> None:
     result = run("report", "--only", "figure-99")
     assert result.exit_code == 2

@@ -88,6 +88,13 @@ class Report(msgspec.Struct, frozen=True):
         stored = _StoredReport(self.provenance, self.quick, self.calibration, measured)
         return _DEEP.sub(b"", msgspec.json.format(msgspec.json.encode(stored), indent=1)) + b"\n"
 
+    def updated(self, renewed: "Report") -> "Report":
+        """Return this report with the experiments of another in the place of its own."""
+        by_name = {one.name: one for one in (*self.measured, *renewed.measured)}
+        return msgspec.structs.replace(
+            self, measured=tuple(by_name[name] for name in EXPERIMENTS if name in by_name)
+        )
+
     @classmethod
     def from_bytes(cls, data: bytes) -> "Report":
         """Read what `to_bytes` has written.
