@@ -1,6 +1,7 @@
 """Plans: every string of bytes is a run, zeros are the healthy one, and every kind of fault is within reach."""
 
 import dataclasses
+import hashlib
 import random
 from collections import Counter
 
@@ -11,13 +12,16 @@ from hypothesis import strategies as st
 
 from headrace import SECOND, Eviction
 from headrace.wire.messages import ChangeTopology
+from headrace_properties.search.fault_kinds import FIRST_TABLE, TABLES, Slot
 from headrace_properties.search.plans import (
     FAULT_SLOTS,
     MAKERS,
     PLAN_BYTES,
     STEPS,
+    Ground,
     Plan,
     decode_plan,
+    draw_faults,
     ground_of,
 )
 from headrace_scenarios import zeitgeist
@@ -31,6 +35,7 @@ BASE = ClusterOptions()
 GROUND = ground_of(PIPELINE, FEED, BASE)
 HEADER_BYTES, SLOT_BYTES = 8, 5
 ZEROS = bytes(PLAN_BYTES)
+NEWEST = max(TABLES)
 
 any_plan = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
 
@@ -59,9 +64,15 @@ def test_the_zero_plan_is_a_healthy_run_with_the_base_options() -> None:
 
 
 def test_a_plan_has_a_fixed_length() -> None:
-    for data in (ZEROS[1:], ZEROS + b"\0", b""):
+    for data in (ZEROS[1:], ZEROS + b"\1\0", b""):
         with pytest.raises(AssertionError, match=f"a plan has {PLAN_BYTES} bytes"):
             decode(data)
+
+
+def test_a_plan_of_a_table_that_does_not_exist_is_refused() -> None:
+    for number in (0, NEWEST + 1):
+        with pytest.raises(AssertionError, match=f"no table {number} of fault kinds"):
+            decode(ZEROS + bytes([number]))
 
 
 @given(any_plan)
@@ -88,10 +99,64 @@ def test_a_plan_is_a_function_of_its_bytes(data: bytes) -> None:
     assert decode(data) == decode(bytes(data))
 
 
-def test_every_kind_of_fault_is_made() -> None:
-    made = [decode(slot(number)).faults for number in range(1, len(MAKERS) + 1)]
+def test_the_newest_table_has_every_kind_of_fault() -> None:
+    numbers = range(1, len(TABLES[NEWEST].makers) + 1)
+    made = [decode(slot(number) + bytes([NEWEST])).faults for number in numbers]
     assert all(schedule.count == 1 for schedule in made)
-    assert {type(one) for schedule in made for one in schedule.faults} == set(f.KINDS)
+    assert {type(fault) for schedule in made for fault in schedule.faults} == set(f.KINDS)
+
+
+def _meaning(ground: Ground) -> list[f.FaultSchedule]:
+    """The faults that many plans and seeds of the first table mean."""
+    draw = random.Random(0)
+    plans = [decode_plan(draw.randbytes(PLAN_BYTES), ground, BASE).faults for _ in range(400)]
+    return plans + [draw_faults(ground, 40, seed) for seed in range(10)]
+
+
+def _added(slot: Slot) -> f.StallSource:
+    """A kind of fault that is new, and of which one can tell."""
+    return f.StallSource(at_us=slot.at_us, process=slot.ground.injectors[0], for_us=12_345)
+
+
+def test_adding_a_kind_leaves_what_plans_and_seeds_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a plan that names the new table has faults of the new kind."""
+    two = msgspec.structs.replace(GROUND, versions=2)
+    before = [_meaning(ground) for ground in (GROUND, two)]
+    monkeypatch.setitem(TABLES, NEWEST + 1, TABLES[NEWEST].with_more(_added))
+    assert [_meaning(ground) for ground in (GROUND, two)] == before
+    draw = random.Random(0)
+    for ground in (GROUND, two):
+        drawn = [draw.randbytes(PLAN_BYTES) for _ in range(400)]
+        old = [fault for data in drawn for fault in decode_plan(data, ground, BASE).faults.faults]
+        named = (decode_plan(data + bytes([NEWEST + 1]), ground, BASE) for data in drawn)
+        new = [fault for plan in named for fault in plan.faults.faults]
+        assert not [fault for fault in old if getattr(fault, "for_us", 0) == 12_345]
+        assert [fault for fault in new if getattr(fault, "for_us", 0) == 12_345]
+        assert any(
+            fault.end_us - fault.at_us == 12_345
+            for fault in draw_faults(ground, 99, 0, table=NEWEST + 1).faults
+        )
+
+
+def test_the_first_table_means_what_it_has_always_meant() -> None:
+    """If this fails, a table was changed: put the change into a new one instead."""
+    ground = Ground(
+        workers=("worker-0", "worker-1", "worker-2"),
+        leaders=("master-0", "master-1", "authority-0.0", "authority-0.1"),
+        injectors=("letters/0", "letters/1"),
+        computations=("sorter", "counter"),
+        keys=("c", "g", "m", "s"),
+        horizon_us=9 * SECOND,
+        boundaries=(("m",), ()),
+    )
+    two = msgspec.structs.replace(ground, versions=2)
+    digests = [
+        hashlib.sha256(msgspec.json.encode(_meaning(ground))).hexdigest()[:16] for ground in (ground, two)
+    ]
+    assert digests == ["713e3ae5a7c1f133", "fcad2e91face606a"]
+    assert all(
+        decode(data) == decode(data + bytes([FIRST_TABLE])) for data in (ZEROS, slot(3), b"\x05" * PLAN_BYTES)
+    )
 
 
 def test_faults_are_tied_to_steps_too() -> None:

@@ -1,0 +1,265 @@
+"""The kinds of faults that random plans choose from, in tables that keep their meaning.
+
+A plan's bytes and a seed mean what they mean by a table: its kinds, their order, and all that they look up (`STEPS` too). So a
+table never changes. A new kind goes in a new table, after those of the one before, and a plan that is drawn from it names it
+(`headrace_properties.search.plans`); plans and seeds of older tables still mean the same faults.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headrace import MILLISECOND, SECOND
+from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
+from headrace_properties.search.ground import FIRST_KEY, Ground
+from headrace_sim import Does, Moment, Step
+from headrace_sim import faults as f
+from headrace_sim.steps import MESSAGES, role_of
+
+
+class Slot:
+    """The bytes that a fault is made from.
+
+    Attributes:
+        ground: what there is to disturb.
+        at_us: when the fault begins, if it begins at a time.
+        when: the byte of that time.
+        where: the byte of the place.
+        how: the byte of the fault's form.
+        for_us: how long it lasts: 20 ms to 3.9 s, mostly short.
+    """
+
+    def __init__(self, ground: Ground, at_us: int, when: int, where: int, how: int, how_long: int) -> None:
+        self.ground = ground
+        self.at_us = at_us
+        self.when = when
+        self.where = where
+        self.how = how
+        self.for_us = 20 * MILLISECOND + how_long * how_long * 60
+
+    def pick(self, places: Sequence[str]) -> str:
+        """Choose one by the byte of the place."""
+        return places[self.where % len(places)]
+
+
+def _crash(b: Slot) -> f.AnyFault:
+    return f.Crash(at_us=b.at_us, process=b.pick(b.ground.processes), restart_after_us=b.for_us)
+
+
+def _crash_worker(b: Slot) -> f.AnyFault:
+    return f.Crash(
+        at_us=b.at_us, process=b.pick(b.ground.workers), restart_after_us=None if b.how & 1 else b.for_us
+    )
+
+
+def _pause(b: Slot) -> f.AnyFault:
+    return f.Pause(at_us=b.at_us, process=b.pick(b.ground.processes), for_us=b.for_us)
+
+
+def _zombie(b: Slot) -> f.AnyFault:
+    return f.Pause(at_us=b.at_us, process=b.pick(b.ground.workers), for_us=1_200 * MILLISECOND + b.for_us)
+
+
+def _partition(b: Slot) -> f.AnyFault:
+    side = b.pick(b.ground.processes)
+    others: tuple[tuple[str, ...], ...] = ((), ("master-0", "master-1"), ("store",), b.ground.workers)
+    other = tuple(name for name in others[b.how >> 1 & 3] if name != side)
+    return f.Partition(at_us=b.at_us, side=(side,), other=other, for_us=b.for_us, one_way=bool(b.how & 1))
+
+
+def _noise(b: Slot) -> f.AnyFault:
+    kinds: tuple[tuple[str, ...], ...] = (
+        (),
+        ("Ack",),
+        ("Deliver",),
+        ("Report", "Watermarks"),
+        ("Heartbeat", "Table"),
+    )
+    rates = ((0.2, 0.2, 0.2), (0.5, 0.0, 0.0), (0.0, 0.7, 0.0), (0.0, 0.0, 0.8))[b.how & 3]
+    return f.Noise(
+        at_us=b.at_us, for_us=b.for_us + SECOND, drop=rates[0], duplicate=rates[1], delay=rates[2],
+        delay_us=(100 * MILLISECOND, SECOND, 3 * SECOND)[(b.how >> 2) % 3],
+        kinds=kinds[b.where % len(kinds)],
+    )  # fmt: skip
+
+
+def _hold(b: Slot) -> f.AnyFault:
+    message = ("Deliver", "Ack", "Report", "Table", "Watermarks", "InjectorReport", "Heartbeat")[b.how % 7]
+    return f.Hold(at_us=b.at_us, message=message, count=1 + b.where % 4, for_us=b.for_us)
+
+
+def _drop(b: Slot) -> f.AnyFault:
+    message = ("Deliver", "Ack", "Report", "Table", "Watermarks", "InjectorReport", "Heartbeat")[b.how % 7]
+    return f.DropMessages(at_us=b.at_us, message=message, count=1 + b.where % 4)
+
+
+def _delay_commit(b: Slot) -> f.AnyFault:
+    return f.DelayCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us)
+
+
+def _lose_commit(b: Slot) -> f.AnyFault:
+    return f.LoseCommit(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3)
+
+
+def _lose_reply(b: Slot) -> f.AnyFault:
+    return f.LoseReply(at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3)
+
+
+def _duplicate_commit(b: Slot) -> f.AnyFault:
+    return f.DuplicateCommit(
+        at_us=b.at_us, process=b.pick(b.ground.workers), count=1 + b.how % 3, by_us=b.for_us
+    )
+
+
+def _store_unavailable(b: Slot) -> f.AnyFault:
+    return f.StoreUnavailable(at_us=b.at_us, for_us=b.for_us // 2, silent=bool(b.how & 1))
+
+
+def _store_errors(b: Slot) -> f.AnyFault:
+    return f.StoreErrors(at_us=b.at_us, for_us=b.for_us, rate=0.5)
+
+
+def _slow(b: Slot) -> f.AnyFault:
+    return f.Slow(at_us=b.at_us, process=b.pick(b.ground.processes), for_us=b.for_us, factor=100 + b.how * 40)
+
+
+def _skew(b: Slot) -> f.AnyFault:
+    by_us = (b.how - 128) * 20 * MILLISECOND or SECOND
+    return f.SkewClock(at_us=b.at_us, process=b.pick(b.ground.processes), by_us=by_us, for_us=b.for_us)
+
+
+def _late(b: Slot) -> f.AnyFault:
+    return f.LateRecords(
+        at_us=b.at_us, process=b.pick(b.ground.injectors), count=1 + b.how % 4, by_us=b.for_us
+    )
+
+
+def _stall(b: Slot) -> f.AnyFault:
+    return f.StallSource(at_us=b.at_us, process=b.pick(b.ground.injectors), for_us=b.for_us)
+
+
+def _operate(b: Slot) -> f.Operate:
+    computation, which = b.pick(b.ground.computations), b.how // 3
+    key = b.ground.keys[which % len(b.ground.keys)]
+    # Half of the merges are of the first two intervals: all keys may be of the last one, which nothing can be merged with.
+    first = key if which % 2 else FIRST_KEY
+    makers: tuple[Callable[[], f.Operate], ...] = (
+        lambda: f.Operate(at_us=b.at_us, verb=MoveInterval(computation, key)),
+        lambda: f.Operate(at_us=b.at_us, verb=SplitInterval(computation, key)),
+        lambda: f.Operate(at_us=b.at_us, verb=MergeIntervals(computation, first)),
+    )
+    return makers[b.how % 3]()
+
+
+STEPS: dict[str, tuple[tuple[Does, str], ...]] = {
+    "worker": (
+        (Does.SENDS, "Write"), (Does.RECEIVES, "Written"), (Does.RECEIVES, "Deliver"), (Does.SENDS, "Ack"),
+        (Does.SENDS, "Deliver"), (Does.RECEIVES, "Ack"), (Does.RECEIVES, "Table"), (Does.SENDS, "Scan"),
+        (Does.RECEIVES, "Scanned"), (Does.SENDS, "Report"), (Does.RECEIVES, "Watermarks"), (Does.SENDS, "CollectIds"),
+        (Does.RECEIVES, "Refused"), (Does.SENDS, "Heartbeat"),
+    ),
+    "master": (
+        (Does.SENDS, "Mint"), (Does.RECEIVES, "Minted"), (Does.SENDS, "Table"), (Does.RECEIVES, "Heartbeat"),
+        (Does.SENDS, "Claim"), (Does.RECEIVES, "Claimed"), (Does.SENDS, "Renew"),
+    ),
+    "authority": (
+        (Does.SENDS, "JournalWatermarks"), (Does.RECEIVES, "Journaled"), (Does.RECEIVES, "Report"),
+        (Does.SENDS, "Watermarks"), (Does.RECEIVES, "InjectorReport"), (Does.RECEIVES, "Claimed"),
+    ),
+    "injector": (
+        (Does.SENDS, "Deliver"), (Does.RECEIVES, "Ack"), (Does.SENDS, "JournalPosition"), (Does.RECEIVES, "Journaled"),
+        (Does.SENDS, "InjectorReport"), (Does.RECEIVES, "SourceRecord"), (Does.RECEIVES, "Watermarks"),
+    ),
+}  # fmt: skip
+"""The protocol steps that plans of the first table tie faults to, by role; those of every role come up in most runs."""
+
+
+def _step(b: Slot, *, of_message: bool = False) -> Step:
+    """Choose a step: its message by the byte of the time, its number by the upper bits of the form."""
+    process = b.pick(b.ground.workers * 2 + b.ground.processes)
+    steps = [step for step in STEPS[role_of(process)] if step[1] in MESSAGES or not of_message]
+    does, message = steps[b.when % len(steps)]
+    return Step(process, does, message, 1 + (b.how >> 3) % 12)
+
+
+def _crash_at_step(b: Slot) -> f.StepFault:
+    step, moment = _step(b), Moment.AFTER if b.how & 1 else Moment.BEFORE
+    crash = f.Crash(at_us=0, process=step.process, restart_after_us=None if b.how & 6 == 6 else b.for_us)
+    return f.StepFault(step, crash, moment)
+
+
+def _pause_at_step(b: Slot) -> f.StepFault:
+    step = _step(b)
+    return f.StepFault(step, f.Pause(at_us=0, process=step.process, for_us=1_200 * MILLISECOND + b.for_us))
+
+
+def _message_at_step(b: Slot) -> f.StepFault:
+    fates = (
+        f.DropMessage(at_us=0),
+        f.DuplicateMessage(at_us=0, by_us=b.for_us),
+        f.DelayMessage(at_us=0, by_us=b.for_us),
+    )
+    return f.StepFault(_step(b, of_message=True), fates[b.how % 3])
+
+
+def _partition_at_step(b: Slot) -> f.StepFault:
+    step = _step(b)
+    leaders = [leader for leader in b.ground.leaders if leader != step.process]
+    masters = tuple(leader for leader in leaders if role_of(leader) == "master")
+    other = ((), masters, ("store",), masters)[b.how >> 1 & 3]
+    cut = f.Partition(
+        at_us=0, side=(step.process,), other=other, for_us=SECOND + b.for_us, one_way=bool(b.how & 1)
+    )
+    return f.StepFault(step, cut)
+
+
+def _operate_at_step(b: Slot) -> f.StepFault:
+    return f.StepFault(_step(b), _operate(b))
+
+
+def _change(b: Slot) -> f.Operate:
+    """Change to any version; half as often to the first, which is in force from the start."""
+    versions = b.ground.versions
+    return f.Operate(at_us=b.at_us, verb=ChangeTopology((b.how % (2 * versions - 1) + 1) % versions))
+
+
+def _change_at_step(b: Slot) -> f.StepFault:
+    return f.StepFault(_step(b), _change(b))
+
+
+Maker = Callable[[Slot], f.AnyFault | f.StepFault]
+
+
+class KindTable(NamedTuple):
+    """What a slot can become, in an order that gives each its number.
+
+    Attributes:
+        makers: whatever is disturbed.
+        changes: further ones, where there is another version of the pipeline to change to.
+    """
+
+    makers: tuple[Maker, ...]
+    changes: tuple[Maker, ...]
+
+    def makers_for(self, ground: Ground) -> tuple[Maker, ...]:
+        """Return what a slot can become there."""
+        return self.makers + self.changes if ground.versions > 1 else self.makers
+
+    def with_more(self, *makers: Maker) -> "KindTable":
+        """Return the table that has further kinds."""
+        return KindTable(self.makers + makers, self.changes)
+
+
+MAKERS: tuple[Maker, ...] = (
+    _operate, _pause, _crash, _partition, _noise, _delay_commit, _hold, _drop, _zombie, _crash_worker, _lose_commit,
+    _lose_reply, _duplicate_commit, _store_unavailable, _store_errors, _slow, _skew, _late, _stall,
+    _crash_at_step, _pause_at_step, _message_at_step, _partition_at_step, _operate_at_step,
+)  # fmt: skip
+"""The kinds of the first table."""
+
+_CHANGES: tuple[Maker, ...] = (_change, _change_at_step) * 3
+"""Choice: a fifth of all kinds where there are versions, because every change has to meet every other fault."""
+
+FIRST_TABLE = 1
+
+TABLES: dict[int, KindTable] = {FIRST_TABLE: KindTable(MAKERS, _CHANGES)}
+"""All tables by number. Add, never change: the next is ``2: TABLES[1].with_more(...)``."""
