@@ -14,10 +14,9 @@ from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgr
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests_elsewhere
 from headrace_properties.checkers import CASES
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.mutants.hunt import Hunted
-from headrace_properties.mutants.hunts import hunt_all
+from headrace_properties.mutants.hunt import Hunted, hunt_all
 from headrace_properties.search.enumeration import enumerate_faults
-from headrace_properties.search.sample import Sample, spread_sample
+from headrace_properties.search.sampled_runs import SampleResult, spread_sample
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim.faults import KINDS
@@ -69,7 +68,7 @@ def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     clock = _CpuClock()
     yield from _mutants(size, options, on_progress)
     yield from _single_faults(size, options, on_progress)
-    sample, probed = Sample(), Sample()
+    sample, probed = SampleResult(), SampleResult()
     for part in _sampled(range(size.probed), options, on_progress, again=True):
         probed.add(part)
     for part in _sampled(range(size.probed, size.sample), options, on_progress, again=True):
@@ -168,7 +167,7 @@ def _enumerate(
 
 def _sampled(
     numbers: range, options: BenchOptions, on_progress: OnProgress, *, again: bool
-) -> Iterator[Sample]:
+) -> Iterator[SampleResult]:
     done = 0
     for part in spread_sample(numbers, options.seed, again=again, jobs=options.jobs):
         done += part.runs.total()
@@ -177,7 +176,7 @@ def _sampled(
         yield part
 
 
-def _false_alarms(sample: Sample) -> Iterator[Figure]:
+def _false_alarms(sample: SampleResult) -> Iterator[Figure]:
     runs, alarms = sample.runs.total(), sample.alarms
     yield Figure(
         "false alarms of the sound protocol, all faults on", len(alarms), f"in {runs:,} runs",
@@ -195,7 +194,7 @@ def _false_alarms(sample: Sample) -> Iterator[Figure]:
     )
 
 
-def _probes(sample: Sample, size: Size) -> Figure:
+def _probes(sample: SampleResult, size: Size) -> Figure:
     wanted = [case for case in CASES if case not in NOT_BY_CHANCE]
     reached = [case for case in wanted if sample.reached[case]]
     without = "; ".join(f"{case}: {why}" for case, why in NOT_BY_CHANCE.items())
@@ -211,7 +210,9 @@ def _never(wanted: Iterable[str], found: Collection[str]) -> str:
     return f"never: {', '.join(missing)}" if missing else ""
 
 
-def _hashes(sample: Sample, size: Size, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+def _hashes(
+    sample: SampleResult, size: Size, options: BenchOptions, on_progress: OnProgress
+) -> Iterator[Figure]:
     yield at_most(
         "runs of the sample that were another History the second time", len(sample.unlike), 0, f"of {sample.again:,}",
         binding=True, detail="; ".join(f"{name}, seed {seed}" for name, seed in sample.unlike),
@@ -231,7 +232,7 @@ def _hashes(sample: Sample, size: Size, options: BenchOptions, on_progress: OnPr
 # Speed
 
 
-def _small_runs(sample: Sample) -> Figure:
+def _small_runs(sample: SampleResult) -> Figure:
     runs = sum(sample.runs[name] for name in SMALL)
     cpu_s = sum(sample.cpu_s[name] for name in SMALL)
     return at_least(

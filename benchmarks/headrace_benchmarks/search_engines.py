@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from headrace_properties.mutants import CATALOGUE, Mutant
 from headrace_properties.search.coverage import Spot
+from headrace_properties.search.judging import Failure, JudgedRun, try_plan
 from headrace_properties.search.oracles import ERROR, REFERENCE
-from headrace_properties.search.outcome import Failure, Outcome, try_plan
 from headrace_properties.search.plans import (
     FAULT_SLOTS,
     HEADER_BYTES,
@@ -95,14 +95,14 @@ class Trial:
     failure: Failure | None = None
     _began: float = field(default_factory=time.process_time)
 
-    def run(self, data: bytes) -> Outcome:
+    def run(self, data: bytes) -> JudgedRun:
         """Run a plan, and take note of it."""
         workload = WORKLOADS[self.mutant.workload]
         feed = workload.feed(0)
         plan = decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
         return self.test(plan, feed)
 
-    def test(self, plan: Plan, feed: Feed) -> Outcome:
+    def test(self, plan: Plan, feed: Feed) -> JudgedRun:
         """Run a plan over an input."""
         outcome = try_plan(WORKLOADS[self.mutant.workload].deployed, feed, plan, self.mutant.protocol())
         if self.failure is not None:
@@ -196,7 +196,7 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
     feed = workload.feed(0)
     ground = ground_of(workload.deployed, feed, workload.options)
 
-    def run(plan: Plan) -> Outcome:
+    def run(plan: Plan) -> JudgedRun:
         return try_plan(workload.pipeline, feed, plan)
 
     found = {}

@@ -21,7 +21,7 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_scenarios.chaos.run import ChaosReport, Seen
+from headrace_scenarios.chaos.run import ChaosReport, StrikeResult
 
 _STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red", ExitCode.UNKNOWN: "bold yellow"}
 _EXAMPLES = 10
@@ -127,7 +127,7 @@ def _said(verdict: Verdict) -> str:
             return f"{counted(reached, 'fault')} struck"
 
 
-def _seen_document(seen: Seen) -> Mapping[str, Any]:
+def _seen_document(seen: StrikeResult) -> Mapping[str, Any]:
     return {
         "strike": msgspec.to_builtins(seen.strike),
         "struck": seen.struck,
@@ -136,7 +136,7 @@ def _seen_document(seen: Seen) -> Mapping[str, Any]:
     }
 
 
-def _print_strikes(console: Console, strikes: tuple[Seen, ...]) -> None:
+def _print_strikes(console: Console, strikes: tuple[StrikeResult, ...]) -> None:
     table = plain_table("part", "fault", "when", "recovered", "what was seen")
     table.columns[0].justify = table.columns[3].justify = "right"
     for seen in strikes:

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, ComputationProgress
 from headrace_properties.explain.descriptions import titles
-from headrace_properties.search.outcome import Failure
+from headrace_properties.search.judging import Failure
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 

@@ -104,7 +104,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     ground = ground_of(pipeline, feed, cluster_options)
     schedule = draw_faults(ground, options.faults, options.seed, without=(LateRecords,))
     cluster = start(pipeline, feed, options=cluster_options, faults=schedule, seed=options.seed)
-    until_us, reading = max(schedule.heals_at_us, feed.end_us), _Reading(pipeline, cluster_options)
+    until_us, reading = max(schedule.heals_at_us, feed.end_us), _HistoryReader(pipeline, cluster_options)
     for step in range(1, _STEPS + 1):
         cluster.run_until(until_us * step // _STEPS)
         reading.take(cluster.history)
@@ -124,7 +124,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     )
 
 
-class _Reading:
+class _HistoryReader:
     """Takes a run's History piece by piece and forgets it, so that a long run needs little more memory than a short one.
 
     Attributes:

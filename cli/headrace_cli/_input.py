@@ -58,7 +58,7 @@ class InputOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _InputLine:
     number: int
     stream: str
     key: str
@@ -94,7 +94,7 @@ def read_input(path: Path, pipeline: Pipeline, options: InputOptions) -> Feed:
 
 
 def _add(
-    builder: FeedBuilder, pipeline: Pipeline, injector: str, path: Path, index: int, line: _Line
+    builder: FeedBuilder, pipeline: Pipeline, injector: str, path: Path, index: int, line: _InputLine
 ) -> None:
     common: dict[str, Any] = {
         "at_us": index * _GAP_US, "timestamp": line.timestamp, "key": line.key, "stream": line.stream,
@@ -110,7 +110,7 @@ def _add(
         raise InputError(str(path), line.number, problem) from error
 
 
-def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iterator[_Line]:
+def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iterator[_InputLine]:
     try:
         file = path.open("rb")
     except OSError as error:
@@ -124,7 +124,7 @@ def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iter
                     raise InputError(str(path), number, str(error)) from error
 
 
-def _line(number: int, text: bytes, options: InputOptions, injectors: dict[str, str]) -> _Line:
+def _line(number: int, text: bytes, options: InputOptions, injectors: dict[str, str]) -> _InputLine:
     """Read a line; a `ValueError` says what is wrong with it."""
     try:
         found = msgspec.json.decode(text)
@@ -147,10 +147,10 @@ def _line(number: int, text: bytes, options: InputOptions, injectors: dict[str, 
     timestamp_us = _time(
         _field(found, options.timestamp_field or "timestamp"), options.timestamp_field or "timestamp"
     )
-    return _Line(number, _stream(stream, injectors), _key(key), data, value, timestamp_us, arrived)
+    return _InputLine(number, _stream(stream, injectors), _key(key), data, value, timestamp_us, arrived)
 
 
-def _in_order_of_arrival(path: Path, lines: list[_Line]) -> list[_Line]:
+def _in_order_of_arrival(path: Path, lines: list[_InputLine]) -> list[_InputLine]:
     if all(line.arrived is None for line in lines):
         return lines
     missing = next((line for line in lines if line.arrived is None), None)

@@ -24,7 +24,7 @@ SUFFIX = ".jsonl"
 _NOTHING = msgspec.Raw(b"")
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class _OutputLine(msgspec.Struct, omit_defaults=True):
     stream: str
     key: str
     timestamp: int
@@ -86,14 +86,14 @@ def _records(file: Path) -> Iterable[Emitted]:
         raise InputError(str(file), 0, f"can not be read: {error.strerror or error}") from error
     for number, text in enumerate(lines, 1):
         try:
-            line = msgspec.json.decode(text, type=_Line)
+            line = msgspec.json.decode(text, type=_OutputLine)
             value = _value(line)
         except ValueError as error:  # msgspec's and base64's errors are such
             raise InputError(str(file), number, f"this is no record of an output: {error}") from error
         yield Emitted(line.stream, line.key, value, line.timestamp)
 
 
-def _value(line: _Line) -> bytes:
+def _value(line: _OutputLine) -> bytes:
     if line.value_base64 is not None:
         return base64.b64decode(line.value_base64, validate=True)
     if not bytes(line.value):
@@ -101,9 +101,9 @@ def _value(line: _Line) -> bytes:
     return bytes(line.value)
 
 
-def _line(record: Emitted, *, is_json: bool) -> _Line:
+def _line(record: Emitted, *, is_json: bool) -> _OutputLine:
     if is_json:
-        return _Line(record.stream, record.key, record.timestamp, msgspec.Raw(record.value))
-    return _Line(
+        return _OutputLine(record.stream, record.key, record.timestamp, msgspec.Raw(record.value))
+    return _OutputLine(
         record.stream, record.key, record.timestamp, value_base64=base64.b64encode(record.value).decode()
     )

@@ -7,9 +7,9 @@ import msgspec
 
 from headrace import HistoryFormatError
 from headrace_cli._exit import UnwritableFileError
-from headrace_cli._targets import Target
+from headrace_cli._targets import PipelineTarget
 from headrace_properties.mutants import protocol_named
-from headrace_properties.search.outcome import Failure
+from headrace_properties.search.judging import Failure
 from headrace_properties.search.verification import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_sim import Protocol
 
@@ -48,7 +48,7 @@ def check_writable(path: Path | None, option: str = "--save") -> None:
         raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
 
 
-def save_failure(failure: Failure, target: Target, protocol: Protocol, path: Path | None) -> Path:
+def save_failure(failure: Failure, target: PipelineTarget, protocol: Protocol, path: Path | None) -> Path:
     """Write a failure to a file; by default into the current directory, named by the digest of its History.
 
     Raises:

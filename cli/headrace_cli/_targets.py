@@ -35,7 +35,7 @@ class TargetError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PipelineTarget:
     """What the user wants to verify.
 
     Attributes:
@@ -79,7 +79,7 @@ class Target:
         return feed
 
 
-def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = ()) -> Target:
+def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = ()) -> PipelineTarget:
     """Import a pipeline and find its input.
 
     Args:
@@ -93,7 +93,7 @@ def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str
     """
     module, pipeline = _load(name)
     feed_of = _feed_function(name, module, feed_name)
-    target = Target(name, pipeline, feed_name, feed_of, {one: load_pipeline(one) for one in versions})
+    target = PipelineTarget(name, pipeline, feed_name, feed_of, {one: load_pipeline(one) for one in versions})
     check_versions(target.deployed)
     return target
 

@@ -14,7 +14,7 @@ from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
-from headrace_cli._targets import DEFAULT_FEED, Target, load_target
+from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 
 if TYPE_CHECKING:
     from headrace_cli._chaos_report import Chaos
@@ -118,7 +118,7 @@ def chaos(
 
 
 def _run(
-    target: Target, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
+    target: PipelineTarget, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
     keep: Path | None,
 ) -> "Chaos":  # fmt: skip
     # What follows needs PySpark, which the rest of the command does without.

@@ -14,7 +14,7 @@ from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, plain_table, print_heading, print_table, print_text
-from headrace_cli._targets import DEFAULT_FEED, Target, load_target
+from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.strong_weak import WAYS, Account, Costs
 from headrace_properties.search.strong_weak import compare as run_each_way
 
@@ -60,7 +60,7 @@ def compare(
         raise typer.Exit(_code(accounts))
 
 
-def _compare(target: Target, runs: int, faults: int, seed: int) -> list[Account]:
+def _compare(target: PipelineTarget, runs: int, faults: int, seed: int) -> list[Account]:
     total = runs * len(WAYS)
     with RunProgress(f"{target.name}, {counted(total, 'run')}") as progress:
         return run_each_way(
@@ -79,7 +79,7 @@ def _code(accounts: Sequence[Account]) -> ExitCode:
 
 
 def _print(
-    console: Console, target: Target, accounts: Sequence[Account], runs: int, faults: int, seed: int
+    console: Console, target: PipelineTarget, accounts: Sequence[Account], runs: int, faults: int, seed: int
 ) -> None:
     print_text(
         console,
@@ -164,7 +164,7 @@ def _percentile_95(values: Sequence[int]) -> float | None:
 
 
 def _document(
-    target: Target, accounts: Sequence[Account], runs: int, faults: int, seed: int
+    target: PipelineTarget, accounts: Sequence[Account], runs: int, faults: int, seed: int
 ) -> dict[str, Any]:
     return {
         "pipeline": target.name,

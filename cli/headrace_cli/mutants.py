@@ -13,8 +13,7 @@ from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._render import plain_table, print_table
 from headrace_properties.mutants import CATALOGUE, Mutant
-from headrace_properties.mutants.hunt import Hunted
-from headrace_properties.mutants.hunts import hunt_all
+from headrace_properties.mutants.hunt import Hunted, hunt_all
 
 app = typer.Typer(add_completion=False)
 

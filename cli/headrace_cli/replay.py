@@ -39,7 +39,7 @@ _EXAMPLES = """[bold]Examples[/]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedFailure:
     """A failure that has been run again.
 
     Attributes:
@@ -119,7 +119,7 @@ def replay(
         raise typer.Exit(replayed.code)
 
 
-def _save(showing: Showing, replayed: Replayed) -> list[Path]:
+def _save(showing: Showing, replayed: ReplayedFailure) -> list[Path]:
     if not replayed.history:  # A run that stopped with an error has told nothing.
         return []
     file = replayed.recorded.file
@@ -127,18 +127,18 @@ def _save(showing: Showing, replayed: Replayed) -> list[Path]:
     return showing.save(replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
 
 
-def _run(recorded: Recorded) -> Replayed:
+def _run(recorded: Recorded) -> ReplayedFailure:
     file = recorded.file
     target = load_target(file.pipeline, file.feed, file.versions)
     feed = file.input_of(target.feed(file.feed_seed))
     try:
         history, verdicts, _ = run_plan(target.deployed, feed, file.plan, recorded.protocol)
     except (HeadraceError, AssertionError) as error:
-        return Replayed(recorded, {}, "", f"{type(error).__name__}: {error}")
-    return Replayed(recorded, verdicts, history.digest(), "", history.events)
+        return ReplayedFailure(recorded, {}, "", f"{type(error).__name__}: {error}")
+    return ReplayedFailure(recorded, verdicts, history.digest(), "", history.events)
 
 
-def _print(console: Console, replayed: Replayed) -> None:
+def _print(console: Console, replayed: ReplayedFailure) -> None:
     file = replayed.recorded.file
     if replayed.code is ExitCode.HOLDS:
         print_text(console, "HOLDS: this run violates nothing any more", style="bold green")
@@ -156,7 +156,7 @@ def _print(console: Console, replayed: Replayed) -> None:
         print_error(console, replayed.error, sound=file.protocol == SOUND.name)
 
 
-def _sameness(replayed: Replayed) -> str:
+def _sameness(replayed: ReplayedFailure) -> str:
     if replayed.identical and replayed.error:
         return "The run stopped with the recorded error."
     if replayed.identical:
@@ -173,7 +173,7 @@ def _essence(error: str) -> list[str]:
     return [*lines[:1], *lines[-1:]]
 
 
-def _document(replayed: Replayed) -> dict[str, Any]:
+def _document(replayed: ReplayedFailure) -> dict[str, Any]:
     file = replayed.recorded.file
     return {
         "pipeline": file.pipeline,

@@ -32,7 +32,7 @@ from headrace_cli._render import (
 from headrace_cli._replay_file import check_writable
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.figures.dataflow_chart import ChartError, check_chart
-from headrace_scenarios.scenario import Outcome, Picture, Scenario
+from headrace_scenarios.scenario import Picture, Scenario, ScenarioRun
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
@@ -92,18 +92,18 @@ def run_scenario(
         showing.check()
         if chart is not None:
             _check_chart(scenario, chart)
-        outcome = _tell(scenario, without or "")
-        code = exit_code_of_run(outcome.verdicts)
-        events = outcome.history.events
-        subtitle = f"{scenario.source}; protocol: {outcome.protocol}"
-        saved = showing.save(events, outcome.verdicts, title=scenario.title, subtitle=subtitle)
-        if chart is not None and outcome.drawing is not None:
-            saved.append(_draw(outcome.drawing, chart))
+        told = _tell(scenario, without or "")
+        code = exit_code_of_run(told.verdicts)
+        events = told.history.events
+        subtitle = f"{scenario.source}; protocol: {told.protocol}"
+        saved = showing.save(events, told.verdicts, title=scenario.title, subtitle=subtitle)
+        if chart is not None and told.drawing is not None:
+            saved.append(_draw(told.drawing, chart))
         if as_json:
-            print_document(_document(outcome, code) | showing.document(events, outcome.verdicts))
+            print_document(_document(told, code) | showing.document(events, told.verdicts))
         else:
-            _print(outcome)
-            showing.print_story(output_console(), events, outcome.verdicts)
+            _print(told)
+            showing.print_story(output_console(), events, told.verdicts)
             print_saved(output_console(), saved)
         raise typer.Exit(code)
 
@@ -132,7 +132,7 @@ def _draw(drawing: Picture, path: Path) -> Path:
     return path
 
 
-def _tell(scenario: Scenario, without: str) -> Outcome:
+def _tell(scenario: Scenario, without: str) -> ScenarioRun:
     """Run it. A protocol that lacks something may break the scenario's own code: that is what the run found."""
     try:
         return scenario.run(without)
@@ -141,22 +141,22 @@ def _tell(scenario: Scenario, without: str) -> Outcome:
         raise typer.Exit(ExitCode.VIOLATED) from error
 
 
-def _print(outcome: Outcome) -> None:
+def _print(told: ScenarioRun) -> None:
     console = output_console()
-    scenario = outcome.scenario
+    scenario = told.scenario
     print_text(console, scenario.title, style="bold")
-    print_text(console, f"{scenario.source}; protocol: {outcome.protocol}", style="dim")
+    print_text(console, f"{scenario.source}; protocol: {told.protocol}", style="dim")
     console.print()
     for paragraph in scenario.story.split("\n\n"):
         print_text(console, " ".join(paragraph.split()))
     console.print()
-    print_lines(console, outcome.timeline)
+    print_lines(console, told.timeline)
     print_heading(console, "What happened")
-    for sentence in outcome.conclusion:
+    for sentence in told.conclusion:
         print_text(console, sentence, indent=2)
     print_heading(console, "Invariants")
-    print_verdicts(console, outcome.verdicts)
-    print_violations(console, outcome.verdicts)
+    print_verdicts(console, told.verdicts)
+    print_violations(console, told.verdicts)
 
 
 def _summary(scenario: Scenario) -> dict[str, Any]:
@@ -168,13 +168,13 @@ def _summary(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def _document(outcome: Outcome, code: ExitCode) -> dict[str, Any]:
+def _document(told: ScenarioRun, code: ExitCode) -> dict[str, Any]:
     return {
-        **_summary(outcome.scenario),
-        "protocol": outcome.protocol,
+        **_summary(told.scenario),
+        "protocol": told.protocol,
         "result": RESULT_WORDS[code],
-        "digest": outcome.history.digest(),
-        "conclusion": list(outcome.conclusion),
-        "invariants": invariants_document(outcome.verdicts),
-        "timeline": outcome.timeline.splitlines(),
+        "digest": told.history.digest(),
+        "conclusion": list(told.conclusion),
+        "invariants": invariants_document(told.verdicts),
+        "timeline": told.timeline.splitlines(),
     }

@@ -16,8 +16,8 @@ from headrace_cli._options import JsonOption, with_options
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import check_writable, save_failure
-from headrace_cli._report import Report
-from headrace_cli._targets import DEFAULT_FEED, Target, load_target
+from headrace_cli._search_report import SearchReport
+from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import Verification
@@ -144,7 +144,7 @@ def verify(
         raise typer.Exit(report.code)
 
 
-def _search(target: Target, protocol: Protocol, options: SearchOptions) -> Report:
+def _search(target: PipelineTarget, protocol: Protocol, options: SearchOptions) -> SearchReport:
     """Search, until it is done or somebody presses Ctrl-C."""
     feed = target.feed(options.seed)
     interrupted = False
@@ -157,7 +157,7 @@ def _search(target: Target, protocol: Protocol, options: SearchOptions) -> Repor
     review_of_code = None
     if verification is not None and verification.failure is None and protocol is SOUND:
         review_of_code = review(target.pipeline, feed, seed=options.seed)
-    return Report(
+    return SearchReport(
         target=target,
         protocol=protocol,
         seed=options.seed,
@@ -170,14 +170,14 @@ def _search(target: Target, protocol: Protocol, options: SearchOptions) -> Repor
     )
 
 
-def _expected_runs(target: Target, feed: Feed, options: SearchOptions) -> int:
+def _expected_runs(target: PipelineTarget, feed: Feed, options: SearchOptions) -> int:
     if options.how is SearchKind.ENUMERATE:
         return len(single_faults(target.deployed, feed, ClusterOptions()))
     return options.examples
 
 
 def _found(
-    target: Target,
+    target: PipelineTarget,
     feed: Feed,
     protocol: Protocol,
     options: SearchOptions,
@@ -207,7 +207,7 @@ def _found(
     )
 
 
-def _save(report: Report, path: Path | None) -> None:
+def _save(report: SearchReport, path: Path | None) -> None:
     """Save the failure, if there is one. That it can not be saved must not hide what was found."""
     failure = report.verification.failure
     if failure is None:

@@ -21,7 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from headrace import Pipeline
-    from headrace_properties.search.outcome import Failure
+    from headrace_properties.search.judging import Failure
     from headrace_properties.search.verification import FeedOf, Verification
     from headrace_sim import ClusterOptions, Protocol
 

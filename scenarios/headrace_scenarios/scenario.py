@@ -14,7 +14,7 @@ from headrace.history import History
 from headrace_properties.checkers import judge
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.verdict import Verdict, Violated
-from headrace_scenarios.pictures.timeline import Lane, render
+from headrace_scenarios.pictures.timeline import TimelineLane, render
 from headrace_sim import SOUND, Cluster, Protocol
 
 
@@ -40,7 +40,7 @@ class Story:
 
     cluster: Cluster
     pipeline: Pipeline
-    lanes: Sequence[Lane] = ()
+    lanes: Sequence[TimelineLane] = ()
     conclusion: list[str] = field(default_factory=list)
     account: str = ""
     drawing: Picture | None = None
@@ -51,7 +51,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioRun:
     """A scenario that has been told.
 
     Attributes:
@@ -98,7 +98,7 @@ class Scenario:
     tell: Callable[[Protocol], Story]
     drawn: bool = False
 
-    def run(self, without: str = "") -> Outcome:
+    def run(self, without: str = "") -> ScenarioRun:
         """Tell it.
 
         Args:
@@ -110,7 +110,7 @@ class Scenario:
         protocol = MUTANTS[f"without {without}"] if without else SOUND
         story = self.tell(protocol)
         history = story.cluster.history
-        return Outcome(
+        return ScenarioRun(
             scenario=self,
             protocol=protocol.name,
             history=history,

@@ -35,7 +35,7 @@ from headrace.dataflow import (
 from headrace_sim import Feed, FeedBuilder
 
 
-class View(msgspec.Struct, frozen=True):
+class AdView(msgspec.Struct, frozen=True):
     """One heartbeat of a player: what was watched since the last one.
 
     Attributes:
@@ -84,7 +84,7 @@ def _nothing() -> Session:
     return {"provider": "", "ads": {}}
 
 
-def _watch(session: Session, view: View) -> Session:
+def _watch(session: Session, view: AdView) -> Session:
     ads = session["ads"]
     ads[view.advertiser] = ads.get(view.advertiser, 0) + view.ad_seconds
     return {"provider": view.provider, "ads": ads}
@@ -138,7 +138,7 @@ def flow(options: VideoOptions = VIDEOS) -> Flow:
     Args:
         options: the terms of business.
     """
-    views = read("views", key=viewing, codec=TypedCodec(View)).allowed_lateness(None)
+    views = read("views", key=viewing, codec=TypedCodec(AdView)).allowed_lateness(None)
     sessions = (
         views.window_into(Sessions(options.gap_us))
         .trigger(soon_and_again(options))
@@ -177,7 +177,7 @@ def totals_of(panes: Iterable[tuple[str, Pane]]) -> Totals:
 class Watched:
     """A view, and when it was (event time, microseconds), arrived (wall time), and at which process of the injector."""
 
-    view: View
+    view: AdView
     time: int
     at_us: int
     process: int
@@ -225,7 +225,7 @@ def watch(seed: int, views: int = 60) -> list[Watched]:
     for number in range(views):
         time = SECOND + number * 150 * MILLISECOND + random.randrange(150 * MILLISECOND)
         viewer, video = random.choice(VIEWERS), random.choice(sorted(CATALOGUE))
-        view = View(viewer, video, CATALOGUE[video], random.choice(ADVERTISERS), random.randint(1, 5))
+        view = AdView(viewer, video, CATALOGUE[video], random.choice(ADVERTISERS), random.randint(1, 5))
         offline = viewer == "cem" and 3 * SECOND <= time < 7 * SECOND
         at_us = 8 * SECOND + number * MILLISECOND if offline else time + random.randrange(300 * MILLISECOND)
         found.append(Watched(view, time, at_us, number % 2))

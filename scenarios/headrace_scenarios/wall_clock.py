@@ -29,7 +29,7 @@ class SecondsOfTheClock(Computation):
         context.produce("counts", {"visits": context.state, "in second": context.wall_time // SECOND})
 
 
-class Board(Computation):
+class VisitBoard(Computation):
     """Adds up how many visits it was told of in each second; not idempotent, so a record that counts twice is seen."""
 
     def initial_state(self) -> dict[str, int]:
@@ -46,7 +46,7 @@ class Board(Computation):
 pipeline = Pipeline("wall_clock")
 pipeline.injector("visits")
 pipeline.add(SecondsOfTheClock(), name="seconds", inputs=["visits"], outputs=["counts"])
-pipeline.add(Board(), name="board", inputs=["counts"], outputs=["totals"])
+pipeline.add(VisitBoard(), name="board", inputs=["counts"], outputs=["totals"])
 
 
 def feed(seed: int) -> Feed:

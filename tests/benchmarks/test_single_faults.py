@@ -6,8 +6,8 @@ from headrace_benchmarks import single_faults
 from headrace_benchmarks.search_engines import CHOSEN_BY, MUTANTS
 from headrace_benchmarks.single_faults import main, try_all
 from headrace_properties.mutants import CATALOGUE
+from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import try_workload
-from headrace_properties.search.outcome import Outcome
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import Workload
 from headrace_sim import Feed
@@ -26,7 +26,7 @@ def test_an_alarm_is_told_and_the_others_are_tried_all_the_same(
 ) -> None:
     protocol = CATALOGUE["ack before commit"].protocol()
 
-    def try_broken(workload: Workload, feed: Feed, plan: Plan) -> Outcome:
+    def try_broken(workload: Workload, feed: Feed, plan: Plan) -> JudgedRun:
         return try_workload(workload, feed, plan, protocol)
 
     monkeypatch.setattr(single_faults, "try_workload", try_broken)

@@ -18,7 +18,7 @@ from headrace.history import History
 from headrace_properties.explain.causality import numbers_of
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime import spacetime_html
-from headrace_scenarios.scenario import Outcome
+from headrace_scenarios.scenario import ScenarioRun
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -31,11 +31,11 @@ QUIET = (
 
 
 @pytest.fixture(scope="module")
-def zombie() -> Outcome:
+def zombie() -> ScenarioRun:
     return SCENARIOS["zombie-timer"].run("sequencers")
 
 
-def seen(tmp_path: Path, outcome: Outcome, address: str = "", script: str = "") -> str:
+def seen(tmp_path: Path, outcome: ScenarioRun, address: str = "", script: str = "") -> str:
     """The document as the browser shows it, after a script has run in it."""
     page = spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
     page = page.replace("</body>", f"<script>{script}</script></body>")
@@ -60,7 +60,7 @@ def words(document: str, element: str) -> str:
 
 
 def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
-    tmp_path: Path, zombie: Outcome
+    tmp_path: Path, zombie: ScenarioRun
 ) -> None:
     document = seen(tmp_path, zombie)
     witness = set(numbers_of(zombie.history.events, zombie.violations["S6"].witness))
@@ -76,7 +76,7 @@ def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
     assert "worker-1 still believes that it owns" in words(document, "story")
 
 
-def test_labels_of_a_lane_do_not_overlap(tmp_path: Path, zombie: Outcome) -> None:
+def test_labels_of_a_lane_do_not_overlap(tmp_path: Path, zombie: ScenarioRun) -> None:
     count = """
       const labels = [...document.querySelectorAll('#body > text, #body g[data-event] text')];
       const boxes = labels.map((one) => one.getBoundingClientRect());
@@ -89,7 +89,7 @@ def test_labels_of_a_lane_do_not_overlap(tmp_path: Path, zombie: Outcome) -> Non
         assert re.findall(r'data-hits="(\d+)"', document) == ["0"], scope
 
 
-def test_a_reader_steps_with_the_keyboard_and_reads_the_event(tmp_path: Path, zombie: Outcome) -> None:
+def test_a_reader_steps_with_the_keyboard_and_reads_the_event(tmp_path: Path, zombie: ScenarioRun) -> None:
     press = "for (const key of ['w', 'w', 'j']) dispatchEvent(new KeyboardEvent('keydown', { key }));"
     events = zombie.history.events
     stale = max(numbers_of(events, zombie.violations["S6"].witness))
@@ -98,7 +98,7 @@ def test_a_reader_steps_with_the_keyboard_and_reads_the_event(tmp_path: Path, zo
     assert f"because of {stale} STALE write 2.2" in words(document, "event")
 
 
-def test_the_address_chooses_event_kinds_key_and_theme(tmp_path: Path, zombie: Outcome) -> None:
+def test_the_address_chooses_event_kinds_key_and_theme(tmp_path: Path, zombie: ScenarioRun) -> None:
     document = seen(tmp_path, zombie, "scope=all&kinds=write&key=dog&theme=dark&event=31")
     events = zombie.history.events
     assert drawn(document)
@@ -107,7 +107,7 @@ def test_the_address_chooses_event_kinds_key_and_theme(tmp_path: Path, zombie: O
     assert 'data-theme="dark"' in document
 
 
-def test_zooming_stretches_time_and_nothing_else(tmp_path: Path, zombie: Outcome) -> None:
+def test_zooming_stretches_time_and_nothing_else(tmp_path: Path, zombie: ScenarioRun) -> None:
     heights = []
     for zoom in ("1", "4"):
         document = seen(tmp_path, zombie, f"zoom={zoom}")
@@ -118,7 +118,7 @@ def test_zooming_stretches_time_and_nothing_else(tmp_path: Path, zombie: Outcome
     assert heights[1][1] > 1.5 * heights[0][1]
 
 
-def test_the_saved_figure_is_a_whole_svg_with_all_that_is_chosen(tmp_path: Path, zombie: Outcome) -> None:
+def test_the_saved_figure_is_a_whole_svg_with_all_that_is_chosen(tmp_path: Path, zombie: ScenarioRun) -> None:
     script = "const out = document.createElement('pre'); out.id = 'saved'; out.textContent = figure(); document.body.append(out);"
     document = seen(tmp_path, zombie, "scope=all&theme=dark", script)
     saved = re.search(r'<pre id="saved">(.*?)</pre>', document, re.DOTALL)
@@ -132,14 +132,16 @@ def test_the_saved_figure_is_a_whole_svg_with_all_that_is_chosen(tmp_path: Path,
     assert 'fill="#ffffff"' in figure  # on white, whatever the page is on
 
 
-def test_low_watermarks_are_a_chart_that_can_be_left_out(tmp_path: Path, zombie: Outcome) -> None:
+def test_low_watermarks_are_a_chart_that_can_be_left_out(tmp_path: Path, zombie: ScenarioRun) -> None:
     with_chart, without = seen(tmp_path, zombie, "scope=S10"), seen(tmp_path, zombie, "scope=S10&kinds=write")
     assert "low watermark of B</title>" in with_chart
     assert "low watermarks" in words(with_chart, "head")
     assert "low watermarks" not in words(without, "head")
 
 
-def test_thousands_of_events_are_drawn_as_the_reader_comes_to_them(tmp_path: Path, zombie: Outcome) -> None:
+def test_thousands_of_events_are_drawn_as_the_reader_comes_to_them(
+    tmp_path: Path, zombie: ScenarioRun
+) -> None:
     events = zombie.history.events
     times = [
         msgspec.structs.replace(event, at_us=event.at_us + again * 20 * SECOND)

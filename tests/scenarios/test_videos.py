@@ -12,7 +12,7 @@ from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.search.verification import verify
 from headrace_properties.verdict import Violated
 from headrace_scenarios.videos import (
-    View,
+    AdView,
     Watched,
     expected_totals,
     feed,
@@ -33,7 +33,7 @@ def panes(outputs: Counter[Emitted], stream: str = "accounts") -> list[tuple[str
 
 
 def cats(time: int, ad_seconds: int, at_us: int | None = None) -> Watched:
-    view = View("ann", "cats", "paws inc", "acme", ad_seconds)
+    view = AdView("ann", "cats", "paws inc", "acme", ad_seconds)
     return Watched(view, time, time if at_us is None else at_us, 0)
 
 

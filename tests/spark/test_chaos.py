@@ -23,10 +23,10 @@ from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_scenarios.chaos import turnstiles
 from headrace_scenarios.chaos.findings import ChaosFindings, Row, find, read_rows
-from headrace_scenarios.chaos.job import Moment, held, hold, pass_moment, read_told, release
+from headrace_scenarios.chaos.job import BatchMoment, held, hold, pass_moment, read_told, release
 from headrace_scenarios.chaos.plan import MOMENTS, ChaosPlan, ChaosPlanError, Strike, Verb, draw_plan
 from headrace_scenarios.chaos.processes import processes_of, send, signal_all, wait_until_gone
-from headrace_scenarios.chaos.run import ChaosOptions, ChaosReport, Seen, run_chaos
+from headrace_scenarios.chaos.run import ChaosOptions, ChaosReport, StrikeResult, run_chaos
 from tests.spark.microbatches import run_in_batches
 
 TARGET = "headrace_scenarios.chaos.turnstiles:pipeline"
@@ -88,7 +88,7 @@ def _findings(rows: list[Row]) -> ChaosFindings:
 
 def _report(findings: ChaosFindings, *, struck: bool = True) -> ChaosReport:
     strike = Strike(0, Verb.RESTART)
-    return ChaosReport(ChaosPlan(1, (strike,)), (Seen(strike, struck),), findings, 1, 1, 0.0)
+    return ChaosReport(ChaosPlan(1, (strike,)), (StrikeResult(strike, struck),), findings, 1, 1, 0.0)
 
 
 def test_a_run_as_it_should_be_holds() -> None:
@@ -173,10 +173,10 @@ def test_a_session_is_stopped_continued_and_killed_with_all_that_it_started(
 
 
 def test_whoever_comes_to_a_hold_says_so_and_waits(tmp_path: Path) -> None:
-    hold(tmp_path, Moment.WORKING)
-    pass_moment(tmp_path, Moment.READING)
+    hold(tmp_path, BatchMoment.WORKING)
+    pass_moment(tmp_path, BatchMoment.READING)
     assert held(tmp_path) == ()
-    waiting = threading.Thread(target=pass_moment, args=(tmp_path, Moment.WORKING))
+    waiting = threading.Thread(target=pass_moment, args=(tmp_path, BatchMoment.WORKING))
     waiting.start()
     _until(lambda: len(held(tmp_path)) == 1)
     assert waiting.is_alive()
@@ -246,10 +246,10 @@ def test_killed_processes_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
     """The zombie is a driver that is stopped in mid-batch; its successor does the batch, and the driver goes on."""
     report = _run(
         tmp_path,
-        Strike(0, Verb.KILL_EXECUTOR, Moment.WORKING),
-        Strike(1, Verb.KILL_PYTHON_WORKER, Moment.READING),
-        Strike(2, Verb.ZOMBIE, Moment.READING),
-        Strike(3, Verb.KILL_DRIVER_AFTER_SINK, Moment.WRITTEN),
+        Strike(0, Verb.KILL_EXECUTOR, BatchMoment.WORKING),
+        Strike(1, Verb.KILL_PYTHON_WORKER, BatchMoment.READING),
+        Strike(2, Verb.ZOMBIE, BatchMoment.READING),
+        Strike(3, Verb.KILL_DRIVER_AFTER_SINK, BatchMoment.WRITTEN),
     )
     assert report.verdict == Holds(4)
     assert report.drivers == 3
@@ -259,7 +259,7 @@ def test_killed_processes_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_killed_driver_and_a_lost_commit_leave_no_trace(tmp_path: Path) -> None:
-    report = _run(tmp_path, Strike(0, Verb.KILL_DRIVER, Moment.WORKING), Strike(2, Verb.FORGET_COMMIT))
+    report = _run(tmp_path, Strike(0, Verb.KILL_DRIVER, BatchMoment.WORKING), Strike(2, Verb.FORGET_COMMIT))
     assert report.verdict == Holds(2)
     assert any("the sink knew it" in note for note in report.seen[1].notes)
 

@@ -12,7 +12,7 @@ from headrace import MINUTE, SECOND, Pipeline
 from headrace.dataflow import MicroBatch, Pane
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace_properties.dataflow.model import Emission, Step, run_model
+from headrace_properties.dataflow.model import EmittedPane, InputStep, run_model
 from headrace_properties.dataflow.transcripts import (
     bare,
     emission_of,
@@ -39,7 +39,7 @@ TRANSCRIPTS = (
 """Each step is a micro-batch of Spark's, which takes a second or more."""
 
 
-def panes_of(rows: Iterable[Sequence[object]], pipeline: Pipeline) -> list[Emission]:
+def panes_of(rows: Iterable[Sequence[object]], pipeline: Pipeline) -> list[EmittedPane]:
     """Output rows as panes, in their order."""
     found = []
     for stream, key, value, *_ in rows:
@@ -55,7 +55,7 @@ def parts_of(feed: Feed) -> list[Feed]:
 
 def run_parts(
     spark: SparkSession, pipeline: Pipeline, parts: Sequence[Feed], place: Path, clock_us: int | None = None
-) -> list[Emission]:
+) -> list[EmittedPane]:
     """Let parts of a feed fall one after the other; with a clock, wait until each has had its effect."""
     landing, collected = Landing(pipeline, place / "landing"), Collected()
     outputs = attach(pipeline, landed(spark, pipeline, place / "landing"), intervals=2, clock_us=clock_us)
@@ -112,7 +112,7 @@ def test_spark_in_streaming_emits_the_figure(spark: SparkSession, number: int, t
     assert [(one.value, one.window, one.retraction) for one in panes] == drawn
 
 
-def _matters(step: Step) -> bool:
+def _matters(step: InputStep) -> bool:
     return step.element is not None or step.watermark in (
         2 * MINUTE,
         4 * MINUTE,

@@ -19,7 +19,7 @@ import msgspec
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Row, Sample, Size, rows_of
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
-from headrace_properties.search.processes import spread
+from headrace_properties.search.parallel import spread
 
 _DEEP = re.compile(rb"\n(?: {7,}| {6}(?=[]}]))")
 """The line breaks within a figure of the file, which is indented by its depth."""

@@ -13,10 +13,10 @@ from headrace_properties.checkers.authority import WithinReports
 from headrace_properties.checkers.cases import CASES, reached
 from headrace_properties.checkers.collection import CollectedAreDone, Drained
 from headrace_properties.checkers.consumers import EveryConsumer
-from headrace_properties.checkers.deliveries import AckAfterCommit, Delivered, ExactlyOnce, NoLoss
+from headrace_properties.checkers.deliveries import AckAfterCommit, DeliveriesArrive, ExactlyOnce, NoLoss
 from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
 from headrace_properties.checkers.finding import Checker
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.owners import Owned
 from headrace_properties.checkers.soft_state import SoftState
 from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
@@ -69,7 +69,7 @@ class Judge:
 
     def __init__(self, pipelines: Sequence[Pipeline], options: EngineOptions | None = None) -> None:
         topology = Topology(pipelines)
-        ledger = Ledger(topology)
+        ledger = WorkLedger(topology)
         self.checkers = _checkers(ledger, options)
         self._handlers: dict[type, list[Callable[[Any], None]]] = {}
         for handlers in [
@@ -91,7 +91,7 @@ class Judge:
         return {checker.name: checker.verdict() for checker in self.checkers}
 
 
-def _checkers(ledger: Ledger, options: EngineOptions | None) -> list[Checker]:
+def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker]:
     checkers: list[Checker] = [
         NoLoss(ledger),
         ExactlyOnce(),
@@ -112,7 +112,7 @@ def _checkers(ledger: Ledger, options: EngineOptions | None) -> list[Checker]:
         LateOnlyFromLate(ledger),
         EveryConsumer(ledger),
         TimersFire(ledger),
-        Delivered(ledger),
+        DeliveriesArrive(ledger),
         Drained(ledger, options),
         WatermarkArrives(ledger),
         Owned(ledger),

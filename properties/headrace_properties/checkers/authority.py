@@ -3,11 +3,11 @@
 from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Event, InjectorReported, IntervalMinted, Published, Reported
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Unknown, Verdict
 
 
-class _Known:
+class _ReportedKeys:
     """Some keys, and the greatest values that those who own them, or owned them before, have reported for them."""
 
     __slots__ = ("horizon", "interval", "is_live", "low_us", "mint")
@@ -19,14 +19,14 @@ class _Known:
         self.horizon = horizon
         self.is_live = True
 
-    def without(self, interval: KeyInterval) -> list["_Known"]:
+    def without(self, interval: KeyInterval) -> list["_ReportedKeys"]:
         """What is known of its keys outside an interval that somebody else owns now: they keep their last value."""
         self.is_live = False
         low, high = self.interval.low, self.interval.high
         parts = [KeyInterval(low, interval.low)] if low < interval.low else []
         if interval.high is not None and (high is None or interval.high < high):
             parts.append(KeyInterval(interval.high, high))
-        return [_Known(self.mint, part, self.low_us, self.horizon) for part in parts]
+        return [_ReportedKeys(self.mint, part, self.low_us, self.horizon) for part in parts]
 
 
 class WithinReports:
@@ -42,12 +42,12 @@ class WithinReports:
     section = "7.2"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._injectors = ledger.topology.injectors
         self._computations = ledger.topology.computations
         self._found = Finding()
-        self._known: dict[str, list[_Known]] = {}
-        self._by_sequencer: dict[int, _Known] = {}
+        self._known: dict[str, list[_ReportedKeys]] = {}
+        self._by_sequencer: dict[int, _ReportedKeys] = {}
         self._processes: dict[str, tuple[int, int]] = {}
         self._said: dict[str, tuple[int, int]] = {}
         self._reports = 0
@@ -68,7 +68,7 @@ class WithinReports:
                 known.append(one)
         low_us = min((one.low_us for one in before), default=MIN_TIME)
         horizon = min((one.horizon for one in before), default=MIN_TIME)
-        new = self._by_sequencer[event.sequencer] = _Known(event, event.interval, low_us, horizon)
+        new = self._by_sequencer[event.sequencer] = _ReportedKeys(event, event.interval, low_us, horizon)
         self._known[event.computation] = [*known, new]
 
     def _on_reported(self, event: Reported) -> None:
@@ -122,5 +122,5 @@ class WithinReports:
         return self._found.verdict("nothing was broadcast")
 
 
-def _exceeds(kind: str, value: int, known: _Known, reported: int) -> str:
+def _exceeds(kind: str, value: int, known: _ReportedKeys, reported: int) -> str:
     return f"its {kind}, {format_time(value)}, exceeds what was known of {known.interval}, {format_time(reported)}"

@@ -95,7 +95,7 @@ def reached(history: Iterable[Event]) -> dict[str, int]:
 class _Counter:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        owners = _Owners(self.counts)
+        owners = _IntervalCases(self.counts)
         records = _Records(self.counts)
         versions = _Versions(self.counts)
         self.handlers: dict[type, Callable[[Any], None]] = {
@@ -232,7 +232,7 @@ class _Records:
             self._collected.add((event.computation, record_id))
 
 
-class _Owners:
+class _IntervalCases:
     """What becomes of intervals."""
 
     def __init__(self, counts: Counter[str]) -> None:

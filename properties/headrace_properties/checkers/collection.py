@@ -14,7 +14,7 @@ from headrace.history import (
 )
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Verdict
 
 
@@ -35,7 +35,7 @@ class CollectedAreDone:
     section = "6.1.1"
     finding = False
 
-    def __init__(self, ledger: Ledger, options: EngineOptions | None = None) -> None:
+    def __init__(self, ledger: WorkLedger, options: EngineOptions | None = None) -> None:
         self._ledger = ledger
         self._slack_us = 0 if options is None else options.id_slack_us
         self._found = Finding()
@@ -126,7 +126,7 @@ class Drained:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: WorkLedger,
         options: EngineOptions | None = None,
         grace_us: int = 5 * SECOND,
         settle_us: int = SECOND,

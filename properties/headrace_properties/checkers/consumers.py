@@ -18,7 +18,7 @@ from headrace.history import Executed, Injected, IntervalMinted, ProcessStarted,
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Verdict
 
 
@@ -34,7 +34,7 @@ class EveryConsumer:
     section = "2, 3"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._versions = ledger.topology.versions
         self._found = Finding()

@@ -7,8 +7,8 @@ from headrace.history import AckSent, Applied, CheckpointsDeleted, DuplicateDrop
 from headrace.wire.rows import Production
 from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
-from headrace_properties.checkers.work import Work
+from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Verdict
 
 
@@ -20,7 +20,7 @@ class NoLoss:
     section = "6.2"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
         self._why = "the run has not ended"
@@ -45,7 +45,7 @@ class NoLoss:
         return self._found.verdict(self._why)
 
 
-class Delivered:
+class DeliveriesArrive:
     """L2: once faults have stopped, each delivery is applied and ACKed in bounded time: by the end of the run."""
 
     name = "L2"
@@ -53,7 +53,7 @@ class Delivered:
     section = "6.1.1"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
         self._calm = Calm()
@@ -82,7 +82,7 @@ class Delivered:
         return self._found.verdict(self._why)
 
 
-def _unsettled(ledger: Ledger) -> Iterator[Work]:
+def _unsettled(ledger: WorkLedger) -> Iterator[WorkItem]:
     for owed in ledger.owed.values():
         yield from owed.values()
 
@@ -148,7 +148,7 @@ class AckAfterCommit:
     section = "6.1.1"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
         self._found = Finding()

@@ -5,7 +5,7 @@ from collections import Counter
 from headrace import format_time
 from headrace.history import FaultStruck, Healed, RunEnded
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 
 UNFAIR = "the run ended by its deadline while faults still struck; heal first"
 
@@ -30,7 +30,7 @@ class Calm:
         self._struck = False
         self.since_us = event.at_us
 
-    def why_not_due(self, end: RunEnded, ledger: Ledger, found: Finding) -> str:
+    def why_not_due(self, end: RunEnded, ledger: WorkLedger, found: Finding) -> str:
         """Why it is not to be judged whether everything is done by now; ``""``: it is to be. ``found``: of who asks."""
         if end.why == "limit":
             when, rest = format_time(end.at_us), left(end, ledger)
@@ -39,7 +39,7 @@ class Calm:
         return "" if end.why == "quiescent" or not self._struck else UNFAIR
 
 
-def left(end: RunEnded, ledger: Ledger) -> str:
+def left(end: RunEnded, ledger: WorkLedger) -> str:
     """What is left to do at the end of a run that did not come to rest, as the tail of a sentence; ``""``: nothing, or it did.
 
     Liveness is violated only if nothing of it was done for a long time: what is left says where to look.

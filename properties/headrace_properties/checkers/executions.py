@@ -4,7 +4,7 @@ from headrace import MIN_TIME, KeyInterval, format_time
 from headrace.history import Applied, Executed, Injected, IntervalMinted
 from headrace.wire.rows import StoredTimer
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Verdict
 
 
@@ -20,7 +20,7 @@ class OneAtATime:
     section = "4.1, 4.2"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._loose = ledger.topology.loose
         self._found = Finding()
@@ -128,7 +128,7 @@ class LateOnlyFromLate:
     section = "4.5"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         topology = ledger.topology
         self._excused = topology.loose | topology.percentile

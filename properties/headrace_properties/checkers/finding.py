@@ -4,14 +4,14 @@ Rules of this package:
 
 * A checker reads the History and the deployed topologies, and nothing else: the same checkers judge every host.
 * It is incremental: it gets the events that it asks for, in order, once.
-* It gets an event *before* the `Ledger` takes it in: a step is judged by what was so until then.
+* It gets an event *before* the `WorkLedger` takes it in: a step is judged by what was so until then.
 * The first violation is kept; what comes after it may be its consequence.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from headrace.history import Event
+from headrace.history import Event, KeysSampled
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 Handlers = Mapping[type, Callable[[Any], None]]
@@ -68,3 +68,29 @@ class Finding:
         if self.cut_short:
             return Unknown(self.cut_short, cut_short=True)
         return Holds(self.reached) if self.reached else Unknown(why_unknown)
+
+
+class Sampling:
+    """Tells whether a History is one of some of the keys, and so what it can tell.
+
+    What is said of each row, record or timer on its own is judged as ever, and holds for those in the sample. What is said of all
+    pending work together can be refuted by a sample, and never confirmed.
+
+    Attributes:
+        handlers: the events that it wants.
+    """
+
+    def __init__(self) -> None:
+        self._fraction = 1.0
+        self.handlers: Handlers = {KeysSampled: self._on_sampled}
+
+    def _on_sampled(self, event: KeysSampled) -> None:
+        self._fraction = event.fraction
+
+    def of_all(self, verdict: Verdict) -> Verdict:
+        """What a property of all pending work comes to."""
+        if self._fraction == 1 or not isinstance(verdict, Holds):
+            return verdict
+        return Unknown(
+            f"the History has {self._fraction:.3g} of the keys, and work that is pending may be of the others"
+        )

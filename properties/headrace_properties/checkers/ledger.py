@@ -33,28 +33,28 @@ from headrace.history import (
 )
 from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.checkers.topology import Topology
-from headrace_properties.checkers.work import PendingWork, Work
+from headrace_properties.checkers.work import PendingWork, WorkItem
 
-_NONE_OWED: dict[str, Work] = {}
+_NONE_OWED: dict[str, WorkItem] = {}
 _NONE_SETTLED: dict[str, int] = {}
 _NO_RUNS: list[Executed] = []
 
 
-class Row:
+class RowWork:
     """What is durable of one key, as far as it concerns checkers."""
 
     __slots__ = ("checkpoints", "hold", "timers")
 
     def __init__(self) -> None:
-        self.timers: dict[str, Work] = {}
+        self.timers: dict[str, WorkItem] = {}
         self.checkpoints: dict[tuple[str, str], Production] = {}
-        self.hold: Work | None = None
+        self.hold: WorkItem | None = None
 
 
-_NO_ROW = Row()
+_NO_ROW = RowWork()
 
 
-class Ledger:
+class WorkLedger:
     """Replays a History. Checkers read it; only `handlers` change it.
 
     Attributes:
@@ -71,13 +71,13 @@ class Ledger:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.work = PendingWork()
-        self.owed: dict[str, dict[str, Work]] = {}
+        self.owed: dict[str, dict[str, WorkItem]] = {}
         self.published: dict[str, int] = {}
         self.published_horizon: dict[str, int] = {}
         self.deliveries = 0
         self.ids: dict[str, dict[str, tuple[str, int, int]]] = {}
         self._settled: dict[str, dict[str, int]] = {}
-        self._rows: dict[str, dict[str, Row]] = {}
+        self._rows: dict[str, dict[str, RowWork]] = {}
         self._runs: dict[tuple[int, int], list[Executed]] = {}
         self._weak_runs: dict[str, Executed] = {}
         self._loose_runs: dict[tuple[str, str], list[Executed]] = {}
@@ -85,7 +85,7 @@ class Ledger:
         self._owners: dict[str, dict[str, int]] = {}
         self._removed: set[str] = set()
         self._injectors: dict[str, int] = {}
-        self._undecided: dict[tuple[str, str], list[Work]] = {}
+        self._undecided: dict[tuple[str, str], list[WorkItem]] = {}
         self._rises: dict[str, list[tuple[int, int, int]]] = {}
         self.handlers: dict[type, Callable[[Any], None]] = {
             Injected: self._on_injected,
@@ -105,15 +105,15 @@ class Ledger:
 
     # Reading it
 
-    def row(self, computation: str, key: str) -> Row:
+    def row(self, computation: str, key: str) -> RowWork:
         """What is durable of a key."""
         return self._rows.get(computation, {}).get(key, _NO_ROW)
 
-    def rows(self, computation: str, interval: KeyInterval) -> Iterable[tuple[str, Row]]:
+    def rows(self, computation: str, interval: KeyInterval) -> Iterable[tuple[str, RowWork]]:
         """The rows of an interval."""
         return [(key, row) for key, row in self._rows.get(computation, {}).items() if interval.contains(key)]
 
-    def timers(self) -> Iterator[Work]:
+    def timers(self) -> Iterator[WorkItem]:
         """All durable pending timers."""
         for rows in self._rows.values():
             for row in rows.values():
@@ -225,7 +225,7 @@ class Ledger:
             passed = max(passed, at_us)
         return passed
 
-    def passed_before(self, name: str, time_us: int, work: Work) -> bool:
+    def passed_before(self, name: str, time_us: int, work: WorkItem) -> bool:
         """Tell whether a name's broadcast low watermark had passed a time before this work was born."""
         return any(low > time_us and count < work.number for _, low, count in self._rises.get(name, ()))
 
@@ -243,7 +243,7 @@ class Ledger:
 
     def _owe(
         self, sender: str, production: Production, source: Injected | Applied, *, late: bool
-    ) -> Work | None:
+    ) -> WorkItem | None:
         """Owe a production; ``None``: it is settled, or owed already."""
         consumer, record_id = production.consumer, production.record_id
         if self.is_settled(consumer, record_id):
@@ -253,7 +253,7 @@ class Ledger:
             owed = self.owed[consumer] = {}
         if record_id in owed:
             return None
-        work = Work(
+        work = WorkItem(
             sender, production.key, production, production.timestamp, production.origin, source, late=late
         )
         owed[record_id] = work
@@ -316,7 +316,7 @@ class Ledger:
             rows = self._rows[computation] = {}
         row = rows.get(delta.key)
         if row is None:
-            row = rows[delta.key] = Row()
+            row = rows[delta.key] = RowWork()
         least = max(self.published.get(computation, MIN_TIME), self._least_cause(event, row))
         if delta.seen:
             self._take_ids(event)
@@ -358,7 +358,7 @@ class Ledger:
                 made += run.productions
         return made
 
-    def _change_timers(self, row: Row, event: Applied, least: int) -> list[Work]:
+    def _change_timers(self, row: RowWork, event: Applied, least: int) -> list[WorkItem]:
         """Change the timers; returns those that are new."""
         delta, timers = event.delta, row.timers
         for timer in delta.fired:
@@ -373,16 +373,16 @@ class Ledger:
         works = []
         for timer in delta.set_timers:
             held = MAX_TIME if timer.held is None else timer.held
-            work = Work(event.computation, delta.key, timer, held, timer.origin, event, late=held < least)
+            work = WorkItem(event.computation, delta.key, timer, held, timer.origin, event, late=held < least)
             timers[timer.tag] = work
             self.work.add(work)
             works.append(work)
         return works
 
-    def _change_hold(self, row: Row, event: Applied, hold: int, least: int) -> Work:
+    def _change_hold(self, row: RowWork, event: Applied, hold: int, least: int) -> WorkItem:
         if row.hold is not None:
             row.hold.done = True
-        work = row.hold = Work(
+        work = row.hold = WorkItem(
             event.computation, event.delta.key, None, hold, MAX_TIME, event, late=hold < least
         )
         self.work.add(work)
@@ -390,7 +390,7 @@ class Ledger:
 
     # Lateness (4.5)
 
-    def _decide_later(self, event: Applied, works: list[Work]) -> None:
+    def _decide_later(self, event: Applied, works: list[WorkItem]) -> None:
         """Late work that nobody has published past yet may be on time when its owner learns of it."""
         behind = self.published.get(event.computation, MIN_TIME)
         undecided = [work for work in works if work.late and behind <= work.time_us < MAX_TIME]
@@ -413,7 +413,7 @@ class Ledger:
                 work.late = False
                 self.work.hold_watermark(work)
 
-    def _least_cause(self, event: Applied, row: Row) -> int:
+    def _least_cause(self, event: Applied, row: RowWork) -> int:
         """The least time that a step's causes have held till now: nothing of the computation has passed it."""
         computation, delta = event.computation, event.delta
         least = MAX_TIME
@@ -439,7 +439,7 @@ class Ledger:
         return self._held_by_timer(self.row(run.computation, run.key), run.timer)
 
     @staticmethod
-    def _held_by_timer(row: Row, timer: StoredTimer) -> int:
+    def _held_by_timer(row: RowWork, timer: StoredTimer) -> int:
         work = row.timers.get(timer.tag)
         if work is None or work.late or not _set_by_same(work, timer):
             return MAX_TIME
@@ -465,5 +465,5 @@ class Ledger:
         self._injectors[event.process] = event.low_watermark
 
 
-def _set_by_same(work: Work, timer: StoredTimer) -> bool:
+def _set_by_same(work: WorkItem, timer: StoredTimer) -> bool:
     return isinstance(work.what, StoredTimer) and work.what.set_by == timer.set_by

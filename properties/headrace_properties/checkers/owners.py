@@ -14,7 +14,7 @@ from headrace.wire.keys import cover_same_keys
 from headrace.wire.messages import STORE
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Verdict
 
 _STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}
@@ -36,7 +36,7 @@ class Owned:
     section = "7.1"
     finding = False
 
-    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND) -> None:
+    def __init__(self, ledger: WorkLedger, grace_us: int = 5 * SECOND) -> None:
         self._ledger = ledger
         self._grace_us = grace_us
         self._found = Finding()

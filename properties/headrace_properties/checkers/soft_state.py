@@ -10,7 +10,7 @@ from headrace import Clock, format_time
 from headrace.history import Applied, CheckpointsDeleted, Event, Output, ScanEnded
 from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger, Row
+from headrace_properties.checkers.ledger import RowWork, WorkLedger
 from headrace_properties.checkers.work import receiver_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
@@ -41,7 +41,7 @@ class SoftState:
     section = "6.2, 7.1"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
         self._scans: dict[int, ScanEnded] = {}
@@ -74,7 +74,7 @@ class SoftState:
     def _lose_in_scan(
         self,
         event: ScanEnded,
-        rows: Sequence[tuple[str, Row]],
+        rows: Sequence[tuple[str, RowWork]],
         timers: set[tuple[str, str]],
         checkpoints: set[tuple[str, str]],
     ) -> None:

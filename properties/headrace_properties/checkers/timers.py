@@ -5,8 +5,8 @@ from headrace.history import Applied, Executed, RunEnded
 from headrace.wire.rows import StoredTimer
 from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
-from headrace_properties.checkers.work import Work
+from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Verdict
 
 
@@ -21,7 +21,7 @@ class TimersInOrder:
     section = "4.6"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
         self.handlers: Handlers = {Applied: self._on_applied}
@@ -41,7 +41,7 @@ class TimersInOrder:
             for work in left.values():
                 self._compare(event, timer, work)
 
-    def _compare(self, event: Applied, timer: StoredTimer, work: Work) -> None:
+    def _compare(self, event: Applied, timer: StoredTimer, work: WorkItem) -> None:
         other = work.what
         assert isinstance(other, StoredTimer)
         if other.clock is timer.clock and other.order < timer.order:
@@ -66,7 +66,7 @@ class TimersOnce:
     section = "4.6"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
         self._found = Finding()
@@ -136,7 +136,7 @@ class TimersFire:
     section = "4.6"
     finding = False
 
-    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND, settle_us: int = SECOND) -> None:
+    def __init__(self, ledger: WorkLedger, grace_us: int = 5 * SECOND, settle_us: int = SECOND) -> None:
         self._ledger = ledger
         self._grace_us, self._settle_us = grace_us, settle_us
         self._found = Finding()
@@ -163,11 +163,11 @@ class TimersFire:
                 if since_us is not None and event.at_us - since_us >= grace_us:
                     self._note(event, work, since_us)
 
-    def _due_since_us(self, work: Work, timer: StoredTimer) -> int | None:
+    def _due_since_us(self, work: WorkItem, timer: StoredTimer) -> int | None:
         passed_us = self._ledger.passed_at_us(work.sender, timer.due)
         return None if passed_us is None else max(passed_us, work.source.at_us, MIN_TIME)
 
-    def _note(self, event: RunEnded, work: Work, since_us: int) -> None:
+    def _note(self, event: RunEnded, work: WorkItem, since_us: int) -> None:
         self._found.violated(
             f"{work}, set at {format_time(work.source.at_us)}, has been due since {format_time(since_us)}, when the low"
             f" watermark of its input had passed it, and had not fired by the end, {format_time(event.at_us)}"

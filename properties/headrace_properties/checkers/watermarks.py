@@ -1,6 +1,6 @@
 """Low watermarks and horizons reflect all pending work, never go back, and arrive (MillWheel 4.5, 7.2).
 
-The oracle is the `Ledger`: what is durable or accepted and not done, whatever processes believe.
+The oracle is the `WorkLedger`: what is durable or accepted and not done, whatever processes believe.
 """
 
 from operator import attrgetter
@@ -18,11 +18,10 @@ from headrace.history import (
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
 from headrace_properties.checkers.ending import Calm, left
-from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
-from headrace_properties.checkers.sampling import Sampling
+from headrace_properties.checkers.finding import Finding, Handlers, Sampling
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.topology import Topology
-from headrace_properties.checkers.work import Work
+from headrace_properties.checkers.work import WorkItem
 from headrace_properties.verdict import Verdict
 
 
@@ -34,7 +33,7 @@ class LowWatermarkOracle:
     section = "4.5, 7.2"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
         self._found = Finding()
@@ -120,7 +119,7 @@ class HorizonOracle:
     section = "6.1.1"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._upstream = ledger.topology.upstream
         self._found = Finding()
@@ -140,7 +139,7 @@ class HorizonOracle:
                             event, name, horizon, self._ledger.work.before_origin(sender, horizon)[0]
                         )
 
-    def _accuse(self, event: Published, name: str, horizon: int, work: Work) -> None:
+    def _accuse(self, event: Published, name: str, horizon: int, work: WorkItem) -> None:
         self._found.violated(
             f"the horizon of {name!r} was broadcast as {format_time(horizon)} at {format_time(event.at_us)}, while {work}, with"
             f" origin {format_time(work.origin)}, there since {format_time(work.source.at_us)}, was unfinished (MillWheel 6.1.1)",
@@ -274,7 +273,7 @@ class WatermarkArrives:
     section = "4.5"
     finding = False
 
-    def __init__(self, ledger: Ledger, grace_us: int = 5 * SECOND) -> None:
+    def __init__(self, ledger: WorkLedger, grace_us: int = 5 * SECOND) -> None:
         self._ledger = ledger
         self._grace_us = grace_us
         self._found = Finding()

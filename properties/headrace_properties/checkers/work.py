@@ -10,7 +10,7 @@ from headrace.history import Applied, Injected
 from headrace.wire.rows import Production, StoredTimer
 
 
-class Work:
+class WorkItem:
     """Something durable or accepted that is still to be done.
 
     Attributes:
@@ -58,7 +58,7 @@ def receiver_of(production: Production) -> str:
     return repr(production.consumer) if production.consumer else "the outside"
 
 
-Heap = list[tuple[int, int, Work]]
+Heap = list[tuple[int, int, WorkItem]]
 
 
 class PendingWork:
@@ -76,18 +76,18 @@ class PendingWork:
         """How much work there has been so far."""
         return self._count
 
-    def add(self, work: Work) -> None:
+    def add(self, work: WorkItem) -> None:
         """Count it; if it is not late, it holds its sender's low watermark."""
         self._count += 1
         work.number = self._count
         if not work.late and work.time_us != MAX_TIME:
             self.hold_watermark(work)
 
-    def hold_watermark(self, work: Work) -> None:
+    def hold_watermark(self, work: WorkItem) -> None:
         """It holds its sender's low watermark from now on."""
         _push(self._times, work.sender, work.time_us, work)
 
-    def hold_horizon(self, work: Work) -> None:
+    def hold_horizon(self, work: WorkItem) -> None:
         """It holds its sender's horizon, too, from now on at its present origin."""
         _push(self._origins, work.sender, work.origin, work)
 
@@ -101,7 +101,7 @@ class PendingWork:
         heap = self._origins.get(sender)
         return _top(heap) if heap else MAX_TIME
 
-    def before(self, sender: str, time_us: int) -> list[Work]:
+    def before(self, sender: str, time_us: int) -> list[WorkItem]:
         """A sender's work with event times before this, the oldest first. Slow; for when something is wrong."""
         return [
             work
@@ -109,7 +109,7 @@ class PendingWork:
             if time < time_us and not work.done
         ]
 
-    def before_origin(self, sender: str, origin: int) -> list[Work]:
+    def before_origin(self, sender: str, origin: int) -> list[WorkItem]:
         """A sender's productions with origins before this, the oldest first. Slow; for when something is wrong."""
         return [
             work
@@ -118,7 +118,7 @@ class PendingWork:
         ]
 
 
-def _push(heaps: dict[str, Heap], sender: str, time_us: int, work: Work) -> None:
+def _push(heaps: dict[str, Heap], sender: str, time_us: int, work: WorkItem) -> None:
     heap = heaps.get(sender)
     if heap is None:
         heap = heaps[sender] = []
@@ -133,5 +133,5 @@ def _top(heap: Heap) -> int:
     return MAX_TIME
 
 
-def _age(entry: tuple[int, int, Work]) -> tuple[int, int]:
+def _age(entry: tuple[int, int, WorkItem]) -> tuple[int, int]:
     return entry[:2]

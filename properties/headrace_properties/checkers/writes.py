@@ -4,7 +4,7 @@ from headrace import format_time
 from headrace.history import Applied, CheckpointsDeleted, Event, Executed, Injected, IntervalMinted, Output
 from headrace.wire.rows import Production, Version
 from headrace_properties.checkers.finding import Finding, Handlers
-from headrace_properties.checkers.ledger import Ledger
+from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Verdict
 
 
@@ -16,7 +16,7 @@ class Atomicity:
     section = "6.2, 7.1"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._topology = ledger.topology
         self._found = Finding()
@@ -91,7 +91,7 @@ def _ids(productions: tuple[Production, ...] | list[Production]) -> list[str]:
     return [production.record_id for production in productions]
 
 
-Emission = tuple[str, str, bytes, int]
+_Content = tuple[str, str, bytes, int]
 """Cause, stream, value and timestamp of a production."""
 
 
@@ -103,11 +103,11 @@ class OneIdOneRecord:
     section = "6.1.2"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._weak = ledger.topology.weak
         self._found = Finding()
-        self._emissions: dict[str, tuple[Emission, Event]] = {}
+        self._emissions: dict[str, tuple[_Content, Event]] = {}
         self._weak_causes: dict[str, tuple[str, Event]] = {}
         self.handlers: Handlers = {
             Injected: self._on_injected,
@@ -183,7 +183,7 @@ class OneIdOneRecord:
         return self._found.verdict("nothing was produced")
 
 
-def _emission(emission: Emission) -> str:
+def _emission(emission: _Content) -> str:
     cause, stream, value, timestamp = emission
     of = f" for {cause}" if cause else ""
     return f"{value!r:.60} on {stream!r} at {format_time(timestamp)}{of}"
@@ -197,7 +197,7 @@ class WeakRerunsAgree:
     section = "6.1.2, 6.1.3"
     finding = True
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._weak = ledger.topology.weak
         self._found = Finding()
         self._first: dict[tuple[str, str, str], Executed] = {}
@@ -242,7 +242,7 @@ class SingleWriter:
     section = "6.2"
     finding = False
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
         self.handlers: Handlers = {Applied: self._on_applied, CheckpointsDeleted: self._on_deleted}

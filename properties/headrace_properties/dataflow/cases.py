@@ -39,7 +39,7 @@ from headrace.dataflow import (
     WindowFn,
 )
 from headrace.dataflow.checks import check_trigger
-from headrace_properties.dataflow.model import Query, Step
+from headrace_properties.dataflow.model import InputStep, Query
 from headrace_properties.dataflow.transcripts import AtLeast, settles
 
 ELEMENT_AT_US, WATERMARK_AT_US, DELAY_END_US = 400 * MILLISECOND, 800 * MILLISECOND, 200 * MILLISECOND
@@ -54,11 +54,11 @@ SPREAD = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class GroupingCase:
     """A grouping, and what happens to it."""
 
     query: Query
-    steps: tuple[Step, ...]
+    steps: tuple[InputStep, ...]
 
 
 def windows() -> st.SearchStrategy[WindowFn]:
@@ -158,13 +158,15 @@ def settling_queries(
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = False) -> tuple[Step, ...]:
+def histories(
+    draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = False
+) -> tuple[InputStep, ...]:
     """Draw what happens, up to the end of the source: elements of two keys, watermarks, and slots without either.
 
     The source ends after a long silence, or as soon as its last element has come: then no clock has emitted what waits for it.
     """
     kinds = ["element"] * 3 + ["watermark", "nothing"] + ["retraction"] * retractions
-    steps: list[Step] = []
+    steps: list[InputStep] = []
     given: list[Element] = []
     slots = range(BEGIN, BEGIN + draw(st.integers(1, SLOTS)))
     for slot in slots:
@@ -173,16 +175,19 @@ def histories(draw: st.DrawFn, *, coinciding: bool = False, retractions: bool = 
         if what == "element" or (what == "retraction" and given):
             element = _retraction(draw, given) if what == "retraction" else draw(elements())
             given += [] if element.retraction else [element]
-            steps.append(Step(at_us + (0 if coinciding else ELEMENT_AT_US), element))
+            steps.append(InputStep(at_us + (0 if coinciding else ELEMENT_AT_US), element))
         elif what == "watermark":
             watermark = draw(st.integers(0, SPREAD + 6)) * SECOND
-            steps.append(Step(at_us + (0 if coinciding else WATERMARK_AT_US), watermark=watermark))
+            steps.append(InputStep(at_us + (0 if coinciding else WATERMARK_AT_US), watermark=watermark))
         elif coinciding:
-            steps.append(Step(at_us))
+            steps.append(InputStep(at_us))
     if draw(st.booleans()):
-        return (*steps, Step(slots[-1] * SECOND + (0 if coinciding else WATERMARK_AT_US), watermark=MAX_TIME))
+        return (
+            *steps,
+            InputStep(slots[-1] * SECOND + (0 if coinciding else WATERMARK_AT_US), watermark=MAX_TIME),
+        )
     end_us = (BEGIN + SLOTS + 1) * SECOND
-    return (*steps, Step(end_us + 1), Step(end_us + 5 * SECOND, watermark=MAX_TIME))
+    return (*steps, InputStep(end_us + 1), InputStep(end_us + 5 * SECOND, watermark=MAX_TIME))
 
 
 def elements() -> st.SearchStrategy[Element]:
@@ -203,7 +208,7 @@ def cases(
     settling: bool = False,
     merging: bool = True,
     engine: st.SearchStrategy[Engine] | None = None,
-) -> st.SearchStrategy[Case]:
+) -> st.SearchStrategy[GroupingCase]:
     """Groupings with their input.
 
     Args:
@@ -214,4 +219,4 @@ def cases(
         engine: of these, the engines; ``None``: any.
     """
     groupings = settling_queries(merging=merging, engine=engine) if settling else queries()
-    return st.builds(Case, groupings, histories(coinciding=coinciding, retractions=retractions))
+    return st.builds(GroupingCase, groupings, histories(coinciding=coinciding, retractions=retractions))

@@ -49,7 +49,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TriggerView:
     """What can be seen when a trigger is asked: ``now`` is wall time, and all that arrives then may not be in yet."""
 
     now: int
@@ -102,7 +102,7 @@ def _delay_us(trigger: AfterDelay, evidence: Evidence) -> int:
     return min((now for _, now in evidence.seen), default=MAX_TIME) + trigger.delay_us
 
 
-def asked(trigger: Trigger, evidence: Evidence, view: View) -> tuple[bool, Evidence | None]:
+def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence | None]:
     """Whether it fires now, and its evidence from now on; ``None``: it is finished."""
     match trigger:
         case Repeat(inner):
@@ -130,7 +130,7 @@ def asked(trigger: Trigger, evidence: Evidence, view: View) -> tuple[bool, Evide
             return ready, None if ready else evidence
 
 
-def _is_ready(trigger: Trigger, evidence: Evidence, view: View) -> bool:
+def _is_ready(trigger: Trigger, evidence: Evidence, view: TriggerView) -> bool:
     """Whether a trigger without parts fires now: then it is finished."""
     match trigger:
         case AtWatermark():
@@ -147,7 +147,9 @@ def _is_ready(trigger: Trigger, evidence: Evidence, view: View) -> bool:
             raise NotImplementedError("the model knows the built-in triggers only")
 
 
-def _asked_in_turn(trigger: SequenceOf, evidence: Evidence, view: View) -> tuple[bool, Evidence | None]:
+def _asked_in_turn(
+    trigger: SequenceOf, evidence: Evidence, view: TriggerView
+) -> tuple[bool, Evidence | None]:
     """Ask the trigger of a sequence whose turn it is; when it is finished, the next one begins."""
     fires, rest = asked(trigger.triggers[evidence.index], evidence.parts[0], view)
     if rest is not None:
@@ -158,13 +160,13 @@ def _asked_in_turn(trigger: SequenceOf, evidence: Evidence, view: View) -> tuple
     return fires, replace(evidence, index=following, parts=(begin(trigger.triggers[following], view.now),))
 
 
-def _anew(trigger: Trigger, evidence: Evidence, view: View) -> tuple[bool, Evidence]:
+def _anew(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool, Evidence]:
     """Ask; when it is finished it begins anew."""
     fires, rest = asked(trigger, evidence, view)
     return fires, begin(trigger, view.now) if rest is None else rest
 
 
-def _asked_once(trigger: Trigger, evidence: Evidence, view: View) -> Evidence:
+def _asked_once(trigger: Trigger, evidence: Evidence, view: TriggerView) -> Evidence:
     """Ask a part of `AllOf`, unless it has fired."""
     if evidence.fired:
         return evidence

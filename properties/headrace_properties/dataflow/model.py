@@ -27,7 +27,7 @@ from headrace.dataflow import (
     Window,
     WindowFn,
 )
-from headrace_properties.dataflow.evidence import Evidence, View, asked, begin, dues, observe, together
+from headrace_properties.dataflow.evidence import Evidence, TriggerView, asked, begin, dues, observe, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InputStep:
     """Something that happens to a grouping: time passes, and perhaps an element or a watermark comes.
 
     Attributes:
@@ -67,7 +67,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Emission:
+class EmittedPane:
     """A pane that is emitted.
 
     Attributes:
@@ -100,11 +100,11 @@ class Told:
         dropped: elements that came too late, or after their window's trigger was finished: (number of the step, window).
     """
 
-    panes: tuple[Emission, ...]
+    panes: tuple[EmittedPane, ...]
     dropped: tuple[tuple[int, Window], ...]
 
 
-def run_model(query: Query, steps: Sequence[Step]) -> Told:
+def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
     """Tell which panes come of a history.
 
     Args:
@@ -125,18 +125,18 @@ def run_model(query: Query, steps: Sequence[Step]) -> Told:
 class _Moment:
     """A step, or a moment on the way to it at which the clock may make a trigger fire."""
 
-    step: Step
+    step: InputStep
     number: int
 
 
 def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
     """Go on from moment to moment, and tell each time all from the beginning."""
     history: list[_Moment] = []
-    panes: list[Emission] = []
+    panes: list[EmittedPane] = []
     told = _Story()
     for moment in moments:
         while (due_us := _next_due(query, told, history)) < moment.step.at_us:
-            history.append(_Moment(Step(due_us + 1), moment.number))
+            history.append(_Moment(InputStep(due_us + 1), moment.number))
             told = _tell(query, history, key)
             panes.extend(told.last)
         history.append(moment)
@@ -149,7 +149,7 @@ def _tell_key(query: Query, moments: Sequence[_Moment], key: str) -> Told:
 
 
 @dataclass(slots=True)
-class _Member:
+class _WindowedElement:
     """An element in a window.
 
     Attributes:
@@ -176,7 +176,7 @@ class _Page:
         in_force: it was emitted, and not taken back yet.
     """
 
-    emission: Emission
+    emission: EmittedPane
     elements: frozenset[int]
     window: Window
     shown: bool
@@ -198,9 +198,9 @@ class _Story:
     """
 
     triggers: dict[Window, Evidence | None] = field(default_factory=dict)
-    members: list[_Member] = field(default_factory=list)
+    members: list[_WindowedElement] = field(default_factory=list)
     pages: list[_Page] = field(default_factory=list)
-    last: list[Emission] = field(default_factory=list)
+    last: list[EmittedPane] = field(default_factory=list)
     dropped: list[tuple[int, Window]] = field(default_factory=list)
     watermark: int = MIN_TIME
 
@@ -282,7 +282,7 @@ class _Chapter:
                 self.story.dropped.append((self.history[self.number].number, window))
                 continue
             self._merge(parts, whole)
-            self.story.members.append(_Member(self.number, whole, self.story.watermark < whole.end))
+            self.story.members.append(_WindowedElement(self.number, whole, self.story.watermark < whole.end))
             evidence = self.story.triggers[whole]
             assert evidence is not None, "a window that is finished takes nothing"
             contents = self._value(self._contents_of_pane(whole))
@@ -301,7 +301,7 @@ class _Chapter:
         known = [one for part in parts if (one := self.story.triggers.pop(part)) is not None]
         trigger = self.query.trigger
         self.story.triggers[whole] = together(trigger, known) if known else begin(trigger, self._now)
-        things: list[_Member | _Page] = [*self.story.members, *self.story.pages]
+        things: list[_WindowedElement | _Page] = [*self.story.members, *self.story.pages]
         for thing in things:
             if thing.window in parts:
                 thing.window = whole
@@ -311,7 +311,7 @@ class _Chapter:
         for window in sorted(windows, key=lambda one: one.order):
             evidence = self.story.triggers[window]
             if evidence is not None:
-                view = View(self._now, self._effective, window)
+                view = TriggerView(self._now, self._effective, window)
                 fires, self.story.triggers[window] = asked(self.query.trigger, evidence, view)
                 if fires and self._new(window):
                     self._emit(window)
@@ -336,7 +336,7 @@ class _Chapter:
             )
         shown = not retracts or self._left(contents) > 0
         index = sum(one.shown for one in earlier)
-        pane = Emission(moment.number, self._now, key, window, self._value(contents), index, timing)
+        pane = EmittedPane(moment.number, self._now, key, window, self._value(contents), index, timing)
         self.story.pages.append(_Page(pane, contents, window, shown, shown or bool(replaced), shown))
         if shown:
             self.story.last.append(pane)

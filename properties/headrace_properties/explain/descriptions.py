@@ -9,7 +9,7 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from headrace.wire.rows import Version
 from headrace_properties.checkers.catalogue import rules
-from headrace_properties.search.outcome import Failure
+from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions
 

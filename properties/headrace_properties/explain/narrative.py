@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headrace import history as h
 from headrace_properties.checkers.catalogue import rule
 from headrace_properties.explain.causality import Link, LinkKind, causal_past, links_of, numbers_of
-from headrace_properties.explain.labels import changes, found_by, phrase, seconds
+from headrace_properties.explain.event_summaries import changes, found_by, phrase, seconds
 from headrace_properties.explain.tenures import Outage, Tenure, outages_of, tenures_of
 from headrace_properties.verdict import Verdict, Violated
 

@@ -22,7 +22,7 @@ class Ownership(Value, frozen=True):
     zombies: tuple[tuple[str, int], ...]
 
 
-class Write(Value, frozen=True):
+class PendingWrite(Value, frozen=True):
     """A step whose write the store has neither applied nor refused yet. ``at_us``: when user code ran."""
 
     at_us: int
@@ -54,7 +54,7 @@ class World(Value, frozen=True):
     at_us: int
     owners: tuple[Ownership, ...]
     faults: tuple[Outstanding, ...]
-    writes: tuple[Write, ...]
+    writes: tuple[PendingWrite, ...]
     watermarks: dict[str, Progress]
 
 
@@ -136,14 +136,14 @@ def _owners(past: Sequence[h.Event], number: int) -> tuple[Ownership, ...]:
     return tuple(found)
 
 
-def _writes(past: Sequence[h.Event]) -> tuple[Write, ...]:
+def _writes(past: Sequence[h.Event]) -> tuple[PendingWrite, ...]:
     """Weak steps that touch nothing never write, and are not told from those that will."""
-    waiting: dict[tuple[int, int], Write] = {}
+    waiting: dict[tuple[int, int], PendingWrite] = {}
     for event in past:
         match event:
             case h.Executed():
                 version = event.version
-                waiting[version.sequencer, version.number] = Write(
+                waiting[version.sequencer, version.number] = PendingWrite(
                     event.at_us, event.process, event.computation, event.key, str(version)
                 )
             case h.Applied():

@@ -8,13 +8,15 @@ Rules of this file:
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from headrace_properties.mutants import CATALOGUE, Mutant, Probe
 from headrace_properties.search.budget import Budget
+from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.oracles import fired, plan_of, try_workload
-from headrace_properties.search.outcome import Failure, Outcome
+from headrace_properties.search.parallel import spread
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.shrinking import shrink
 from headrace_properties.search.workloads import WORKLOADS
@@ -85,8 +87,19 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
     return replace(found, cpu_s=time.process_time() - began)
 
 
-def hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
-    """`hunt`, for another process: what crosses to it is small."""
+def hunt_all(names: Sequence[str], seeds: int, jobs: int) -> Iterator[Hunted]:
+    """Hunt mutants, and tell of each when it is done; the order of the results differs from run to run, and nothing else.
+
+    Args:
+        names: of the mutants.
+        seeds: how many runs each may take; the first ``seeds`` seeds.
+        jobs: how many processes; 1: this one.
+    """
+    yield from spread(partial(_hunt_named, seeds=range(seeds)), names, jobs)
+
+
+def _hunt_named(name: str, seeds: Sequence[int]) -> Hunted:
+    """`hunt`, by name: what crosses to another process is small."""
     return hunt(CATALOGUE[name], seeds)
 
 
@@ -95,10 +108,10 @@ def _by_chance(mutant: Mutant, seeds: Sequence[int]) -> Hunted:
     for runs, seed in enumerate(seeds, 1):
         case = _Case(mutant, seed)
         plan = case.plan
-        outcome, activations = case.run(plan)
+        judged, activations = case.run(plan)
         activated |= activations > 0
-        if case.kills(outcome, activations):
-            killed = _killed(case, plan, outcome, runs)
+        if case.kills(judged, activations):
+            killed = _killed(case, plan, judged, runs)
             return killed if _size(killed) <= _SMALL else _smaller(killed, mutant, seeds[runs:])
     return Hunted(mutant.name, mutant.breaks, activated, (), len(seeds))
 
@@ -108,9 +121,9 @@ def _in_its_scenario(mutant: Mutant) -> Hunted:
     assert directed is not None
     case = _Case(mutant, directed.feed_seed)
     plan = directed.plan(case.workload.options)
-    outcome, activations = case.run(plan)
-    if case.kills(outcome, activations):
-        return replace(_killed(case, plan, outcome, 1), directed=True)
+    judged, activations = case.run(plan)
+    if case.kills(judged, activations):
+        return replace(_killed(case, plan, judged, 1), directed=True)
     return Hunted(mutant.name, mutant.breaks, activations > 0, (), 1, directed=True)
 
 
@@ -128,33 +141,33 @@ class _Case:
         """The random plan of the seed."""
         return plan_of(self.workload, self.feed, self.feed_seed)
 
-    def run(self, plan: Plan, feed: Feed | None = None) -> tuple[Outcome, int]:
+    def run(self, plan: Plan, feed: Feed | None = None) -> tuple[JudgedRun, int]:
         """Run it; returns how often the mutant did something else than the sound protocol, too."""
         probe = Probe()
-        outcome = try_workload(self.workload, feed or self.feed, plan, self.mutant.protocol(probe))
-        return outcome, probe.count
+        judged = try_workload(self.workload, feed or self.feed, plan, self.mutant.protocol(probe))
+        return judged, probe.count
 
-    def kills(self, outcome: Outcome, activations: int) -> bool:
+    def kills(self, judged: JudgedRun, activations: int) -> bool:
         """An oracle that it is to break has caught it at it."""
-        return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(outcome))
+        return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(judged))
 
-    def again(self, plan: Plan, feed: Feed) -> Outcome:
+    def again(self, plan: Plan, feed: Feed) -> JudgedRun:
         """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
-        outcome, activations = self.run(plan, feed)
-        return outcome if self.kills(outcome, activations) else replace(outcome, verdicts={}, error="")
+        judged, activations = self.run(plan, feed)
+        return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error="")
 
-    def failure(self, plan: Plan, outcome: Outcome) -> Failure:
+    def failure(self, plan: Plan, judged: JudgedRun) -> Failure:
         """What is to be made small: only what it is to break counts."""
-        broken = {name: one for name, one in outcome.broken.items() if name in self.mutant.breaks}
-        return replace(outcome.failure(plan, self.feed_seed), violations=broken)
+        broken = {name: one for name, one in judged.broken.items() if name in self.mutant.breaks}
+        return replace(judged.failure(plan, self.feed_seed), violations=broken)
 
 
-def _killed(case: _Case, plan: Plan, outcome: Outcome, runs: int) -> Hunted:
+def _killed(case: _Case, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:
     began, mutant = time.process_time(), case.mutant
-    small = shrink(case.failure(plan, outcome), case.feed, case.workload.options, case.again, _TO_SHRINK)
+    small = shrink(case.failure(plan, judged), case.feed, case.workload.options, case.again, _TO_SHRINK)
     messages = [one.message for name, one in small.violations.items() if name in mutant.breaks]
     return Hunted(
-        name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(outcome), runs=runs, plan=small.plan,
+        name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(judged), runs=runs, plan=small.plan,
         feed_seed=case.feed_seed, kept=small.kept, message=small.error or messages[0],
         shrink_cpu_s=time.process_time() - began,
     )  # fmt: skip
@@ -165,9 +178,9 @@ def _smaller(killed: Hunted, mutant: Mutant, seeds: Sequence[int]) -> Hunted:
     for seed in seeds[:_MORE_SEEDS]:
         case = _Case(mutant, seed)
         plan = case.plan
-        outcome, activations = case.run(plan)
-        if case.kills(outcome, activations):
-            other = _killed(case, plan, outcome, killed.runs)
+        judged, activations = case.run(plan)
+        if case.kills(judged, activations):
+            other = _killed(case, plan, judged, killed.runs)
             if _size(other) < _size(killed):
                 killed = other
             if _size(killed) <= _SMALL:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 
 from headrace import SECOND
+from headrace_properties.search.parallel import runner
 from headrace_properties.search.plans import Plan, ground_of
-from headrace_properties.search.runner import runner
 from headrace_properties.search.step_faults import pairs_of, single_faults
 from headrace_properties.search.verification import Verification
 from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Feed, Protocol, StepFault, Versions
@@ -53,12 +53,12 @@ def enumerate_faults(
     plans = [Plan(FaultSchedule((), heal_at_us, at_steps=one), base, 0) for one in chosen]
     found = Verification()
     with runner(pipeline, feed, protocol, jobs) as run:
-        for plan, outcome in zip(plans, run(plans), strict=True):
-            found.take(outcome)
-            if outcome.failed:
-                found.fail(outcome.failure(plan, feed_seed))
+        for plan, judged in zip(plans, run(plans), strict=True):
+            found.take(judged)
+            if judged.failed:
+                found.fail(judged.failure(plan, feed_seed))
             if on_run is not None:
                 on_run(found)
-            if outcome.failed:
+            if judged.failed:
                 break
     return found

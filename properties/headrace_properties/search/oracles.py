@@ -10,7 +10,7 @@ from headrace.history import History, Injected
 from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
-from headrace_properties.search.outcome import Outcome, try_plan
+from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Verdict, Violated
@@ -20,7 +20,7 @@ REFERENCE = "reference"
 ERROR = "error"
 
 
-def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> Outcome:
+def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol = SOUND) -> JudgedRun:
     """Run a plan on a workload once, and ask all oracles.
 
     Args:
@@ -34,9 +34,9 @@ def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol 
     )
 
 
-def fired(outcome: Outcome) -> tuple[str, ...]:
+def fired(judged: JudgedRun) -> tuple[str, ...]:
     """The oracles that fired in a run."""
-    return (ERROR,) if outcome.error else tuple(outcome.broken)
+    return (ERROR,) if judged.error else tuple(judged.broken)
 
 
 def plan_of(workload: Workload, feed: Feed, seed: int) -> Plan:

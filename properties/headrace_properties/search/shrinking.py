@@ -14,7 +14,7 @@ import msgspec
 
 from headrace import MILLISECOND, SECOND
 from headrace_properties.search.budget import Budget, Meter
-from headrace_properties.search.outcome import Failure, Outcome
+from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions, Feed, StepFault
 from headrace_sim import faults as f
@@ -23,7 +23,7 @@ from headrace_sim.kernel import seldom_collected
 BUDGET = Budget(runs=1_000, cpu_s=10.0)
 """What it may take. With small runs it ends by their number, and so with the same result on every machine."""
 
-Test = Callable[[Plan, Feed], Outcome]
+Test = Callable[[Plan, Feed], JudgedRun]
 """Runs a plan over an input."""
 
 _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
@@ -120,16 +120,16 @@ class _Shrinker:
         if (plan, kept) == (best.plan, best.kept):
             return False
         self._meter.run()
-        outcome = self._test(plan, self._feed if kept is None else self._feed.only(kept))
-        if not self._fails_alike(outcome):
+        judged = self._test(plan, self._feed if kept is None else self._feed.only(kept))
+        if not self._fails_alike(judged):
             return False
-        self.best = outcome.failure(plan, best.feed_seed, kept)
+        self.best = judged.failure(plan, best.feed_seed, kept)
         return True
 
-    def _fails_alike(self, outcome: Outcome) -> bool:
+    def _fails_alike(self, judged: JudgedRun) -> bool:
         if self._wanted:
-            return bool(outcome.broken.keys() & self._wanted)
-        return outcome.error.partition(":")[0] == self.best.error.partition(":")[0] != ""
+            return bool(judged.broken.keys() & self._wanted)
+        return judged.error.partition(":")[0] == self.best.error.partition(":")[0] != ""
 
 
 def _minimise(things: list[Any], fails: Callable[[list[Any]], bool]) -> None:

@@ -119,7 +119,7 @@ class Costs:
 
     def take(self, history: History) -> None:
         """Add a run."""
-        reading = _Reading(self)
+        reading = _CostReader(self)
         for event in history:
             reading.take(event)
         reading.end()
@@ -225,7 +225,7 @@ def _add(account: Account, pipeline: Pipeline, feed: Feed, plan: Plan, expected:
     account.take(history, expected)
 
 
-class _Reading:
+class _CostReader:
     """Reads the costs of one run off its History, in one pass."""
 
     def __init__(self, costs: Costs) -> None:

@@ -13,9 +13,9 @@ import msgspec
 
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.coverage import Spot
-from headrace_properties.search.outcome import Failure, Outcome, is_finding, run_plan, try_plan, violations
+from headrace_properties.search.judging import Failure, JudgedRun, is_finding, run_plan, try_plan, violations
+from headrace_properties.search.parallel import RunPlans, runner
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.runner import RunPlans, runner
 from headrace_properties.search.shrinking import Test, shrink
 from headrace_properties.search.steering import Steering
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -24,7 +24,7 @@ from headrace_sim import SOUND, ClusterOptions, Feed, Protocol, Versions
 __all__ = [
     "REPLAY_FORMAT",
     "Failure",
-    "Outcome",
+    "JudgedRun",
     "ReplayFile",
     "Search",
     "Verification",
@@ -84,18 +84,18 @@ class Verification:
             name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)
         )
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, judged: JudgedRun) -> None:
         """Add a run."""
-        if outcome.strikes:
+        if judged.strikes:
             self.runs += 1
         else:
             self.idle += 1
-        self.events += outcome.events
-        self.struck.update(outcome.strikes)
-        self.reached.update(outcome.cases)
-        self.covered.update(outcome.covered)
-        self.dropped.update(outcome.dropped)
-        for name, verdict in outcome.verdicts.items():
+        self.events += judged.events
+        self.struck.update(judged.strikes)
+        self.reached.update(judged.cases)
+        self.covered.update(judged.covered)
+        self.dropped.update(judged.dropped)
+        for name, verdict in judged.verdicts.items():
             self._note(name, verdict)
 
     def fail(self, failure: Failure) -> None:
@@ -182,9 +182,9 @@ class Search:
         found, left = self._found, Budget(_MOST_IDLE * examples).begin()
         while not left.spent:
             plans = steering.round(found.covered)
-            for plan, outcome in zip(plans, run(plans), strict=True):
+            for plan, judged in zip(plans, run(plans), strict=True):
                 left.run()
-                self._take(plan, outcome)
+                self._take(plan, judged)
                 if found.failure is not None or found.runs == examples:
                     return
 
@@ -192,19 +192,19 @@ class Search:
         """What was found, as small as it can be made. ``test``: runs a plan over an input."""
         found = self._found
 
-        def again(plan: Plan, feed: Feed) -> Outcome:
-            outcome = test(plan, feed)
+        def again(plan: Plan, feed: Feed) -> JudgedRun:
+            judged = test(plan, feed)
             self._tell()
-            return outcome
+            return judged
 
         if found.failure is not None:
             found.fail(shrink(found.failure, self._feed, self._base, again))
         return found
 
-    def _take(self, plan: Plan, outcome: Outcome) -> None:
-        self._found.take(outcome)
-        if outcome.failed:
-            self._found.fail(outcome.failure(plan, self._feed_seed))
+    def _take(self, plan: Plan, judged: JudgedRun) -> None:
+        self._found.take(judged)
+        if judged.failed:
+            self._found.fail(judged.failure(plan, self._feed_seed))
         self._tell()
 
     def _tell(self) -> None:

@@ -60,7 +60,7 @@ class Workload:
         return dataclasses.replace(self, name=name, options=options)
 
 
-class Tally(Computation):
+class SumPerSecond(Computation):
     """Adds up, and tells the sum at the end of each second of event time.
 
     Args:
@@ -91,16 +91,22 @@ def city(record: Record) -> str:
 
 
 def tallies(productions: Productions = Productions.STRONG) -> Workload:
-    """Two stages of `Tally` over five records in some disorder.
+    """Two stages of `SumPerSecond` over five records in some disorder.
 
     Args:
         productions: of both stages.
     """
     pipeline = Pipeline("tallies")
     pipeline.injector("letters")
-    pipeline.add(Tally("sent"), name="senders", inputs=["letters"], outputs=["sent"], productions=productions)
     pipeline.add(
-        Tally("received"), name="cities", inputs={"sent": city}, outputs=["received"], productions=productions
+        SumPerSecond("sent"), name="senders", inputs=["letters"], outputs=["sent"], productions=productions
+    )
+    pipeline.add(
+        SumPerSecond("received"),
+        name="cities",
+        inputs={"sent": city},
+        outputs=["received"],
+        productions=productions,
     )
 
     def feed(seed: int) -> Feed:

@@ -24,7 +24,7 @@ from typing import Any
 from headrace import Computation, Context, HeadraceError, Pipeline, Record, Timer, TimestampRegressionError
 from headrace.wire.effects import SourceRecord
 from headrace_properties.reference import RunResult, run_reference
-from headrace_properties.user_code.dead_letters import without_ids
+from headrace_properties.user_code.comparison import without_ids
 from headrace_properties.user_code.feeds import permuted, smallest
 from headrace_sim import Feed
 
@@ -94,7 +94,7 @@ def examine(pipeline: Pipeline, feed: Feed, seed: int = 0) -> list[UserFinding]:
 def _goes_back(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
     def error_of(feed: Feed) -> TimestampRegressionError | None:
         watched: list[Exception] = []
-        _outcome(_hosted(pipeline, lambda one: _Watched(one, watched)), feed)
+        _result_of(_hosted(pipeline, lambda one: _Watched(one, watched)), feed)
         return next((one for one in watched if isinstance(one, TimestampRegressionError)), None)
 
     if error_of(feed) is None:
@@ -105,8 +105,8 @@ def _goes_back(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
 
 def _not_deterministic(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
     def differs(feed: Feed) -> bool:
-        first = _outcome(with_fresh_code(pipeline), feed)
-        return any(_outcome(with_fresh_code(pipeline), feed) != first for _ in range(3))
+        first = _result_of(with_fresh_code(pipeline), feed)
+        return any(_result_of(with_fresh_code(pipeline), feed) != first for _ in range(3))
 
     if not differs(feed):
         return None
@@ -116,7 +116,7 @@ def _not_deterministic(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
 def _keeps_state(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
     def differs(host: Callable[[Computation], Computation]) -> Callable[[Feed], bool]:
         return lambda feed: (
-            _outcome(_hosted(pipeline, host), feed) != _outcome(with_fresh_code(pipeline), feed)
+            _result_of(_hosted(pipeline, host), feed) != _result_of(with_fresh_code(pipeline), feed)
         )
 
     if not differs(_each_call)(feed):
@@ -132,7 +132,7 @@ def _keeps_state(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
 def _has_effects(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
     def effects_of(feed: Feed) -> list[str]:
         found: list[str] = []
-        _outcome(_hosted(pipeline, lambda one: _Traced(one, found)), feed)
+        _result_of(_hosted(pipeline, lambda one: _Traced(one, found)), feed)
         return found
 
     if not effects_of(feed):
@@ -143,9 +143,9 @@ def _has_effects(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
 
 def _depends_on_order(pipeline: Pipeline, feed: Feed, seed: int) -> UserFinding | None:
     def differs(feed: Feed) -> bool:
-        outcome = _outcome(with_fresh_code(pipeline), feed)
+        result = _result_of(with_fresh_code(pipeline), feed)
         orders = (permuted(feed, Random(f"{seed}/{number}")) for number in range(PERMUTATIONS))
-        return any(_outcome(with_fresh_code(pipeline), order) != outcome for order in orders)
+        return any(_result_of(with_fresh_code(pipeline), order) != result for order in orders)
 
     if not differs(feed):
         return None
@@ -153,7 +153,7 @@ def _depends_on_order(pipeline: Pipeline, feed: Feed, seed: int) -> UserFinding 
     return UserFinding(Habit.DEPENDS_ON_ORDER, detail, smallest(feed, differs))
 
 
-def _outcome(pipeline: Pipeline, feed: Feed) -> RunResult | str:
+def _result_of(pipeline: Pipeline, feed: Feed) -> RunResult | str:
     """What a run comes to, ids left out; a run that stops comes to its error's type."""
     try:
         return without_ids(run_reference(pipeline, feed), pipeline)

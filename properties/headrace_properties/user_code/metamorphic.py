@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from headrace import Computation, Context, HeadraceError, Pipeline, Productions, Record, Timer, same_key
+from headrace.api.dead_letters import Letter
 from headrace.history import History
 from headrace_properties.checkers import judge
 from headrace_properties.reference import RunResult, run_reference
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
-from headrace_properties.user_code.comparison import same_output
-from headrace_properties.user_code.dead_letters import Letter, without_ids
+from headrace_properties.user_code.comparison import same_output, without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted
 from headrace_properties.user_code.findings import with_fresh_code
 from headrace_properties.user_code.reexecution import check_replay
@@ -38,7 +38,7 @@ _SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RunSetup:
     """All that a run is made of.
 
     Attributes:
@@ -65,7 +65,7 @@ class Trial:
             seed=self.seed,
         )
 
-    def with_engine(self, **changes: object) -> "Trial":
+    def with_engine(self, **changes: object) -> "RunSetup":
         """The same with some of the engine's options changed."""
         engine = replace(self.options.engine, **changes)  # type: ignore[arg-type]
         return replace(self, options=msgspec.structs.replace(self.options, engine=engine))
@@ -84,7 +84,7 @@ class Relation:
 
     name: str
     title: str
-    change: Callable[[Trial], list[Trial]]
+    change: Callable[[RunSetup], list[RunSetup]]
     finding: bool = False
 
 
@@ -114,12 +114,12 @@ def check_relations(
     Raises:
         HeadraceError: the run stops even without faults.
     """
-    trial = Trial(pipeline, feed, options or ClusterOptions(), seed=seed)
-    history = trial.run()
-    base = _outcome(history, pipeline)
+    setup = RunSetup(pipeline, feed, options or ClusterOptions(), seed=seed)
+    history = setup.run()
+    base = _result_of(history, pipeline)
     chosen = RELATIONS if relations is None else relations
-    arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, trial, base)
-    found = {one.name: arrival if one is _ARRIVAL else _check(one, trial, base) for one in chosen}
+    arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, setup, base)
+    found = {one.name: arrival if one is _ARRIVAL else _check(one, setup, base) for one in chosen}
     expected = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
     found[REFERENCE] = _compare("the sequential reference", base, expected)
     found[REPLAY] = check_replay(history, pipeline)
@@ -146,22 +146,22 @@ def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
 _RERUN_DIFFERS = Unknown("weak user code made something else when it was run again (S5-weak)")
 
 
-def _check(relation: Relation, trial: Trial, base: RunResult) -> Verdict:
-    trials = relation.change(trial)
+def _check(relation: Relation, setup: RunSetup, base: RunResult) -> Verdict:
+    setups = relation.change(setup)
     verdict: Verdict = Unknown("the relation does not apply to this pipeline")
     reached = 0
-    for other in trials:
+    for other in setups:
         try:
             history = other.run()
         except HeadraceError as error:
             return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
         if _reruns_disagree(history, other.pipeline):
             return _RERUN_DIFFERS
-        verdict = _compare(relation.title, base, _outcome(history, other.pipeline))
+        verdict = _compare(relation.title, base, _result_of(history, other.pipeline))
         if not isinstance(verdict, Holds):
             return verdict
         reached += verdict.reached
-    return Holds(reached) if trials else verdict
+    return Holds(reached) if setups else verdict
 
 
 def _reruns_disagree(history: History, pipeline: Pipeline) -> bool:
@@ -196,49 +196,49 @@ def _shown(one: object) -> str:
 # The changes
 
 
-def _with_faults(trial: Trial) -> list[Trial]:
+def _with_faults(setup: RunSetup) -> list[RunSetup]:
     """What makes records late is left out: that changes what they mean (4.5)."""
-    ground = ground_of(trial.pipeline, trial.feed, trial.options)
+    ground = ground_of(setup.pipeline, setup.feed, setup.options)
     schedules = [
-        draw_faults(ground, FAULTS, trial.seed + more, without=(f.LateRecords, f.SkewClock))
+        draw_faults(ground, FAULTS, setup.seed + more, without=(f.LateRecords, f.SkewClock))
         for more in _SEEDS
     ]
-    return [replace(trial, faults=schedule) for schedule in schedules]
+    return [replace(setup, faults=schedule) for schedule in schedules]
 
 
-def _reordered(trial: Trial) -> list[Trial]:
+def _reordered(setup: RunSetup) -> list[RunSetup]:
     """Records of a source change places; and those of several sources, or of several stages, as other delays have it."""
-    feeds = [permuted(trial.feed, Random(f"{trial.seed}/{more}")) for more in _SEEDS]
-    return [replace(trial, feed=feed) for feed in feeds] + [
-        replace(trial, seed=trial.seed + more) for more in _SEEDS
+    feeds = [permuted(setup.feed, Random(f"{setup.seed}/{more}")) for more in _SEEDS]
+    return [replace(setup, feed=feed) for feed in feeds] + [
+        replace(setup, seed=setup.seed + more) for more in _SEEDS
     ]
 
 
-def _split(trial: Trial) -> list[Trial]:
+def _split(setup: RunSetup) -> list[RunSetup]:
     """All in one interval, and in five."""
     return [
-        replace(trial, pipeline=_everywhere(trial.pipeline, split_at=at)) for at in ((), ("c", "h", "m", "t"))
+        replace(setup, pipeline=_everywhere(setup.pipeline, split_at=at)) for at in ((), ("c", "h", "m", "t"))
     ]
 
 
-def _single_commits(trial: Trial) -> list[Trial]:
-    return [trial.with_engine(commit_batch=1), trial.with_engine(commit_linger_us=20_000)]
+def _single_commits(setup: RunSetup) -> list[RunSetup]:
+    return [setup.with_engine(commit_batch=1), setup.with_engine(commit_linger_us=20_000)]
 
 
-def _duplicated(trial: Trial) -> list[Trial]:
-    if any(not spec.exactly_once for spec in trial.pipeline.computations.values()):
+def _duplicated(setup: RunSetup) -> list[RunSetup]:
+    if any(not spec.exactly_once for spec in setup.pipeline.computations.values()):
         return []
-    ground = ground_of(trial.pipeline, trial.feed, trial.options)
+    ground = ground_of(setup.pipeline, setup.feed, setup.options)
     twice = f.Noise(at_us=0, for_us=ground.horizon_us, duplicate=1.0, delay_us=300_000, kinds=("Deliver",))
-    return [replace(trial, faults=FaultSchedule((twice,)))]
+    return [replace(setup, faults=FaultSchedule((twice,)))]
 
 
-def _uncached(trial: Trial) -> list[Trial]:
-    return [trial.with_engine(cache_bytes=0), trial.with_engine(cache_bytes=600)]
+def _uncached(setup: RunSetup) -> list[RunSetup]:
+    return [setup.with_engine(cache_bytes=0), setup.with_engine(cache_bytes=600)]
 
 
-def _weak(trial: Trial) -> list[Trial]:
-    weak = replace(trial, pipeline=_everywhere(trial.pipeline, productions=Productions.WEAK))
+def _weak(setup: RunSetup) -> list[RunSetup]:
+    weak = replace(setup, pipeline=_everywhere(setup.pipeline, productions=Productions.WEAK))
     return [weak, *_with_faults(weak)]
 
 
@@ -293,18 +293,18 @@ class _Behind(Computation):
         self._original.process_timer(context, timer)
 
 
-def _deeper(trial: Trial) -> list[Trial]:
+def _deeper(setup: RunSetup) -> list[RunSetup]:
     """An identity before each input of each computation, in whose place it extracts keys and fails.
 
     Its productions are weak: their ids follow from those of what it takes (6.1.2), so that these can be had back.
     """
-    pipeline = trial.pipeline.copy()
-    for name, spec in trial.pipeline.computations.items():
+    pipeline = setup.pipeline.copy()
+    for name, spec in setup.pipeline.computations.items():
         streams: dict[str, str] = {}
         for number, (stream, extractor) in enumerate(spec.inputs.items()):
             passed = f"identity {number} of {name}"
             streams[passed] = stream
-            pipeline.stream(passed, trial.pipeline.codec(stream))
+            pipeline.stream(passed, setup.pipeline.codec(stream))
             pipeline.add(
                 Identity(stream, name, passed), name=passed, inputs={stream: extractor}, outputs=[passed],
                 productions=Productions.WEAK, on_failure=spec.on_failure,
@@ -313,10 +313,10 @@ def _deeper(trial: Trial) -> list[Trial]:
         pipeline = pipeline.with_computation(
             name, inputs=dict.fromkeys(streams, same_key), computation=behind
         )
-    return [replace(trial, pipeline=pipeline)]
+    return [replace(setup, pipeline=pipeline)]
 
 
-def _outcome(history: History, pipeline: Pipeline) -> RunResult:
+def _result_of(history: History, pipeline: Pipeline) -> RunResult:
     """What a run came to, as far as runs can be compared.
 
     Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the

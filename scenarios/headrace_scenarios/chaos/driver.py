@@ -23,12 +23,12 @@ from headrace.spark.runtime.session import session
 from headrace.spark.sinks.sinks import DatabaseSink
 from headrace_scenarios.chaos.job import (
     TABLE,
+    BatchMoment,
+    BatchWritten,
     Begun,
     ChaosJob,
     Ended,
     Idle,
-    Moment,
-    Written,
     pass_moment,
     tell,
 )
@@ -70,11 +70,11 @@ def main(job_file: str, number: int) -> int:
 def _start(spark: SparkSession, job: ChaosJob, told: Path) -> tuple[StreamingQuery, "_Writer"]:
     pipeline = _pipeline(job.target)
     inputs = {
-        name: frame.mapInArrow(partial(_passing, job.control, Moment.READING), frame.schema)
+        name: frame.mapInArrow(partial(_passing, job.control, BatchMoment.READING), frame.schema)
         for name, frame in landed(spark, pipeline, job.landing).items()
     }
     outputs = attach(pipeline, inputs, intervals=job.intervals, history=True).everything
-    passed = outputs.mapInArrow(partial(_passing, job.control, Moment.WORKING), outputs.schema)
+    passed = outputs.mapInArrow(partial(_passing, job.control, BatchMoment.WORKING), outputs.schema)
     writer = _Writer(_sink(job), job.control, told)
     stream = passed.writeStream.foreachBatch(writer)
     return stream.option("checkpointLocation", str(job.checkpoint)).start(), writer
@@ -88,7 +88,7 @@ def _pipeline(target: str) -> Pipeline:
     return found
 
 
-def _passing(control: Path, moment: Moment, batches: _Batches) -> _Batches:
+def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
     """Rows as they come, after their moment."""
     pass_moment(control, moment)
     yield from batches
@@ -127,8 +127,8 @@ class _Writer:
         except Exception as error:
             self.failure = error
             raise
-        tell(self._told, Written(number, is_new))
-        pass_moment(self._control, Moment.WRITTEN)
+        tell(self._told, BatchWritten(number, is_new))
+        pass_moment(self._control, BatchMoment.WRITTEN)
 
 
 def _sink(job: ChaosJob) -> _Sink:

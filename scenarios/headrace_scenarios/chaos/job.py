@@ -20,7 +20,7 @@ _HELD_AT_MOST_S = 300.0
 """Whoever was forgotten goes on."""
 
 
-class Moment(enum.StrEnum):
+class BatchMoment(enum.StrEnum):
     """Of a micro-batch."""
 
     READING = "reading"
@@ -93,7 +93,7 @@ class Begun(msgspec.Struct, frozen=True, tag=True):
     batch: int
 
 
-class Written(msgspec.Struct, frozen=True, tag=True):
+class BatchWritten(msgspec.Struct, frozen=True, tag=True):
     """The sink has it; ``new``: and did not have it before."""
 
     batch: int
@@ -113,7 +113,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
-Told = Begun | Written | Idle | Ended
+Told = Begun | BatchWritten | Idle | Ended
 
 _encode = msgspec.json.encode
 _decode_told = msgspec.json.Decoder(Told).decode
@@ -133,7 +133,7 @@ def read_told(path: Path) -> list[Told]:
     return [_decode_told(line) for line in lines[:-1]]
 
 
-def hold(control: Path, moment: Moment) -> None:
+def hold(control: Path, moment: BatchMoment) -> None:
     """Hold whoever comes to this moment, from now on."""
     for mark in control.glob("held-*"):
         mark.unlink()
@@ -151,7 +151,7 @@ def held(control: Path) -> tuple[int, ...]:
     return tuple(sorted(int(mark.name.rpartition("-")[2]) for mark in control.glob("held-*")))
 
 
-def pass_moment(control: Path, moment: Moment) -> None:
+def pass_moment(control: Path, moment: BatchMoment) -> None:
     """Come to a moment: at once, or when there is no hold any more."""
     gate = control / f"hold-{moment}"
     if not gate.exists():

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from headrace import HeadraceError
-from headrace_scenarios.chaos.job import Moment
+from headrace_scenarios.chaos.job import BatchMoment
 
 
 class Verb(enum.StrEnum):
@@ -33,13 +33,13 @@ class Verb(enum.StrEnum):
     """The driver is stopped in good order, and started again."""
 
 
-MOMENTS: dict[Verb, tuple[Moment, ...]] = {
-    Verb.KILL_EXECUTOR: (Moment.READING, Moment.WORKING),
-    Verb.KILL_PYTHON_WORKER: (Moment.READING, Moment.WORKING),
-    Verb.KILL_DRIVER: (Moment.READING, Moment.WORKING),
-    Verb.KILL_DRIVER_AFTER_SINK: (Moment.WRITTEN,),
+MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
+    Verb.KILL_EXECUTOR: (BatchMoment.READING, BatchMoment.WORKING),
+    Verb.KILL_PYTHON_WORKER: (BatchMoment.READING, BatchMoment.WORKING),
+    Verb.KILL_DRIVER: (BatchMoment.READING, BatchMoment.WORKING),
+    Verb.KILL_DRIVER_AFTER_SINK: (BatchMoment.WRITTEN,),
     Verb.FORGET_COMMIT: (),
-    Verb.ZOMBIE: (Moment.READING, Moment.WORKING, Moment.WRITTEN),
+    Verb.ZOMBIE: (BatchMoment.READING, BatchMoment.WORKING, BatchMoment.WRITTEN),
     Verb.RESTART: (),
 }
 """At which moments of a micro-batch a fault can strike; none: between two."""
@@ -68,12 +68,12 @@ class Strike(msgspec.Struct, frozen=True):
 
     part: int
     verb: Verb
-    moment: Moment | None = None
+    moment: BatchMoment | None = None
 
     def describe(self) -> str:
         """Say it in words.
 
-        >>> Strike(3, Verb.ZOMBIE, Moment.WORKING).describe(), Strike(4, Verb.RESTART).describe()
+        >>> Strike(3, Verb.ZOMBIE, BatchMoment.WORKING).describe(), Strike(4, Verb.RESTART).describe()
         ('part 3: zombie, working', 'part 4: restart')
         """
         return f"part {self.part}: {self.verb}" + (f", {self.moment}" if self.moment is not None else "")

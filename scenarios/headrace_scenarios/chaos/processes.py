@@ -35,7 +35,7 @@ class NoProcessTableError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class SystemProcess:
     """A process, as it was when it was looked at.
 
     Attributes:
@@ -69,13 +69,13 @@ def check_process_table() -> None:
         raise NoProcessTableError(str(_PROC))
 
 
-def processes_of(session: int) -> list[Process]:
+def processes_of(session: int) -> list[SystemProcess]:
     """All living processes of a session, by id."""
     found = [_process(int(one.name), session) for one in _PROC.iterdir() if one.name.isdecimal()]
     return sorted((one for one in found if one is not None), key=lambda one: one.pid)
 
 
-def _process(pid: int, session: int) -> Process | None:
+def _process(pid: int, session: int) -> SystemProcess | None:
     try:
         # pid (command) state parent group session ...; the command may have blanks and brackets
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -84,10 +84,10 @@ def _process(pid: int, session: int) -> Process | None:
         return None
     if int(fields[3]) != session or fields[0] in "ZX":
         return None
-    return Process(pid, int(fields[1]), command.replace(b"\0", b" ").decode(errors="replace"))
+    return SystemProcess(pid, int(fields[1]), command.replace(b"\0", b" ").decode(errors="replace"))
 
 
-def ancestor(processes: list[Process], pid: int) -> Process | None:
+def ancestor(processes: list[SystemProcess], pid: int) -> SystemProcess | None:
     """The executor that a Python worker works for, if it has one."""
     by_pid = {one.pid: one for one in processes}
     found = by_pid.get(pid)

@@ -29,13 +29,13 @@ from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios.chaos.findings import ChaosFindings, find, read_rows
 from headrace_scenarios.chaos.job import (
+    BatchMoment,
+    BatchWritten,
     Begun,
     ChaosJob,
     Ended,
     Idle,
-    Moment,
     Told,
-    Written,
     held,
     hold,
     read_told,
@@ -43,7 +43,7 @@ from headrace_scenarios.chaos.job import (
 )
 from headrace_scenarios.chaos.plan import ChaosPlan, Strike, Verb
 from headrace_scenarios.chaos.processes import (
-    Process,
+    SystemProcess,
     ancestor,
     check_process_table,
     processes_of,
@@ -102,7 +102,7 @@ class ChaosOptions:
 
 
 @dataclass(slots=True)
-class Seen:
+class StrikeResult:
     """What came of a strike.
 
     Attributes:
@@ -132,7 +132,7 @@ class ChaosReport:
     """
 
     plan: ChaosPlan
-    seen: tuple[Seen, ...]
+    seen: tuple[StrikeResult, ...]
     findings: ChaosFindings
     drivers: int
     batches: int
@@ -183,7 +183,9 @@ def run_chaos(
     rows = read_rows(run.job.database)
     on_progress(1.0, "judging the run")
     findings = find(pipeline, expected, rows)
-    batches = {told.batch for driver in run.drivers for told in driver.told() if isinstance(told, Written)}
+    batches = {
+        told.batch for driver in run.drivers for told in driver.told() if isinstance(told, BatchWritten)
+    }
     return ChaosReport(
         plan, tuple(run.seen), findings, len(run.drivers), len(batches), time.monotonic() - began
     )
@@ -229,15 +231,15 @@ class _Driver:
         """So many files it had worked off when it last had nothing more to do; -1: never."""
         return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[BatchWritten]:
         """The micro-batches that it brought to the sink."""
-        return [told for told in self.told() if isinstance(told, Written)]
+        return [told for told in self.told() if isinstance(told, BatchWritten)]
 
     def batch(self) -> int | None:
         """The micro-batch that it works on, or last worked on."""
         return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
 
-    def main_processes(self) -> list[Process]:
+    def main_processes(self) -> list[SystemProcess]:
         """Its Python and its Java, without what works for them."""
         return [one for one in processes_of(self.session) if one.pid == self.session or one.is_java_of_driver]
 
@@ -257,7 +259,7 @@ class _Run:
             options.fencing, _config(options),
         )  # fmt: skip
         self.drivers: list[_Driver] = []
-        self.seen: list[Seen] = []
+        self.seen: list[StrikeResult] = []
         self._job_file = directory / "job.json"
         self._options = options
         self._parts = _parts(feed, plan.parts)
@@ -288,7 +290,7 @@ class _Run:
                 if strike is None:
                     self._work_off(events)
                 else:
-                    seen = Seen(strike)
+                    seen = StrikeResult(strike)
                     self.seen.append(seen)
                     _STRIKES[strike.verb](self, seen, events)
             self._begin("stopping Spark", len(self._parts))
@@ -347,7 +349,7 @@ class _Run:
     def _stopped(self, reason: str) -> ChaosStoppedError:
         return ChaosStoppedError(self._doing, reason, self._driver.log)
 
-    def _hold(self, moment: Moment | None, events: Sequence[tuple[str, SourceEvent]]) -> int:
+    def _hold(self, moment: BatchMoment | None, events: Sequence[tuple[str, SourceEvent]]) -> int:
         """Let a part fall, and wait until somebody is held in the middle of it; give one of those."""
         assert moment is not None, "what strikes in mid-batch has a moment"
         control, driver = self.job.control, self._driver
@@ -361,7 +363,7 @@ class _Run:
 
     # Strikes
 
-    def kill_executor(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def kill_executor(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         worker = self._hold(seen.strike.moment, events)
         processes = processes_of(self._driver.session)
         executor = ancestor(processes, worker)
@@ -373,13 +375,13 @@ class _Run:
         seen.notes.append(f"executor and {len(others) - 1} Python processes killed")
         self._recover(seen)
 
-    def kill_python_worker(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def kill_python_worker(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         worker = self._hold(seen.strike.moment, events)
         send(worker, signal.SIGKILL)
         seen.struck = True
         self._recover(seen)
 
-    def kill_driver(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def kill_driver(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
         driver = self._driver
         for one in driver.main_processes():
@@ -395,7 +397,7 @@ class _Run:
         self._start()
         self._recover(seen)
 
-    def kill_driver_after_sink(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def kill_driver_after_sink(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
         batch = self._driver.batch()
         self._driver.kill()
@@ -405,7 +407,7 @@ class _Run:
         self._recover(seen)
         self._note_repetition(seen, batch)
 
-    def forget_commit(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def forget_commit(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._work_off(events)
         self._stop()
         commits = self.job.checkpoint / "commits"
@@ -418,7 +420,7 @@ class _Run:
         self._recover(seen)
         self._note_repetition(seen, last)
 
-    def zombie(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def zombie(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
         zombie = self._driver
         stopped = signal_all(zombie.session, signal.SIGSTOP)
@@ -435,21 +437,21 @@ class _Run:
         )
         zombie.kill()
 
-    def restart(self, seen: Seen, events: Sequence[tuple[str, SourceEvent]]) -> None:
+    def restart(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._work_off(events)
         self._stop()
         seen.struck = True
         self._start()
         self._recover(seen)
 
-    def _recover(self, seen: Seen) -> None:
+    def _recover(self, seen: StrikeResult) -> None:
         """Let everybody go on, and wait until the part is worked off."""
         began = time.monotonic()
         release(self.job.control)
         self._await_idle()
         seen.recovered_s = time.monotonic() - began
 
-    def _note_repetition(self, seen: Seen, batch: int | None) -> None:
+    def _note_repetition(self, seen: StrikeResult, batch: int | None) -> None:
         again = [told for told in self._driver.written() if told.batch == batch]
         if again:
             seen.notes.append(
@@ -457,7 +459,7 @@ class _Run:
             )
 
 
-_STRIKES: dict[Verb, Callable[[_Run, Seen, Sequence[tuple[str, SourceEvent]]], None]] = {
+_STRIKES: dict[Verb, Callable[[_Run, StrikeResult, Sequence[tuple[str, SourceEvent]]], None]] = {
     Verb.KILL_EXECUTOR: _Run.kill_executor,
     Verb.KILL_PYTHON_WORKER: _Run.kill_python_worker,
     Verb.KILL_DRIVER: _Run.kill_driver,

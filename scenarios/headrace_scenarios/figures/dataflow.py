@@ -36,7 +36,7 @@ from headrace.dataflow import (
     Window,
     read,
 )
-from headrace_properties.dataflow.model import Emission, Query, Step
+from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 
 ORIGIN_US = 5 * MINUTE
 """Wall time 0 of a run, after 12:00."""
@@ -73,7 +73,7 @@ class DrawnPane:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class DataflowFigure:
     """A figure.
 
     Attributes:
@@ -107,7 +107,7 @@ class Figure:
         return Query(windows, one.trigger, one.accumulation, one.combine, one.allowed_lateness_us, one.engine)
 
 
-def figures() -> dict[int, Figure]:
+def figures() -> dict[int, DataflowFigure]:
     """The nine figures, by number."""
     drawn = _data()["figures"]
     return {number: _figure(number, drawn[str(number)], *how) for number, how in _pipelines().items()}
@@ -128,15 +128,15 @@ def watermark() -> tuple[tuple[int, int], ...]:
     return tuple((_seconds(at), _seconds(event)) for at, event in _data()["watermark"])
 
 
-def steps() -> list[Step]:
+def steps() -> list[InputStep]:
     """What happens in each of the figures, in wall time from 12:05 on."""
-    found = [Step(one.proc_us - ORIGIN_US, Element(KEY, one.value, one.event_us)) for one in points()]
-    found += [Step(at_us - ORIGIN_US, watermark=event_us) for at_us, event_us in watermark()]
-    found.append(Step(END_US, watermark=MAX_TIME))
+    found = [InputStep(one.proc_us - ORIGIN_US, Element(KEY, one.value, one.event_us)) for one in points()]
+    found += [InputStep(at_us - ORIGIN_US, watermark=event_us) for at_us, event_us in watermark()]
+    found.append(InputStep(END_US, watermark=MAX_TIME))
     return sorted(found, key=lambda step: step.at_us)
 
 
-def differences(figure: Figure, panes: Sequence[Emission]) -> list[str]:
+def differences(figure: DataflowFigure, panes: Sequence[EmittedPane]) -> list[str]:
     """Tell where panes are not those of a figure; nothing: they are, in order, value, window, retraction and time.
 
     Args:
@@ -172,7 +172,7 @@ _STACKED_US = 8 * SECOND
 """Panes of one batch are emitted at one instant. The figures draw them below one another, 2 s apart."""
 
 
-def _is_in_time(figure: Figure, drawn: DrawnPane, pane: Emission) -> bool:
+def _is_in_time(figure: DataflowFigure, drawn: DrawnPane, pane: EmittedPane) -> bool:
     off_us = pane.at_us + ORIGIN_US - drawn.emit_us
     match figure.engine:
         case Streaming():
@@ -183,7 +183,7 @@ def _is_in_time(figure: Figure, drawn: DrawnPane, pane: Emission) -> bool:
             return -_STACKED_US <= off_us <= RESOLUTION_US
 
 
-def _was_due_before(drawn: DrawnPane, pane: Emission) -> bool:
+def _was_due_before(drawn: DrawnPane, pane: EmittedPane) -> bool:
     """The literal trigger: on time when the watermark passes, and not only at the boundary at which it is drawn."""
     passed_us = next((at_us for at_us, event_us in watermark() if event_us >= drawn.window.end), MAX_TIME)
     return passed_us < drawn.emit_us and abs(pane.at_us + ORIGIN_US - passed_us) <= RESOLUTION_US
@@ -214,12 +214,12 @@ def _pipelines() -> dict[int, tuple[Flow, Engine]]:
     }
 
 
-def _figure(number: int, drawn: dict[str, Any], flow: Flow, engine: Engine) -> Figure:
+def _figure(number: int, drawn: dict[str, Any], flow: Flow, engine: Engine) -> DataflowFigure:
     panes = tuple(
         DrawnPane(one["value"], _window(one["window_ninths"]), one["retraction"], _seconds(one["emit_s"]))
         for one in drawn["panes"]
     )
-    return Figure(number, drawn["title"], panes, flow, engine, drawn.get("note", ""))
+    return DataflowFigure(number, drawn["title"], panes, flow, engine, drawn.get("note", ""))
 
 
 def _window(ninths: Sequence[int] | None) -> Window:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from headrace import MINUTE, HeadraceError
 from headrace.dataflow import GLOBAL, Accumulation, Batch, Engine, MicroBatch, Streaming
-from headrace_properties.dataflow.model import Emission
-from headrace_scenarios.figures.dataflow import END_US, ORIGIN_US, Figure, clock, points, watermark
+from headrace_properties.dataflow.model import EmittedPane
+from headrace_scenarios.figures.dataflow import END_US, ORIGIN_US, DataflowFigure, clock, points, watermark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,8 +51,8 @@ class Drawing:
         panes: as they came, in wall time from 12:05 on.
     """
 
-    figure: Figure
-    panes: tuple[Emission, ...]
+    figure: DataflowFigure
+    panes: tuple[EmittedPane, ...]
 
     @property
     def title(self) -> str:
@@ -86,7 +86,7 @@ def check_chart(path: Path) -> None:
         raise ChartError(str(path), f"its name must end with one of {', '.join(ENDINGS)}")
 
 
-def words(pane: Emission) -> str:
+def words(pane: EmittedPane) -> str:
     """A pane in a line."""
     sign = "-" if pane.retraction else ""
     start_us, end_us = pane.window.start, pane.window.end
@@ -158,7 +158,7 @@ def _begin_us(drawing: Drawing, number: int) -> int:
     return ORIGIN_US + (max(earlier) if discarding and earlier else 0)
 
 
-def _values(axes: "Axes", panes: Sequence[Emission]) -> None:
+def _values(axes: "Axes", panes: Sequence[EmittedPane]) -> None:
     """Each value at its pane's top; what is taken back at that instant in red below, in its own window."""
     for pane in panes:
         middle = _middle(pane)
@@ -171,7 +171,7 @@ def _values(axes: "Axes", panes: Sequence[Emission]) -> None:
         )  # fmt: skip
 
 
-def _middle(pane: Emission) -> float:
+def _middle(pane: EmittedPane) -> float:
     """Where a pane's value goes: into the middle, or, if a point is there, beside it."""
     left, right = _across(pane)
     places = [left + part * (right - left) for part in (0.5, 0.3, 0.7, 0.15, 0.85)]
@@ -216,14 +216,14 @@ def _points(axes: "Axes") -> None:
         axes.text(*at, str(one.value), ha="center", va="center", fontsize=8, zorder=7)
 
 
-def _across(pane: Emission) -> tuple[float, float]:
+def _across(pane: EmittedPane) -> tuple[float, float]:
     if pane.window == GLOBAL:
         return EVENT_MINUTES
     first, last = EVENT_MINUTES
     return max(pane.window.start / MINUTE, first), min(pane.window.end / MINUTE, last)
 
 
-def _up(pane: Emission) -> float:
+def _up(pane: EmittedPane) -> float:
     return (pane.at_us + ORIGIN_US) / MINUTE
 
 
@@ -254,11 +254,11 @@ def _page(drawing: Drawing) -> str:
     return _PAGE.format(title=html.escape(drawing.title), svg=svg, rows="\n".join(map(_row, drawing.panes)))
 
 
-def _row(pane: Emission) -> str:
+def _row(pane: EmittedPane) -> str:
     back = ' class="back"' if pane.retraction else ""
     return f"<tr{back}><td>{clock(pane.at_us + ORIGIN_US)}</td><td>{html.escape(words(pane))}</td></tr>"
 
 
-def text_of(panes: Sequence[Emission]) -> str:
+def text_of(panes: Sequence[EmittedPane]) -> str:
     """The panes as lines: when each was emitted, and what it says."""
     return "\n".join(f"{clock(pane.at_us + ORIGIN_US):>10}  {words(pane)}" for pane in panes)

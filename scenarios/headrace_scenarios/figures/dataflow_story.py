@@ -3,7 +3,7 @@
 from functools import partial
 
 from headrace_properties.dataflow.transcripts import committed_panes, feed_of
-from headrace_scenarios.figures.dataflow import LEAD_US, Figure, differences, figures, steps
+from headrace_scenarios.figures.dataflow import LEAD_US, DataflowFigure, differences, figures, steps
 from headrace_scenarios.figures.dataflow_chart import Drawing, text_of
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import Protocol, start
@@ -21,7 +21,7 @@ _STORIES = {
 }
 
 
-def _tell(figure: Figure, protocol: Protocol) -> Story:
+def _tell(figure: DataflowFigure, protocol: Protocol) -> Story:
     """Run its pipeline over the ten points, and compare what comes out with what is drawn."""
     pipeline = figure.pipeline
     story = Story(start(pipeline, feed_of(pipeline, steps(), LEAD_US), protocol=protocol), pipeline)

@@ -7,7 +7,7 @@ A can free what it holds. When B then restarts, it recovers the record from the 
 from headrace import SECOND, Pipeline, Productions, format_time
 from headrace import history as h
 from headrace_scenarios.figures.figure12 import Forwarder
-from headrace_scenarios.pictures.timeline import STORE_LANE, Lane
+from headrace_scenarios.pictures.timeline import STORE_LANE, TimelineLane
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import ClusterOptions, FeedBuilder, Protocol, start
 from headrace_sim.faults import DelayCommit
@@ -44,14 +44,19 @@ def tell(protocol: Protocol) -> Story:
     cluster.run_to_the_end()
 
     story.lanes = (
-        Lane(a, "A", "A"),
-        Lane(b, "B", "B"),
+        TimelineLane(a, "A", "A"),
+        TimelineLane(b, "B", "B"),
         STORE_LANE,
-        Lane(successor, "B, recovered", "B"),
-        Lane(c, "C", "C"),
+        TimelineLane(successor, "B, recovered", "B"),
+        TimelineLane(c, "C", "C"),
     )
     if successor == b:
-        story.lanes = (Lane(a, "A", "A"), Lane(b, "B", "B"), STORE_LANE, Lane(c, "C", "C"))
+        story.lanes = (
+            TimelineLane(a, "A", "A"),
+            TimelineLane(b, "B", "B"),
+            STORE_LANE,
+            TimelineLane(c, "C", "C"),
+        )
     story.conclusion = _conclusion(story.cluster.history, c)
     return story
 

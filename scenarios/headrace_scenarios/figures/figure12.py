@@ -10,7 +10,7 @@ import json
 from headrace import SECOND, Computation, Context, EngineOptions, Pipeline, Record, Timer, format_time
 from headrace import history as h
 from headrace.wire.messages import Progress, SplitInterval
-from headrace_scenarios.pictures.timeline import STORE_LANE, Lane
+from headrace_scenarios.pictures.timeline import STORE_LANE, TimelineLane
 from headrace_scenarios.scenario import Scenario, Story
 from headrace_sim import ClusterOptions, FeedBuilder, Protocol, start
 from headrace_sim.faults import DelayCommit, Partition
@@ -31,7 +31,7 @@ class Forwarder(Computation):
         context.produce(self._stream, record.value)
 
 
-class WindowCounter(Computation):
+class Windower(Computation):
     """Counts the records of a window, and produces the count when the watermark has passed its end (Figure 9)."""
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -54,7 +54,7 @@ def timer_pipeline() -> Pipeline:
     pipeline = Pipeline("figure 12")
     pipeline.injector("searches")
     pipeline.add(Forwarder("from_a"), name="A", inputs=["searches"], outputs=["from_a"])
-    pipeline.add(WindowCounter(), name="B", inputs=["from_a"], outputs=["counts", "late"])
+    pipeline.add(Windower(), name="B", inputs=["from_a"], outputs=["counts", "late"])
     return pipeline
 
 
@@ -64,7 +64,7 @@ def production_pipeline() -> Pipeline:
     pipeline.injector("searches")
     pipeline.add(Forwarder("from_a"), name="A", inputs=["searches"], outputs=["from_a"])
     pipeline.add(Forwarder("from_b"), name="B", inputs=["from_a"], outputs=["from_b"])
-    pipeline.add(WindowCounter(), name="C", inputs=["from_b"], outputs=["counts", "late"])
+    pipeline.add(Windower(), name="C", inputs=["from_b"], outputs=["counts", "late"])
     return pipeline
 
 
@@ -115,8 +115,8 @@ def zombie(pipeline: Pipeline, protocol: Protocol, *, first_key: str, cut_from: 
     cluster.heal()
     cluster.run_to_the_end()
     story.lanes = (
-        Lane(a, "A", "A"), Lane(b, "B (zombie)", "B"), STORE_LANE, Lane(successor, "B'", "B"),
-        Lane("", "watermarks", "B"),
+        TimelineLane(a, "A", "A"), TimelineLane(b, "B (zombie)", "B"), STORE_LANE, TimelineLane(successor, "B'", "B"),
+        TimelineLane("", "watermarks", "B"),
     )  # fmt: skip
     return story
 

@@ -14,7 +14,7 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, SECOND
 from headrace import history as h
 from headrace_properties.explain.causality import LinkKind, links_of, messages_of
-from headrace_properties.explain.labels import phrase
+from headrace_properties.explain.event_summaries import phrase
 from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_scenarios.pictures.spacetime import lanes_of
 

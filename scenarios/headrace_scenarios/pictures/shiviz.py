@@ -10,7 +10,7 @@ import msgspec
 
 from headrace import history as h
 from headrace_properties.explain.causality import links_of, messages_of
-from headrace_properties.explain.labels import phrase, seconds
+from headrace_properties.explain.event_summaries import phrase, seconds
 
 PARSER = r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
 """How ShiViz takes the log apart, as long as it is not told otherwise."""

@@ -12,7 +12,7 @@ _LANE_WIDTH = 26
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class TimelineLane:
     """A column: a process in its role in the story.
 
     Attributes:
@@ -26,7 +26,7 @@ class Lane:
     computation: str = ""
 
 
-def render(history: Iterable[h.Event], lanes: Sequence[Lane]) -> str:
+def render(history: Iterable[h.Event], lanes: Sequence[TimelineLane]) -> str:
     """Draw the events that tell the story, each in the lane of its process."""
     head = [f"{'time':>10} "] + [f"{lane.title:^{_LANE_WIDTH}}" for lane in lanes]
     rule = ["-" * 10 + " "] + ["-" * _LANE_WIDTH for _ in lanes]
@@ -53,7 +53,7 @@ def _row(at_us: int, index: int, text: str, lanes: int) -> list[str]:
     return rows
 
 
-def _words(event: h.Event, lane: Lane) -> str:  # noqa: C901, PLR0912  a table of phrases
+def _words(event: h.Event, lane: TimelineLane) -> str:  # noqa: C901, PLR0912  a table of phrases
     """What a lane says of an event; nothing if it is not of this lane or not part of a story."""
     if isinstance(event, h.Published):
         return _published(event, lane)
@@ -105,7 +105,7 @@ def _applied(event: h.Applied) -> str:
     return f"applies write of {event.sequencer}: {', '.join(parts) or 'state'}{stale}"
 
 
-def _published(event: h.Published, lane: Lane) -> str:
+def _published(event: h.Published, lane: TimelineLane) -> str:
     if lane.title != "watermarks":
         return ""
     values = [
@@ -116,4 +116,4 @@ def _published(event: h.Published, lane: Lane) -> str:
     return ", ".join(values)
 
 
-STORE_LANE = Lane(STORE, "store")
+STORE_LANE = TimelineLane(STORE, "store")

@@ -33,8 +33,8 @@ from headrace import (
 from headrace_scenarios.zeitgeist.queries import (
     Disturbance,
     QueryTraffic,
-    Search,
-    SearchOptions,
+    TrafficOptions,
+    UserSearch,
     generate_searches,
 )
 from headrace_sim.feed import Feed
@@ -141,7 +141,7 @@ class Compared:
 
 
 @dataclass(slots=True)
-class WindowState:
+class OpenBuckets:
     """A key's buckets that are still open, how many empty ones came last, and how many records were dropped."""
 
     counts: dict[int, int] = field(default_factory=dict)
@@ -176,13 +176,13 @@ class WindowCounter(Computation):
         self._is_late = is_late
         self._running = running
 
-    def initial_state(self) -> WindowState:
+    def initial_state(self) -> OpenBuckets:
         """No bucket is open."""
-        return WindowState()
+        return OpenBuckets()
 
     def process_record(self, context: Context, record: Record) -> None:
         """Count a record, and ask to be called when its bucket is complete."""
-        state: WindowState = context.state
+        state: OpenBuckets = context.state
         if self._is_late(record):
             state.dropped += 1
             context.produce("late", record.value)
@@ -195,7 +195,7 @@ class WindowCounter(Computation):
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Produce the bucket, and go on to the next unless it has been silent for long."""
-        state: WindowState = context.state
+        state: OpenBuckets = context.state
         start = timer.timestamp - self._options.window_us
         count = state.counts.pop(start, 0)
         context.produce("window_counts", WindowCount(context.key, start, count))
@@ -421,8 +421,8 @@ def build(processes: int = 2, split_at: tuple[str, ...] = ("m", "te")) -> Pipeli
     """
     zeitgeist = Pipeline("zeitgeist")
     zeitgeist.injector("searches", processes=processes)
-    zeitgeist.stream("searches", TypedCodec(Search))
-    zeitgeist.stream("late", TypedCodec(Search))
+    zeitgeist.stream("searches", TypedCodec(UserSearch))
+    zeitgeist.stream("late", TypedCodec(UserSearch))
     zeitgeist.stream("window_counts", TypedCodec(WindowCount))
     zeitgeist.stream("model_updates", TypedCodec(ModelUpdate))
     zeitgeist.stream("anomalies", TypedCodec(Anomaly))
@@ -431,7 +431,7 @@ def build(processes: int = 2, split_at: tuple[str, ...] = ("m", "te")) -> Pipeli
         name="window_counter",
         inputs={"searches": search_query},
         outputs=["window_counts", "late"],
-        state_codec=TypedCodec(WindowState),
+        state_codec=TypedCodec(OpenBuckets),
         split_at=split_at,
     )
     zeitgeist.add(
@@ -474,7 +474,7 @@ wrongly. But the second one is the cause, and after a crash that may be the othe
 id. S5-weak finds it.
 """
 
-EVENING = SearchOptions(
+EVENING = TrafficOptions(
     traffic=(
         QueryTraffic("cat videos", per_second=1.0),
         QueryTraffic("météo", per_second=2.0),
@@ -496,7 +496,7 @@ EVENING = SearchOptions(
 """A small evening: a steady query, one with a trend, a spike, a dip to silence, disorder and two late searches."""
 
 
-def feed(seed: int, options: SearchOptions = EVENING) -> Feed:
+def feed(seed: int, options: TrafficOptions = EVENING) -> Feed:
     """Make the input that `pipeline` is verified with.
 
     Args:

@@ -64,7 +64,7 @@ class NoFlightsError(HeadraceError):
         )
 
 
-class Flight(msgspec.Struct, frozen=True, gc=False):
+class ScheduledFlight(msgspec.Struct, frozen=True, gc=False):
     """One line of the data: a flight that was scheduled.
 
     Attributes:
@@ -131,7 +131,7 @@ class LogOptions:
             if getattr(self, name) <= 0:
                 raise OptionsError(name, getattr(self, name), "more than 0")
 
-    def takes(self, flight: Flight) -> bool:
+    def takes(self, flight: ScheduledFlight) -> bool:
         """Tell whether a flight is among them. Days are those of the schedule, so that a log's beginning is a shorter log."""
         wanted = not self.carriers or flight.carrier in self.carriers
         return wanted and midnight_us(self.first) <= flight.scheduled_us < midnight_us(self.until)
@@ -141,7 +141,7 @@ class LogOptions:
         return max(0, (time_us - midnight_us(self.first)) * self.day_us // (24 * HOUR))
 
 
-class Report(msgspec.Struct, frozen=True):
+class DepartureReport(msgspec.Struct, frozen=True):
     """A departure as the source's log has it.
 
     Attributes:
@@ -172,7 +172,7 @@ class FlightLog:
 
     options: LogOptions
     flights: int
-    reports: tuple[Report, ...]
+    reports: tuple[DepartureReport, ...]
 
     @property
     def cancelled(self) -> int:
@@ -180,7 +180,7 @@ class FlightLog:
         return self.flights - len(self.reports)
 
     @property
-    def late(self) -> tuple[Report, ...]:
+    def late(self) -> tuple[DepartureReport, ...]:
         """Those behind the source's low watermark."""
         return tuple(one for one in self.reports if one.value.late)
 
@@ -228,14 +228,14 @@ def flight_log(options: LogOptions | None = None) -> FlightLog:
     return FlightLog(options, len(flights), tuple(_reports(flights, options)))
 
 
-def _reports(flights: list[Flight], options: LogOptions) -> Iterator[Report]:
+def _reports(flights: list[ScheduledFlight], options: LogOptions) -> Iterator[DepartureReport]:
     """In the order of arrival; of those that arrive together, in the order of the schedule, and then as the data have them."""
     departed = [(one.departed_us, one) for one in flights if one.departed_us is not None]
     departed.sort(key=lambda pair: (pair[0], pair[1].scheduled_us))
     for arrived_us, one in departed:
         low_watermark = _tick_before(arrived_us, options.tick_us) - options.slack_us
         late = one.scheduled_us < low_watermark
-        yield Report(
+        yield DepartureReport(
             Departure(one.carrier, one.number, one.origin, one.dest, late), one.scheduled_us, arrived_us
         )
 
@@ -246,7 +246,7 @@ def _tick_before(time_us: int, tick_us: int) -> int:
 
 
 @lru_cache(maxsize=1)
-def all_flights() -> tuple[Flight, ...]:
+def all_flights() -> tuple[ScheduledFlight, ...]:
     """Read every flight of 2013, in the order of the data.
 
     Raises:
@@ -284,11 +284,11 @@ def _data() -> Path:
 
 def _flight(
     time_hour: str, minute: str, dep_delay: str, carrier: str, flight: str, origin: str, dest: str
-) -> Flight:
+) -> ScheduledFlight:
     """Read a line. Its ``time_hour`` is the hour of the schedule in UTC, so that daylight saving is in it already."""
     scheduled_us = _epoch_us(time_hour) + int(minute) * MINUTE
     departed_us = scheduled_us + round(float(dep_delay)) * MINUTE if dep_delay != _MISSING else None
-    return Flight(sys.intern(carrier), int(flight), origin, dest, scheduled_us, departed_us)
+    return ScheduledFlight(sys.intern(carrier), int(flight), origin, dest, scheduled_us, departed_us)
 
 
 @cache

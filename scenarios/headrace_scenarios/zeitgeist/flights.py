@@ -34,11 +34,11 @@ from headrace_scenarios.zeitgeist.computations import (
     Model,
     ModelCalculator,
     ModelUpdate,
+    OpenBuckets,
     RunningCount,
     SpikeDetector,
     WindowCount,
     WindowCounter,
-    WindowState,
     ZeitgeistOptions,
 )
 from headrace_scenarios.zeitgeist.flight_log import AIRPORTS, Departure, LogOptions, flight_log, local
@@ -117,7 +117,7 @@ def build(
         name="window_counter",
         inputs={"departures": key},
         outputs=["window_counts", "running_counts", "late"],
-        state_codec=TypedCodec(WindowState),
+        state_codec=TypedCodec(OpenBuckets),
         split_at=split_at,
     )
     flights.add(

@@ -21,7 +21,7 @@ _STEP_US = 10 * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class UserSearch:
     """The value of a record from the source: somebody searched. When it was is the record's timestamp.
 
     Attributes:
@@ -70,7 +70,7 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchOptions:
+class TrafficOptions:
     """What the generator makes. Times in microseconds of event time: the source's clock, on which searches arrive too.
 
     Attributes:
@@ -116,7 +116,7 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class SearchArrival:
     """One search on its way into the pipeline.
 
     Attributes:
@@ -147,13 +147,13 @@ class SearchLog:
     """
 
     feed: Feed
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[SearchArrival, ...]
     spikes: tuple[Disturbance, ...]
     dips: tuple[Disturbance, ...]
     end_us: int
 
     @property
-    def late(self) -> tuple[Arrival, ...]:
+    def late(self) -> tuple[SearchArrival, ...]:
         """The searches that break the source's estimate."""
         return tuple(arrival for arrival in self.arrivals if arrival.late)
 
@@ -163,22 +163,24 @@ class SearchLog:
         return Counter((one.query, one.timestamp - one.timestamp % window_us) for one in in_time)
 
 
-def generate_searches(pipeline: Pipeline, options: SearchOptions, seed: int) -> SearchLog:
+def generate_searches(pipeline: Pipeline, options: TrafficOptions, seed: int) -> SearchLog:
     """Make the input of a run: the same for the same arguments, on every machine.
 
     Args:
-        pipeline: its first injector gets the searches, on its first output, whose codec takes a `Search`.
+        pipeline: its first injector gets the searches, on its first output, whose codec takes a `UserSearch`.
         options: what to make.
         seed: root of all random streams.
 
     Raises:
         OptionsError: the injector has fewer processes than the options say.
-        CodecError: the stream's codec refuses a `Search`.
+        CodecError: the stream's codec refuses a `UserSearch`.
     """
     arrivals = _arrivals(options, seed)
     builder = FeedBuilder(pipeline)
     for one in arrivals:
-        builder.record(at_us=one.at_us, value=Search(one.query), timestamp=one.timestamp, process=one.process)
+        builder.record(
+            at_us=one.at_us, value=UserSearch(one.query), timestamp=one.timestamp, process=one.process
+        )
     last_us = max((one.at_us for one in arrivals), default=0) * options.pace
     for now_us in range(options.watermark_period_us, int(last_us), options.watermark_period_us):
         for process in range(options.processes):
@@ -193,7 +195,7 @@ def generate_searches(pipeline: Pipeline, options: SearchOptions, seed: int) -> 
     )
 
 
-def _arrivals(options: SearchOptions, seed: int) -> list[Arrival]:
+def _arrivals(options: TrafficOptions, seed: int) -> list[SearchArrival]:
     searches = sorted((time, one.query) for one in options.traffic for time in _times(options, one, seed))
     delays, lateness = Random(f"{seed}/delays"), Random(f"{seed}/lateness")
     processes = Random(f"{seed}/processes")
@@ -205,11 +207,11 @@ def _arrivals(options: SearchOptions, seed: int) -> list[Arrival]:
             delay_us = options.watermark_slack_us + options.late_by_us * lateness.uniform(1, 2)
         at_us = int((timestamp + delay_us) / options.pace)
         process = processes.randrange(options.processes)
-        arrivals.append(Arrival(query, timestamp, at_us, process, number in late))
+        arrivals.append(SearchArrival(query, timestamp, at_us, process, number in late))
     return arrivals
 
 
-def _times(options: SearchOptions, traffic: QueryTraffic, seed: int) -> Iterator[int]:
+def _times(options: TrafficOptions, traffic: QueryTraffic, seed: int) -> Iterator[int]:
     """Yield the event times of one query's searches: one whenever the rate's integral has grown by the next gap."""
     gaps, places = Random(f"{seed}/gaps/{traffic.query}"), Random(f"{seed}/places/{traffic.query}")
     due = gaps.random()
@@ -221,7 +223,7 @@ def _times(options: SearchOptions, traffic: QueryTraffic, seed: int) -> Iterator
             due += gaps.gammavariate(options.regularity, 1 / options.regularity)
 
 
-def _per_second(options: SearchOptions, traffic: QueryTraffic, time_us: int) -> float:
+def _per_second(options: TrafficOptions, traffic: QueryTraffic, time_us: int) -> float:
     rate = traffic.per_second
     rate *= 1 + traffic.swing * math.cos(2 * math.pi * (time_us - traffic.peak_us) / options.day_us)
     for disturbance in options.disturbances:

@@ -13,8 +13,8 @@ from headrace import SECOND
 from headrace.dataflow import Accumulation, Timing, Window, read
 from headrace.history import FaultStruck
 from headrace_properties.checkers import judge
-from headrace_properties.dataflow.cases import Case, cases
-from headrace_properties.dataflow.model import Emission, run_model
+from headrace_properties.dataflow.cases import GroupingCase, cases
+from headrace_properties.dataflow.model import EmittedPane, run_model
 from headrace_properties.dataflow.transcripts import (
     PROMPT,
     TOLERANCE_US,
@@ -115,13 +115,13 @@ def comes_to(transcript: Transcript, *, seed: int, protocol: Protocol) -> Settle
     return settled(received_panes(events, pipeline_of(query)), query.accumulation)
 
 
-def cluster_agrees(case: Case) -> None:
+def cluster_agrees(case: GroupingCase) -> None:
     told = run_model(case.query, until_the_end(case.steps)).panes
     panes = committed_panes(run_cluster(case.query, case.steps), pipeline_of(case.query))
     assert bare(in_the_models_order(panes, told)) == bare(told)
 
 
-def in_the_models_order(panes: Sequence[Emission], told: Sequence[Emission]) -> list[Emission]:
+def in_the_models_order(panes: Sequence[EmittedPane], told: Sequence[EmittedPane]) -> list[EmittedPane]:
     """Put what the model tells at one instant in its order: of several windows, the cluster may tell it moments apart.
 
     A delay begins when its first element arrives, and two that end at once have begun after different times on the wire. What
@@ -133,7 +133,7 @@ def in_the_models_order(panes: Sequence[Emission], told: Sequence[Emission]) -> 
         places[one.key, one.window, numbers[one.key, one.window]] = one.at_us, place
         numbers[one.key, one.window] += 1
     numbers.clear()
-    steps: list[tuple[int, int, list[Emission]]] = []
+    steps: list[tuple[int, int, list[EmittedPane]]] = []
     for key in dict.fromkeys(pane.key for pane in panes):
         for _, step in groupby([pane for pane in panes if pane.key == key], lambda pane: pane.at_us):
             found = list(step)
@@ -141,16 +141,16 @@ def in_the_models_order(panes: Sequence[Emission], told: Sequence[Emission]) -> 
             at_us, place = places.get((key, first.window, numbers[key, first.window]), (-1, -1))
             numbers.update((key, pane.window) for pane in found)
             steps.append((at_us, place, found))
-    ordered: list[Emission] = []
+    ordered: list[EmittedPane] = []
     for _, together in groupby(steps, lambda step: step[0]):
         ordered += [pane for _, _, found in sorted(together, key=lambda step: step[1]) for pane in found]
     return ordered
 
 
 def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may() -> None:
-    def told(window: int, at_us: int, value: int = 1) -> Emission:
+    def told(window: int, at_us: int, value: int = 1) -> EmittedPane:
         span = Window(window, window + 1)
-        return Emission(0, at_us, "k", span, value, index=0, timing=Timing.EARLY, retraction=False)
+        return EmittedPane(0, at_us, "k", span, value, index=0, timing=Timing.EARLY, retraction=False)
 
     model = [told(0, 10), told(5, 10), told(7, 20)]
     assert in_the_models_order([told(5, 11), told(0, 12), told(7, 21)], model) == [
@@ -162,7 +162,7 @@ def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may(
     assert in_the_models_order(one_step, model) == one_step
 
 
-def faulty_cluster_settles(case: Case, data: bytes) -> None:
+def faulty_cluster_settles(case: GroupingCase, data: bytes) -> None:
     query = case.query
     pipeline = pipeline_of(query)
     plan = decode_plan(data, ground_of(pipeline, feed_of(pipeline, case.steps), PROMPT), PROMPT)
@@ -180,7 +180,7 @@ def parity(total: int) -> str:
     return "odd" if total % 2 else "even"
 
 
-def second_grouping_settles(case: Case, data: bytes) -> None:
+def second_grouping_settles(case: GroupingCase, data: bytes) -> None:
     """Sums are grouped by their parity: a sum that grows may change sides, and must then be taken back where it was (2.3)."""
     query = replace(case.query, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
     events_ = read("events", bounded=True).allowed_lateness(query.allowed_lateness_us)
@@ -204,38 +204,40 @@ PLANS = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
 
 @given(cases())
 @settings(max_examples=25)
-def test_without_faults_the_cluster_emits_what_the_model_tells(case: Case) -> None:
+def test_without_faults_the_cluster_emits_what_the_model_tells(case: GroupingCase) -> None:
     cluster_agrees(case)
 
 
 @given(cases(settling=True), PLANS)
 @settings(max_examples=25)
-def test_under_random_faults_nothing_is_lost_or_counted_twice(case: Case, data: bytes) -> None:
+def test_under_random_faults_nothing_is_lost_or_counted_twice(case: GroupingCase, data: bytes) -> None:
     faulty_cluster_settles(case, data)
 
 
 @given(cases(settling=True, merging=False), PLANS)
 @settings(max_examples=25)
-def test_retractions_come_out_right_of_a_second_grouping_under_random_faults(case: Case, data: bytes) -> None:
+def test_retractions_come_out_right_of_a_second_grouping_under_random_faults(
+    case: GroupingCase, data: bytes
+) -> None:
     second_grouping_settles(case, data)
 
 
 @pytest.mark.nightly
 @given(cases())
 @settings(max_examples=5_000)
-def test_without_faults_it_does_so_thousands_of_times(case: Case) -> None:
+def test_without_faults_it_does_so_thousands_of_times(case: GroupingCase) -> None:
     cluster_agrees(case)
 
 
 @pytest.mark.nightly
 @given(cases(settling=True), PLANS)
 @settings(max_examples=5_000)
-def test_under_random_faults_it_does_so_thousands_of_times(case: Case, data: bytes) -> None:
+def test_under_random_faults_it_does_so_thousands_of_times(case: GroupingCase, data: bytes) -> None:
     faulty_cluster_settles(case, data)
 
 
 @pytest.mark.nightly
 @given(cases(settling=True, merging=False), PLANS)
 @settings(max_examples=2_000)
-def test_retractions_come_out_right_thousands_of_times(case: Case, data: bytes) -> None:
+def test_retractions_come_out_right_thousands_of_times(case: GroupingCase, data: bytes) -> None:
     second_grouping_settles(case, data)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from headrace import MIN_TIME, TypedCodec
 from headrace.dataflow import Accumulation, Pane, read
-from headrace_properties.dataflow.cases import SLOTS, Case, cases, micro_batches
-from headrace_properties.dataflow.model import Query, Step
+from headrace_properties.dataflow.cases import SLOTS, GroupingCase, cases, micro_batches
+from headrace_properties.dataflow.model import InputStep, Query
 from headrace_properties.dataflow.transcripts import count_dropped, feed_of, run_layer
 from headrace_properties.reference import run_reference
 
@@ -19,13 +19,13 @@ DIGIT_BITS = 3
 """An element is a digit of a sum, which says in how many windows it was: up to six (see `windows`)."""
 
 
-def as_digits(steps: Iterable[Step]) -> list[Step]:
+def as_digits(steps: Iterable[InputStep]) -> list[InputStep]:
     """Give each element a value by which it can be told in any sum."""
     digits = iter(range(SLOTS))
     return [
         one
         if one.element is None
-        else Step(one.at_us, replace(one.element, value=1 << DIGIT_BITS * next(digits)))
+        else InputStep(one.at_us, replace(one.element, value=1 << DIGIT_BITS * next(digits)))
         for one in steps
     ]
 
@@ -35,7 +35,7 @@ def digits_of(total: int) -> Counter[int]:
     return Counter({1 << n: total >> n & 7 for n in range(0, DIGIT_BITS * SLOTS, DIGIT_BITS)})
 
 
-def grouped_twice(query: Query, steps: Sequence[Step]) -> Counter[int]:
+def grouped_twice(query: Query, steps: Sequence[InputStep]) -> Counter[int]:
     """Count each element in what comes out of a second grouping, which takes nothing that is late."""
     elements = read("events", bounded=True).allowed_lateness(query.allowed_lateness_us)
     panes = elements.window_into(query.windows).trigger(query.trigger).sum()
@@ -45,7 +45,7 @@ def grouped_twice(query: Query, steps: Sequence[Step]) -> Counter[int]:
     return digits_of(sum(decode(one.value).value for one in outputs.elements()))
 
 
-def on_time(query: Query, steps: Iterable[Step]) -> Counter[int]:
+def on_time(query: Query, steps: Iterable[InputStep]) -> Counter[int]:
     """Count for each element the windows whose end the watermark had not reached when it came."""
     watermark = MIN_TIME
     found: Counter[int] = Counter()
@@ -57,23 +57,23 @@ def on_time(query: Query, steps: Iterable[Step]) -> Counter[int]:
     return found
 
 
-def loses_nothing(case: Case) -> None:
+def loses_nothing(case: GroupingCase) -> None:
     steps = as_digits(case.steps)
     assert not on_time(case.query, steps) - grouped_twice(case.query, steps)
 
 
 @given(cases(settling=True))
-def test_what_is_on_time_passes_a_second_grouping_that_takes_nothing_late(case: Case) -> None:
+def test_what_is_on_time_passes_a_second_grouping_that_takes_nothing_late(case: GroupingCase) -> None:
     loses_nothing(case)
 
 
 @given(cases(settling=True, engine=micro_batches()))
 @settings(max_examples=300)
-def test_so_it_does_where_late_and_on_time_elements_share_a_batch(case: Case) -> None:
+def test_so_it_does_where_late_and_on_time_elements_share_a_batch(case: GroupingCase) -> None:
     loses_nothing(case)
 
 
-def accounts_for_all(case: Case) -> None:
+def accounts_for_all(case: GroupingCase) -> None:
     steps, query = as_digits(case.steps), replaced(case.query, accumulation=Accumulation.DISCARDING)
     found = digits_of(sum(pane.value for pane in run_layer(query, steps)))
     given = Counter(
@@ -88,19 +88,19 @@ def accounts_for_all(case: Case) -> None:
 
 
 @given(cases(coinciding=True))
-def test_each_element_goes_out_once_or_is_counted_as_dropped(case: Case) -> None:
+def test_each_element_goes_out_once_or_is_counted_as_dropped(case: GroupingCase) -> None:
     accounts_for_all(case)
 
 
 @pytest.mark.nightly
 @given(cases(settling=True))
 @settings(max_examples=10_000)
-def test_what_is_on_time_passes_ten_thousand_times(case: Case) -> None:
+def test_what_is_on_time_passes_ten_thousand_times(case: GroupingCase) -> None:
     loses_nothing(case)
 
 
 @pytest.mark.nightly
 @given(cases(coinciding=True))
 @settings(max_examples=10_000)
-def test_each_element_is_accounted_for_ten_thousand_times(case: Case) -> None:
+def test_each_element_is_accounted_for_ten_thousand_times(case: GroupingCase) -> None:
     accounts_for_all(case)

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, settings
 
-from headrace_properties.dataflow.cases import Case, cases
+from headrace_properties.dataflow.cases import GroupingCase, cases
 from headrace_properties.dataflow.model import run_model
 from headrace_properties.dataflow.transcripts import count_dropped, run_layer, say
 
 
-def agree(case: Case) -> None:
+def agree(case: GroupingCase) -> None:
     """Every pane, in order, to the microsecond; and as many elements dropped."""
     told = run_model(case.query, case.steps)
     emitted = run_layer(case.query, case.steps)
@@ -18,22 +18,22 @@ def agree(case: Case) -> None:
 
 
 @given(cases())
-def test_the_layer_emits_what_the_model_tells(case: Case) -> None:
+def test_the_layer_emits_what_the_model_tells(case: GroupingCase) -> None:
     agree(case)
 
 
 @given(cases(coinciding=True))
-def test_so_it_does_where_arrivals_watermarks_and_boundaries_coincide(case: Case) -> None:
+def test_so_it_does_where_arrivals_watermarks_and_boundaries_coincide(case: GroupingCase) -> None:
     agree(case)
 
 
 @given(cases(coinciding=True, retractions=True))
-def test_so_it_does_where_elements_are_taken_back(case: Case) -> None:
+def test_so_it_does_where_elements_are_taken_back(case: GroupingCase) -> None:
     agree(case)
 
 
 @pytest.mark.nightly
 @given(cases(coinciding=True, retractions=True))
 @settings(max_examples=10_000)
-def test_so_it_does_ten_thousand_times(case: Case) -> None:
+def test_so_it_does_ten_thousand_times(case: GroupingCase) -> None:
     agree(case)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 from hypothesis.errors import NoSuchExample
 
-from headrace_properties.dataflow.cases import Case, cases
+from headrace_properties.dataflow.cases import GroupingCase, cases
 from headrace_properties.dataflow.model import run_model
 from headrace_properties.dataflow.mutants import MUTANTS, DataflowMutant
 from headrace_properties.dataflow.transcripts import Transcript, mismatches, run_layer
@@ -28,7 +28,7 @@ def is_killed_by(mutant: DataflowMutant, transcript: Transcript) -> bool:
     return bool(mismatches(transcript.expected, emitted))
 
 
-def differs(mutant: DataflowMutant, case: Case) -> bool:
+def differs(mutant: DataflowMutant, case: GroupingCase) -> bool:
     emitted = run_layer(case.query, case.steps, mutant.make)
     return emitted != list(run_model(case.query, case.steps).panes)
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import history as h
 from headrace.history import Applied, Event, FaultStruck, IntervalDropped, ScanBegun
-from headrace_properties.explain import labels as phrases
+from headrace_properties.explain import event_summaries
 from headrace_properties.explain.causality import links_of, numbers_of
 from headrace_properties.explain.narrative import LONGEST, Narrative, narrate, subject_of
 from headrace_properties.explain.snapshot import UnknownEventError, find_event, world_at
@@ -244,4 +244,4 @@ def test_an_event_that_there_is_not_is_refused_with_what_there_is(wanted: str, s
 
 
 def test_every_kind_of_event_has_its_phrase() -> None:
-    assert phrases._PHRASES.keys() == set(get_args(h.Event))
+    assert event_summaries._PHRASES.keys() == set(get_args(h.Event))

@@ -12,8 +12,7 @@ from headrace.history import Applied
 from headrace.wire.messages import MoveInterval
 from headrace_properties.checkers import judge
 from headrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
-from headrace_properties.mutants.hunt import Hunted, hunt
-from headrace_properties.mutants.hunts import hunt_all
+from headrace_properties.mutants.hunt import Hunted, hunt, hunt_all
 from headrace_properties.search.oracles import fired, oracle_names, plan_of, try_workload
 from headrace_properties.search.verification import verify
 from headrace_properties.search.workloads import WORKLOADS, Workload

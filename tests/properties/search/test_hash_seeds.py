@@ -6,7 +6,7 @@ import sys
 
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.sample import case_of
+from headrace_properties.search.sampled_runs import case_of
 from headrace_properties.search.verification import to_replay, verify
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import SOUND, Feed

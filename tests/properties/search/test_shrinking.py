@@ -7,7 +7,7 @@ import pytest
 
 from headrace import SECOND
 from headrace_properties.search.budget import Budget
-from headrace_properties.search.outcome import Failure, Outcome
+from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.shrinking import BUDGET, shrink
 from headrace_properties.search.workloads import tallies
@@ -26,9 +26,9 @@ BROKEN = {"S1": Violated("lost", ())}
 
 def verdict_by(
     fails: Callable[[Plan, Feed], bool], broken: dict[str, Violated]
-) -> Callable[[Plan, Feed], Outcome]:
-    def test(plan: Plan, feed: Feed) -> Outcome:
-        return Outcome(dict(broken) if fails(plan, feed) else {}, {}, Counter(), Counter(), 1, "d")
+) -> Callable[[Plan, Feed], JudgedRun]:
+    def test(plan: Plan, feed: Feed) -> JudgedRun:
+        return JudgedRun(dict(broken) if fails(plan, feed) else {}, {}, Counter(), Counter(), 1, "d")
 
     return test
 

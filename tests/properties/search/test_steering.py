@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import islice
 
 from headrace_properties.search.coverage import Spot
-from headrace_properties.search.outcome import try_plan
+from headrace_properties.search.judging import try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan
 from headrace_properties.search.steering import AIMED, ROUND, Steering, drawn, spot_of
 from headrace_properties.search.step_faults import single_faults

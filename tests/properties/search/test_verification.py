@@ -11,7 +11,7 @@ import pytest
 from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.outcome import Outcome
+from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.verification import (
     REPLAY_FORMAT,
     ReplayFile,
@@ -163,11 +163,11 @@ def test_a_run_that_was_cut_short_leaves_the_result_open_whatever_the_others_say
 ) -> None:
     found = Verification()
     for verdict in verdicts:
-        found.take(Outcome({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+        found.take(JudgedRun({"L2": verdict}, {}, Counter(), Counter({"crash": 1}), 1, ""))
     assert found.verdicts == {"L2": CUT_SHORT}
     assert found.ok is None
     violated = Violated("stuck", ())
-    found.take(Outcome({"L2": violated}, {}, Counter(), Counter({"crash": 1}), 1, ""))
+    found.take(JudgedRun({"L2": violated}, {}, Counter(), Counter({"crash": 1}), 1, ""))
     assert found.verdicts == {"L2": violated}
 
 

@@ -24,7 +24,7 @@ from headrace.wire.effects import SourceRecord
 from headrace.worker.commits import Commits
 from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
-from headrace_properties.user_code.dead_letters import without_ids
+from headrace_properties.user_code.comparison import without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted, smallest, with_records
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
 from headrace_properties.user_code.reexecution import check_replay

@@ -10,7 +10,7 @@ from headrace_properties.dataflow.model import run_model
 from headrace_properties.dataflow.transcripts import committed_panes, feed_of, run_layer
 from headrace_scenarios.figures.dataflow import (
     LEAD_US,
-    Figure,
+    DataflowFigure,
     differences,
     figures,
     points,
@@ -24,17 +24,17 @@ by_figure = pytest.mark.parametrize("figure", FIGURES, ids=lambda one: f"figure 
 
 
 @by_figure
-def test_the_model_tells_the_figure(figure: Figure) -> None:
+def test_the_model_tells_the_figure(figure: DataflowFigure) -> None:
     assert differences(figure, run_model(figure.query, steps()).panes) == []
 
 
 @by_figure
-def test_the_layer_emits_the_figure(figure: Figure) -> None:
+def test_the_layer_emits_the_figure(figure: DataflowFigure) -> None:
     assert differences(figure, run_layer(figure.query, steps())) == []
 
 
 @by_figure
-def test_the_cluster_emits_the_figure(figure: Figure) -> None:
+def test_the_cluster_emits_the_figure(figure: DataflowFigure) -> None:
     pipeline = figure.pipeline
     history = simulate(pipeline, feed_of(pipeline, steps(), LEAD_US))
     assert differences(figure, committed_panes(history, pipeline)) == []

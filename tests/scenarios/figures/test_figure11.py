@@ -8,17 +8,17 @@ from headrace import SECOND
 from headrace import history as h
 from headrace_properties.verdict import Violated
 from headrace_scenarios.figures.figure11 import STRAGGLER
-from headrace_scenarios.scenario import Outcome
+from headrace_scenarios.scenario import ScenarioRun
 
 E = TypeVar("E", bound=h.Event)
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Outcome:
+def outcome() -> ScenarioRun:
     return STRAGGLER.run()
 
 
-def first(outcome: Outcome, type_: type[E], **fields: object) -> E:
+def first(outcome: ScenarioRun, type_: type[E], **fields: object) -> E:
     """The first event of a type with these fields."""
     return next(
         event
@@ -27,12 +27,12 @@ def first(outcome: Outcome, type_: type[E], **fields: object) -> E:
     )
 
 
-def test_every_invariant_holds(outcome: Outcome) -> None:
+def test_every_invariant_holds(outcome: ScenarioRun) -> None:
     assert outcome.violations == {}
     assert not [one for one in outcome.verdicts.values() if isinstance(one, Violated)]
 
 
-def test_b_checkpoints_after_a_second(outcome: Outcome) -> None:
+def test_b_checkpoints_after_a_second(outcome: ScenarioRun) -> None:
     sent = first(outcome, h.Executed, computation="B")
     checkpointed = first(outcome, h.Checkpointed, computation="B")
     assert SECOND <= checkpointed.at_us - sent.at_us < 1_100_000
@@ -42,7 +42,7 @@ def test_b_checkpoints_after_a_second(outcome: Outcome) -> None:
     assert 0 < written.at_us - checkpointed.at_us < 10_000
 
 
-def test_a_is_acked_long_before_c_acks(outcome: Outcome) -> None:
+def test_a_is_acked_long_before_c_acks(outcome: ScenarioRun) -> None:
     a_acked = first(outcome, h.Acked, consumer="B")
     c_acks = first(outcome, h.AckSent, computation="C")
     written = first(outcome, h.Applied, computation="B")
@@ -50,7 +50,7 @@ def test_a_is_acked_long_before_c_acks(outcome: Outcome) -> None:
     assert a_acked.record_id in {record_id for record_id, _ in written.delta.seen}
 
 
-def test_b_recovers_the_production_from_its_checkpoint(outcome: Outcome) -> None:
+def test_b_recovers_the_production_from_its_checkpoint(outcome: ScenarioRun) -> None:
     """B crashed with it un-ACKed; its successor finds it in the row, and does not run B's code for it again."""
     crash = first(outcome, h.FaultStruck, kind="crash")
     checkpoint = first(outcome, h.Checkpointed, computation="B")
@@ -64,13 +64,13 @@ def test_b_recovers_the_production_from_its_checkpoint(outcome: Outcome) -> None
     assert len([e for e in outcome.history if isinstance(e, h.Executed) and e.computation == "B"]) == 1
 
 
-def test_the_record_comes_out_exactly_once(outcome: Outcome) -> None:
+def test_the_record_comes_out_exactly_once(outcome: ScenarioRun) -> None:
     outputs = [event.production for event in outcome.history if isinstance(event, h.Output)]
     assert [(one.stream, one.value) for one in outputs] == [("c", b'"cat videos"')]
     assert outcome.conclusion[-1] == "After B's crash the record came out 1 time(s)."
 
 
-def test_the_conclusion_gives_the_times(outcome: Outcome) -> None:
+def test_the_conclusion_gives_the_times(outcome: ScenarioRun) -> None:
     checkpointed = first(outcome, h.Checkpointed, computation="B")
     a_acked, c_acks = first(outcome, h.Acked, consumer="B"), first(outcome, h.AckSent, computation="C")
     assert outcome.conclusion[0] == f"B checkpointed its production at {checkpointed.at_us / SECOND:.6f}s."
@@ -79,5 +79,5 @@ def test_the_conclusion_gives_the_times(outcome: Outcome) -> None:
     )
 
 
-def test_there_is_no_zombie_in_this_story_so_that_sequencers_do_not_matter(outcome: Outcome) -> None:
+def test_there_is_no_zombie_in_this_story_so_that_sequencers_do_not_matter(outcome: ScenarioRun) -> None:
     assert STRAGGLER.run("sequencers").history.digest() == outcome.history.digest()

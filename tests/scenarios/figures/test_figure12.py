@@ -10,23 +10,23 @@ from headrace import history as h
 from headrace.wire.messages import Progress
 from headrace_properties.verdict import Holds, Unknown
 from headrace_scenarios.figures.figure12 import ZOMBIE_PRODUCTION, ZOMBIE_TIMER
-from headrace_scenarios.scenario import Outcome, Scenario
+from headrace_scenarios.scenario import Scenario, ScenarioRun
 
 FORMS = {"timer": ZOMBIE_TIMER, "production": ZOMBIE_PRODUCTION}
 BOTH_FORMS = pytest.mark.parametrize("scenario", FORMS.values(), ids=FORMS)
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[tuple[str, str], Outcome]:
+def told() -> dict[tuple[str, str], ScenarioRun]:
     return {
         (form, without): one.run(without) for form, one in FORMS.items() for without in ("", "sequencers")
     }
 
 
-Told = dict[tuple[str, str], Outcome]
+Told = dict[tuple[str, str], ScenarioRun]
 
 
-def fired(outcome: Outcome, key: str) -> list[h.Executed]:
+def fired(outcome: ScenarioRun, key: str) -> list[h.Executed]:
     """The timers of a key that fired, in writes that were applied."""
     applied = {(e.sequencer, e.delta.number) for e in outcome.history if isinstance(e, h.Applied)}
     return [
@@ -36,7 +36,7 @@ def fired(outcome: Outcome, key: str) -> list[h.Executed]:
     ]  # fmt: skip
 
 
-def due_us(outcome: Outcome, sender: str) -> int:
+def due_us(outcome: ScenarioRun, sender: str) -> int:
     """When the broadcast low watermark of B's or C's sender passed the end of window 1."""
     return next(
         e.at_us
@@ -45,7 +45,7 @@ def due_us(outcome: Outcome, sender: str) -> int:
     )
 
 
-def outputs(outcome: Outcome, stream: str) -> list[object]:
+def outputs(outcome: ScenarioRun, stream: str) -> list[object]:
     return [
         msgspec.json.decode(e.production.value)
         for e in outcome.history
@@ -53,11 +53,11 @@ def outputs(outcome: Outcome, stream: str) -> list[object]:
     ]
 
 
-def counts(outcome: Outcome) -> list[int]:
+def counts(outcome: ScenarioRun) -> list[int]:
     return [one["count"] for one in outputs(outcome, "counts") if isinstance(one, dict)]
 
 
-def stale_writes(outcome: Outcome) -> list[h.Applied]:
+def stale_writes(outcome: ScenarioRun) -> list[h.Applied]:
     return [e for e in outcome.history if isinstance(e, h.Applied) and e.sequencer != e.live]
 
 

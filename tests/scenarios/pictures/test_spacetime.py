@@ -13,16 +13,16 @@ from headrace import MAX_TIME
 from headrace.history import Applied, Output, ProcessStarted
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime import lanes_of, spacetime_html
-from headrace_scenarios.scenario import Outcome
+from headrace_scenarios.scenario import ScenarioRun
 from tests.properties.explain.stories import healthy, record
 
 
 @pytest.fixture(scope="module")
-def zombie() -> Outcome:
+def zombie() -> ScenarioRun:
     return SCENARIOS["zombie-timer"].run("sequencers")
 
 
-def page_of(outcome: Outcome) -> str:
+def page_of(outcome: ScenarioRun) -> str:
     return spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
 
 
@@ -33,7 +33,7 @@ def data_of(page: str) -> dict[str, Any]:
     return document
 
 
-def test_the_page_needs_no_network_and_no_other_file(zombie: Outcome) -> None:
+def test_the_page_needs_no_network_and_no_other_file(zombie: ScenarioRun) -> None:
     page = page_of(zombie)
     addresses = set(re.findall(r"https?://[^\"'\s<>)]+", page))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which is never fetched
@@ -41,7 +41,7 @@ def test_the_page_needs_no_network_and_no_other_file(zombie: Outcome) -> None:
     assert "<title>A zombie&#x27;s write</title>" in page
 
 
-def test_lanes_go_from_the_injectors_to_the_outside(zombie: Outcome) -> None:
+def test_lanes_go_from_the_injectors_to_the_outside(zombie: ScenarioRun) -> None:
     lanes = lanes_of(zombie.history)
     assert lanes[0] == "searches/0"
     assert lanes[-2:] == ["store", "outside"]
@@ -54,7 +54,7 @@ def test_lanes_are_in_the_order_of_their_numbers_and_roles_that_are_not_known_co
     assert lanes_of(history) == ["queries/2", "queries/11", "worker-9", "worker-10", "store", "job-1"]
 
 
-def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: Outcome) -> None:
+def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: ScenarioRun) -> None:
     data = data_of(page_of(zombie))
     numbers = range(len(zombie.history))
     assert len(data["events"]) == len(zombie.history)
@@ -68,7 +68,7 @@ def test_every_event_is_there_and_every_number_is_one_of_theirs(zombie: Outcome)
 
 
 def test_what_a_dead_sequencer_wrote_is_marked_and_a_zombies_belief_outlasts_its_tenure(
-    zombie: Outcome,
+    zombie: ScenarioRun,
 ) -> None:
     data = data_of(page_of(zombie))
     marked = [zombie.history.events[n] for n, one in enumerate(data["events"]) if one.get("mark") == "stale"]

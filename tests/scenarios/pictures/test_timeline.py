@@ -8,7 +8,7 @@ from headrace import KeyInterval
 from headrace import history as h
 from headrace.wire.messages import Progress
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.timeline import STORE_LANE, Lane, render
+from headrace_scenarios.pictures.timeline import STORE_LANE, TimelineLane, render
 
 STORIES: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("zombie-timer", ""): [
@@ -123,18 +123,18 @@ def test_a_lane_shows_its_process_and_its_computation_only() -> None:
         h.Delivered(3_000_000, "worker-1", "B", "k", "A@1.2#0", "worker-0"),
         h.FaultStruck(4_000_000, "worker-0", "pause", ""),
     ]
-    assert said(render(events, [Lane("worker-0", "B", "B")])) == [
+    assert said(render(events, [TimelineLane("worker-0", "B", "B")])) == [
         ("B", "receives A@1.1#0"),
         ("B", "** pause"),
     ]
-    assert [words for _, words in said(render(events, [Lane("worker-0", "all")]))] == [
+    assert [words for _, words in said(render(events, [TimelineLane("worker-0", "all")]))] == [
         "receives A@1.1#0", "receives A@1.2#0", "** pause",
     ]  # fmt: skip
 
 
 def test_an_event_of_two_roles_is_shown_in_both() -> None:
     crash = h.FaultStruck(1_000_000, "worker-0", "crash", "incarnation 1")
-    lanes = [Lane("worker-0", "A", "A"), STORE_LANE, Lane("worker-0", "B", "B")]
+    lanes = [TimelineLane("worker-0", "A", "A"), STORE_LANE, TimelineLane("worker-0", "B", "B")]
     assert said(render([crash], lanes)) == [("A", "** crash incarnation 1"), ("B", "** crash incarnation 1")]
 
 
@@ -149,14 +149,14 @@ def test_a_watermark_is_shown_when_it_changes() -> None:
         published(2_000_000, A=6, B=1_000_000),
         published(3_000_000, B=2_000_000),
     ]
-    lanes = [Lane("", "watermarks", "B")]
+    lanes = [TimelineLane("", "watermarks", "B")]
     assert said(render(events, lanes)) == [("watermarks", "B 1.000000s"), ("watermarks", "B 2.000000s")]
 
 
 def test_a_scan_tells_what_it_found() -> None:
     def scan(timers: tuple[tuple[str, str], ...], productions: tuple[tuple[str, str], ...]) -> str:
         event = h.ScanEnded(1_000_000, "worker-0", "B", KeyInterval(), 3, 1, timers, productions)
-        ((_, words),) = said(render([event], [Lane("worker-0", "B")]))
+        ((_, words),) = said(render([event], [TimelineLane("worker-0", "B")]))
         return words
 
     assert scan((), ()) == "scan done: no timer, no production"

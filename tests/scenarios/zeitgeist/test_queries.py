@@ -15,13 +15,13 @@ from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_scenarios.zeitgeist.queries import (
     Disturbance,
     QueryTraffic,
-    Search,
     SearchLog,
-    SearchOptions,
+    TrafficOptions,
+    UserSearch,
     generate_searches,
 )
 
-QUIET = SearchOptions(
+QUIET = TrafficOptions(
     traffic=(QueryTraffic("cat videos", per_second=5.0), QueryTraffic("météo", per_second=3.0)),
     duration_us=20 * SECOND,
     late_share=0.01,
@@ -31,11 +31,11 @@ QUIET = SearchOptions(
 def source(processes: int = 2) -> Pipeline:
     pipeline = Pipeline("source")
     pipeline.injector("searches", processes=processes)
-    pipeline.stream("searches", TypedCodec(Search))
+    pipeline.stream("searches", TypedCodec(UserSearch))
     return pipeline
 
 
-def generate(options: SearchOptions = QUIET, seed: int = 1) -> SearchLog:
+def generate(options: TrafficOptions = QUIET, seed: int = 1) -> SearchLog:
     return generate_searches(source(), options, seed)
 
 
@@ -88,7 +88,7 @@ def test_spikes_and_dips_are_planted_where_the_log_says() -> None:
 
 def test_rate_swings_over_the_day_around_its_mean() -> None:
     traffic = QueryTraffic("television listings", per_second=20.0, swing=0.8, peak_us=15 * SECOND)
-    log = generate(SearchOptions((traffic,), duration_us=MINUTE, day_us=MINUTE))
+    log = generate(TrafficOptions((traffic,), duration_us=MINUTE, day_us=MINUTE))
     evening = per_second(log, "television listings", 10 * SECOND, 20 * SECOND)
     night = per_second(log, "television listings", 40 * SECOND, 50 * SECOND)
     assert evening > 30
@@ -98,9 +98,9 @@ def test_rate_swings_over_the_day_around_its_mean() -> None:
 
 def test_large_regularity_makes_even_gaps() -> None:
     traffic = QueryTraffic("météo", per_second=4.0)
-    even = generate(SearchOptions((traffic,), duration_us=20 * SECOND, regularity=1e6))
+    even = generate(TrafficOptions((traffic,), duration_us=20 * SECOND, regularity=1e6))
     assert set(even.counts(SECOND).values()) == {4}
-    poisson = generate(SearchOptions((traffic,), duration_us=20 * SECOND))
+    poisson = generate(TrafficOptions((traffic,), duration_us=20 * SECOND))
     assert len(set(poisson.counts(SECOND).values())) > 2
 
 
@@ -142,7 +142,7 @@ def test_counts_leave_out_late_searches() -> None:
 
 
 def test_no_traffic_is_a_feed_that_ends_at_once() -> None:
-    log = generate(SearchOptions((), duration_us=SECOND))
+    log = generate(TrafficOptions((), duration_us=SECOND))
     assert [entry.event for entry in log.feed.entries] == [SourceWatermark(0, MAX_TIME, arrived_us=0)] * 2
 
 

@@ -25,8 +25,8 @@ from headrace_scenarios.zeitgeist import (
     SEARCHES,
     Anomaly,
     AnomalyKind,
+    OpenBuckets,
     WindowCount,
-    WindowState,
     build,
     feed,
     pipeline,
@@ -35,9 +35,9 @@ from headrace_scenarios.zeitgeist import (
 from headrace_scenarios.zeitgeist.queries import (
     Disturbance,
     QueryTraffic,
-    Search,
     SearchLog,
-    SearchOptions,
+    TrafficOptions,
+    UserSearch,
     generate_searches,
 )
 
@@ -46,7 +46,7 @@ Step = Emission | int
 
 SEEDS = range(40)
 
-EVENING_NEWS = SearchOptions(
+EVENING_NEWS = TrafficOptions(
     traffic=(
         QueryTraffic("cat videos", per_second=15.0),
         QueryTraffic("météo", per_second=20.0),
@@ -186,7 +186,7 @@ def run(log: SearchLog, random: Random | None = None, of: Pipeline = pipeline) -
     return Outcome({stream: sorted(values, key=repr) for stream, values in streams.items()}, states)
 
 
-def searched(seed: int, options: SearchOptions = EVENING) -> SearchLog:
+def searched(seed: int, options: TrafficOptions = EVENING) -> SearchLog:
     return generate_searches(pipeline, options, seed)
 
 
@@ -247,7 +247,7 @@ def test_nothing_stays_open_when_the_run_has_drained() -> None:
         left = pipeline.computations[name].state_codec.decode(state)
         match name:
             case "window_counter":
-                assert left == WindowState(dropped=left.dropped)
+                assert left == OpenBuckets(dropped=left.dropped)
                 assert left.dropped > 0
             case "model_calculator":
                 assert left.waiting == {}
@@ -259,7 +259,7 @@ def test_nothing_stays_open_when_the_run_has_drained() -> None:
 
 def test_query_that_comes_back_after_a_long_silence_is_counted_afresh() -> None:
     # Searched for at 0.5 s and at 60.5 s: each time its bucket and the quiet ones, not a minute of empty buckets.
-    value = pipeline.codec("searches").encode(Search("comet"))
+    value = pipeline.codec("searches").encode(UserSearch("comet"))
     searches = [Emission("searches", "", value, second * SECOND + SECOND // 2) for second in (0, 60)]
     known_at_once: list[Step] = [*searches, MAX_TIME]
     for steps in (in_time_order(searches), known_at_once):
@@ -320,7 +320,7 @@ def test_graph_is_that_of_figure_1() -> None:
 def test_state_of_a_new_query_takes_no_room() -> None:
     spec = pipeline.computations["window_counter"]
     context = Context(spec, "comet", b"", 0, MIN_TIME, 0, 0)
-    assert context.state == WindowState()
+    assert context.state == OpenBuckets()
     assert context.new_state() is None
 
 

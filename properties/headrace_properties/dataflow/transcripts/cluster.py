@@ -11,7 +11,7 @@ from typing import Any
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
 from headrace.dataflow import Accumulation, Pane, PCollection, read
 from headrace.history import Applied, Event, Output
-from headrace_properties.dataflow.model import Emission, Query, Step
+from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 from headrace_properties.dataflow.transcripts.format import Transcript
 from headrace_properties.dataflow.transcripts.layer import emission_of
 from headrace_properties.dataflow.transcripts.matching import mismatches
@@ -62,7 +62,7 @@ def _accumulating(collection: PCollection[Any], query: Query) -> PCollection[Any
             return collection.accumulating_and_retracting()
 
 
-def feed_of(pipeline: Pipeline, steps: Sequence[Step], lead_us: int = LEAD_US) -> Feed:
+def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_US) -> Feed:
     """Let a source play the steps, elements so long before their time. What is to be taken back can not come from a source."""
     builder = FeedBuilder(pipeline)
     for step in steps:
@@ -77,20 +77,20 @@ def feed_of(pipeline: Pipeline, steps: Sequence[Step], lead_us: int = LEAD_US) -
     return builder.build()
 
 
-def watermark_after(steps: Iterable[Step]) -> int:
+def watermark_after(steps: Iterable[InputStep]) -> int:
     """The last watermark; event time, microseconds."""
     return max((step.watermark for step in steps if step.watermark is not None), default=MIN_TIME)
 
 
-def until_the_end(steps: Sequence[Step]) -> list[Step]:
+def until_the_end(steps: Sequence[InputStep]) -> list[InputStep]:
     """The steps, and the end of the source, as `feed_of` has it."""
     end_us = max((step.at_us for step in steps), default=0) + AFTER_US
-    return [*steps, Step(end_us, watermark=MAX_TIME)]
+    return [*steps, InputStep(end_us, watermark=MAX_TIME)]
 
 
 def run_cluster(
     query: Query,
-    steps: Sequence[Step],
+    steps: Sequence[InputStep],
     *,
     faults: FaultSchedule = NO_FAULTS,
     options: ClusterOptions = PROMPT,
@@ -105,10 +105,10 @@ def run_cluster(
     return list(history)
 
 
-def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emission]:
+def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
     """The panes of a pipeline that ends with a grouping, in the order in which their writes were applied, each at that time."""
     stream, decode = _output(pipeline)
-    found: dict[str, Emission] = {}
+    found: dict[str, EmittedPane] = {}
     for event in events:
         for one in event.delta.productions if isinstance(event, Applied) else ():
             if one.stream == stream:
@@ -116,7 +116,7 @@ def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emissio
     return list(found.values())
 
 
-def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emission]:
+def received_panes(events: Iterable[Event], pipeline: Pipeline) -> list[EmittedPane]:
     """The panes as they went outside, in the order of arrival there."""
     stream, decode = _output(pipeline)
     outputs = [(event.at_us, event.production) for event in events if isinstance(event, Output)]
@@ -128,11 +128,11 @@ def _output(pipeline: Pipeline) -> tuple[str, Callable[[bytes], Pane]]:
     return stream, pipeline.codec(stream).decode
 
 
-def _emission(at_us: int, key: str, pane: Pane) -> Emission:
+def _emission(at_us: int, key: str, pane: Pane) -> EmittedPane:
     return emission_of(-1, at_us, key, pane)
 
 
-def cluster_mismatches(transcript: Transcript, panes: Sequence[Emission]) -> list[str]:
+def cluster_mismatches(transcript: Transcript, panes: Sequence[EmittedPane]) -> list[str]:
     """Tell what differs from a transcript, up to its last step; steps at one instant are taken for one."""
     last = {step.at_us // MILLISECOND: number for number, step in enumerate(transcript.steps)}
     expected = [
@@ -143,15 +143,15 @@ def cluster_mismatches(transcript: Transcript, panes: Sequence[Emission]) -> lis
     return mismatches(expected, [pane for pane in placed if pane.step >= 0])
 
 
-def _step_of(pane: Emission, steps: Sequence[Step], last: Mapping[int, int]) -> int:
+def _step_of(pane: EmittedPane, steps: Sequence[InputStep], last: Mapping[int, int]) -> int:
     """By which step a pane came, seen from its time; -1: after the last one."""
     times = (step.at_us for step in steps if pane.at_us <= step.at_us + TOLERANCE_US)
     return last.get(next(times, -MILLISECOND) // MILLISECOND, -1)
 
 
-def bare(panes: Iterable[Emission]) -> dict[str, list[Emission]]:
+def bare(panes: Iterable[EmittedPane]) -> dict[str, list[EmittedPane]]:
     """The panes of each key, without their times: as they are compared between hosts."""
-    found: dict[str, list[Emission]] = {}
+    found: dict[str, list[EmittedPane]] = {}
     for pane in panes:
         found.setdefault(pane.key, []).append(replace(pane, step=-1, at_us=0))
     return found

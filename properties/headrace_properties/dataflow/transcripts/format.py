@@ -26,7 +26,7 @@ from headrace.dataflow import (
     Timing,
     Window,
 )
-from headrace_properties.dataflow.model import Query, Step
+from headrace_properties.dataflow.model import InputStep, Query
 from headrace_properties.dataflow.transcripts.expressions import (
     ExpressionError,
     microseconds,
@@ -177,7 +177,7 @@ class Transcript:
     title: str
     source: str
     query: Query
-    steps: tuple[Step, ...]
+    steps: tuple[InputStep, ...]
     expected: tuple[Expected, ...]
     wrong: str = ""
     exact_time: bool = False
@@ -261,14 +261,14 @@ def _check(name: str, steps: Sequence[StepLine]) -> None:
         before = step.at
 
 
-def _step(line: StepLine) -> Step:
+def _step(line: StepLine) -> InputStep:
     at_us = microseconds(line.at)
     if line.time is not None:
         element = Element(line.key, line.value, microseconds(line.time), retraction=line.retraction)
-        return Step(at_us, element)
+        return InputStep(at_us, element)
     if line.watermark is not None:
-        return Step(at_us, watermark=_watermark(line.watermark))
-    return Step(at_us + 1)  # all that the clock does at this instant is done
+        return InputStep(at_us, watermark=_watermark(line.watermark))
+    return InputStep(at_us + 1)  # all that the clock does at this instant is done
 
 
 def _watermark(watermark: float | str) -> int:

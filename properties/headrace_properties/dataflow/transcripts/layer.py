@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headrace import MAX_TIME, MIN_TIME, Clock
 from headrace.dataflow import Grouping, KeyState, Pane
-from headrace_properties.dataflow.model import Emission, Query, Step
+from headrace_properties.dataflow.model import EmittedPane, InputStep, Query
 
 
 def run_layer(
-    query: Query, steps: Sequence[Step], make: Callable[..., Grouping] = Grouping
-) -> list[Emission]:
+    query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping] = Grouping
+) -> list[EmittedPane]:
     """Tell which panes come of a history.
 
     Args:
@@ -20,13 +20,13 @@ def run_layer(
     return _hosted(query, steps, make).panes
 
 
-def count_dropped(query: Query, steps: Sequence[Step]) -> int:
+def count_dropped(query: Query, steps: Sequence[InputStep]) -> int:
     """Count the elements that the layer says it has dropped."""
     return _hosted(query, steps, Grouping).dropped
 
 
-def _hosted(query: Query, steps: Sequence[Step], make: Callable[..., Grouping]) -> "_Host":
-    host = _Host(
+def _hosted(query: Query, steps: Sequence[InputStep], make: Callable[..., Grouping]) -> "_GroupingHost":
+    host = _GroupingHost(
         make(
             windows=query.windows,
             trigger=query.trigger,
@@ -42,7 +42,7 @@ def _hosted(query: Query, steps: Sequence[Step], make: Callable[..., Grouping]) 
     return host
 
 
-class _Host:
+class _GroupingHost:
     """Calls the logic at arrivals, and at the times that it asks for, and never else.
 
     Args:
@@ -53,14 +53,14 @@ class _Host:
         self._grouping = grouping
         self._states: dict[str, KeyState] = {}
         self._watermark = MIN_TIME
-        self.panes: list[Emission] = []
+        self.panes: list[EmittedPane] = []
 
     @property
     def dropped(self) -> int:
         """How many elements were."""
         return sum(state.dropped for state in self._states.values())
 
-    def take(self, number: int, step: Step) -> None:
+    def take(self, number: int, step: InputStep) -> None:
         """Let time pass up to a step, and carry it out."""
         while (due_us := self._next_wall_us()) < step.at_us:
             for key in sorted(self._states):
@@ -104,6 +104,6 @@ class _Host:
             self._grouping.check_invariants(self._states[key])
 
 
-def emission_of(step: int, at_us: int, key: str, pane: Pane) -> Emission:
+def emission_of(step: int, at_us: int, key: str, pane: Pane) -> EmittedPane:
     """A pane of the layer as the model tells it."""
-    return Emission(step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.retraction)
+    return EmittedPane(step, at_us, key, pane.window, pane.value, pane.index, pane.timing, pane.retraction)

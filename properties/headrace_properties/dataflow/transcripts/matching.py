@@ -18,13 +18,13 @@ from headrace.dataflow import (
     Trigger,
     Window,
 )
-from headrace_properties.dataflow.model import Emission, Query
+from headrace_properties.dataflow.model import EmittedPane, Query
 from headrace_properties.dataflow.transcripts.format import Expected
 
 SECOND_US = 1_000_000
 
 
-def mismatches(expected: Sequence[Expected], emitted: Sequence[Emission]) -> list[str]:
+def mismatches(expected: Sequence[Expected], emitted: Sequence[EmittedPane]) -> list[str]:
     """Tell what differs, pane by pane in the order of emission; nothing: all is as expected.
 
     Args:
@@ -42,7 +42,7 @@ def mismatches(expected: Sequence[Expected], emitted: Sequence[Emission]) -> lis
     return found
 
 
-def _problems(one: Expected, pane: Emission) -> list[str]:
+def _problems(one: Expected, pane: EmittedPane) -> list[str]:
     line = one.line
     compared = {
         "key": (line.key, pane.key),
@@ -58,11 +58,11 @@ def _problems(one: Expected, pane: Emission) -> list[str]:
     ]
 
 
-def say(pane: Emission) -> str:
+def say(pane: EmittedPane) -> str:
     """A pane in words.
 
     >>> from headrace.dataflow import Timing
-    >>> say(Emission(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY))
+    >>> say(EmittedPane(0, 360_000_001, "k", Window(0, 120_000_000), 5, 0, Timing.EARLY))
     '5 of [0, 120) for k, early, index 0, at 360.000 s'
     """
     at = f"at {pane.at_us / SECOND_US:.3f} s"
@@ -91,7 +91,7 @@ Settled = Counter[tuple[str, Window | None, Any]]
 """(key, window, value): what is in force in the end, and how often."""
 
 
-def settled(panes: Sequence[Emission], accumulation: Accumulation) -> Settled:
+def settled(panes: Sequence[EmittedPane], accumulation: Accumulation) -> Settled:
     """What an output comes to once all of it is there, whatever the panes on the way.
 
     Retracting: the panes that were not taken back. Accumulating: the last pane of each window that no later one of the same key
@@ -117,8 +117,8 @@ def _frozen(value: Any) -> object:
     return tuple(sorted(value)) if isinstance(value, list) else value
 
 
-def _last(panes: Sequence[Emission]) -> list[Emission]:
-    last: dict[tuple[str, Window], Emission] = {}
+def _last(panes: Sequence[EmittedPane]) -> list[EmittedPane]:
+    last: dict[tuple[str, Window], EmittedPane] = {}
     for pane in panes:
         name = pane.key, pane.window
         if name not in last or pane.index >= last[name].index:
@@ -126,7 +126,7 @@ def _last(panes: Sequence[Emission]) -> list[Emission]:
     return [pane for pane in last.values() if not any(_merged_into(pane, other) for other in last.values())]
 
 
-def _merged_into(pane: Emission, other: Emission) -> bool:
+def _merged_into(pane: EmittedPane, other: EmittedPane) -> bool:
     return pane.key == other.key and pane.window != other.window and other.window.covers(pane.window)
 
 

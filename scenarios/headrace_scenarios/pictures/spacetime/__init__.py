@@ -19,7 +19,7 @@ from headrace.wire.messages import STORE
 from headrace.wire.rows import Version
 from headrace_properties.checkers.catalogue import rule
 from headrace_properties.explain.causality import Link, links_of, messages_of, numbers_of
-from headrace_properties.explain.labels import phrase
+from headrace_properties.explain.event_summaries import phrase
 from headrace_properties.explain.narrative import narrate, subject_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_properties.verdict import Verdict, Violated

@@ -25,7 +25,7 @@ from headrace_cli._render import (
     print_verdicts,
     print_violations,
 )
-from headrace_cli._targets import Target
+from headrace_cli._targets import PipelineTarget
 from headrace_properties.checkers import CASES
 from headrace_properties.search.verification import Verification
 from headrace_properties.user_code.findings import UserFinding
@@ -38,7 +38,7 @@ _STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
 
 
 @dataclass(slots=True)
-class Report:
+class SearchReport:
     """A search and its result.
 
     Attributes:
@@ -55,7 +55,7 @@ class Report:
         review: of the user's code, if the search came to its end without a failure.
     """
 
-    target: Target
+    target: PipelineTarget
     protocol: Protocol
     seed: int
     verification: Verification

@@ -10,7 +10,7 @@ from headrace_properties.checkers import CASES
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.oracles import fired, try_workload
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.sample import Sample, case_of, run_sample, spread_sample
+from headrace_properties.search.sampled_runs import SampleResult, case_of, run_sample, spread_sample
 from headrace_properties.search.workloads import WORKLOADS
 
 SEEDS = 2_000
@@ -34,7 +34,7 @@ REGRESSIONS = {
 }
 
 
-def check(sample: Sample, runs: int) -> None:
+def check(sample: SampleResult, runs: int) -> None:
     assert sample.alarms == []
     assert sample.unlike == []
     assert sample.again == sample.runs.total() == runs
@@ -76,7 +76,7 @@ def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch
     """The judged runs are those of a broken protocol, and those that are only compared are sound."""
     protocol = MUTANTS["ack before commit"]
     monkeypatch.setattr(
-        "headrace_properties.search.sample.try_workload",
+        "headrace_properties.search.sampled_runs.try_workload",
         lambda workload, feed, plan: try_workload(workload, feed, plan, protocol),
     )
     sample = run_sample([0], again=True)
@@ -86,7 +86,7 @@ def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch
 
 
 def test_the_parts_of_a_sample_are_the_sample() -> None:
-    whole, parts = run_sample(range(20, 26)), Sample()
+    whole, parts = run_sample(range(20, 26)), SampleResult()
     for part in spread_sample(range(20, 26), jobs=1):
         parts.add(part)
     assert (parts.runs, parts.struck, parts.reached) == (whole.runs, whole.struck, whole.reached)

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace_properties.search.processes import KilledProcessError, spread
+from headrace_properties.search.parallel import KilledProcessError, spread
 from headrace_properties.search.verification import verify
 from tests.sim.rig import letters
 

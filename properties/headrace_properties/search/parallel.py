@@ -1,18 +1,65 @@
-"""Running many plans, in this process or spread over several: the outcomes are the same, and in the same order."""
+"""Work spread over processes: plans, whose results come in their order, and other things, whose results come as they are done."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from typing import TypeVar
 
-from headrace_properties.search.outcome import Outcome, try_plan
+from headrace import HeadraceError
+from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.processes import KilledProcessError
 from headrace_sim import Feed, Protocol, Versions
 from headrace_sim.kernel import seldom_collected
 
-RunPlans = Callable[[Sequence[Plan]], Iterator[Outcome]]
+ThingT = TypeVar("ThingT")
+ResultT = TypeVar("ResultT")
+
+
+class KilledProcessError(HeadraceError):
+    """A process that work was spread over was killed. Fields: jobs."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs)
+        self.jobs = jobs
+
+    def __str__(self) -> str:
+        """Say what may have killed it."""
+        return (
+            f"one of the {self.jobs} processes at work was killed, and what it was at is lost. The system does that when memory"
+            " runs out: try fewer --jobs"
+        )
+
+
+def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: int) -> Iterator[ResultT]:
+    """Do the same to many things, and give each result as soon as it is there; in which order differs from run to run.
+
+    Args:
+        work: what to do to a thing; a function with a name, as it crosses to another process.
+        things: to what.
+        jobs: how many processes; 1: this one.
+
+    Raises:
+        KilledProcessError: one of them was killed.
+    """
+    if jobs == 1:
+        yield from map(work, things)
+        return
+    # Choice: fresh processes, as the caller may have threads (a progress bar has one), which a fork would tear apart.
+    with ProcessPoolExecutor(min(jobs, len(things)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        results = [pool.submit(work, thing) for thing in things]
+        try:
+            for one in as_completed(results):
+                yield one.result()
+        except BrokenProcessPool as error:
+            raise KilledProcessError(jobs) from error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+RunPlans = Callable[[Sequence[Plan]], Iterator[JudgedRun]]
 """Runs plans, and gives the outcome of each in their order."""
 
 _AT_ONCE = 16
@@ -57,6 +104,6 @@ def _begin_job(pipeline: Versions, feed: Feed, protocol: Protocol) -> None:
     _shared = pipeline, feed, protocol
 
 
-def _job(plan: Plan) -> Outcome:
+def _job(plan: Plan) -> JudgedRun:
     pipeline, feed, protocol = _shared
     return try_plan(pipeline, feed, plan, protocol)

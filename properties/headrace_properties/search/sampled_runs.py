@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import ERROR, fired, plan_of, try_workload
-from headrace_properties.search.outcome import Outcome
+from headrace_properties.search.parallel import spread
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.processes import spread
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim import Feed, simulate
 
@@ -25,7 +25,7 @@ _PART = 220
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SampledRun:
     """One run of a sample, not yet run.
 
     Attributes:
@@ -40,7 +40,7 @@ class Case:
     feed: Feed
     plan: Plan
 
-    def judged(self) -> Outcome:
+    def judged(self) -> JudgedRun:
         """Run it, and ask all oracles."""
         return try_workload(self.workload, self.feed, self.plan)
 
@@ -53,7 +53,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class OracleAlarm:
     """A run in which an oracle fired.
 
     Attributes:
@@ -70,7 +70,7 @@ class Alarm:
 
 
 @dataclass(slots=True)
-class Sample:
+class SampleResult:
     """What the runs of a sample, or of a part of one, came to.
 
     Attributes:
@@ -89,11 +89,11 @@ class Sample:
     idle: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     reached: Counter[str] = field(default_factory=Counter)
-    alarms: list[Alarm] = field(default_factory=list)
+    alarms: list[OracleAlarm] = field(default_factory=list)
     again: int = 0
     unlike: list[tuple[str, int]] = field(default_factory=list)
 
-    def add(self, other: "Sample") -> None:
+    def add(self, other: "SampleResult") -> None:
         """Add another part."""
         for mine, its in (
             (self.runs, other.runs),
@@ -107,29 +107,29 @@ class Sample:
         self.again += other.again
         self.unlike += other.unlike
 
-    def take(self, case: Case, outcome: Outcome, cpu_s: float) -> None:
+    def take(self, case: SampledRun, judged: JudgedRun, cpu_s: float) -> None:
         """Add a run."""
         name = case.workload.name
         self.runs[name] += 1
         self.cpu_s[name] += cpu_s  # type: ignore[assignment]  # a Counter of seconds
-        self.idle += not outcome.strikes
-        self.struck.update(outcome.strikes)
-        self.reached.update(outcome.cases)
-        oracles = fired(outcome)
+        self.idle += not judged.strikes
+        self.struck.update(judged.strikes)
+        self.reached.update(judged.cases)
+        oracles = fired(judged)
         if oracles:
-            first = outcome.error if oracles[0] == ERROR else outcome.broken[oracles[0]].message
-            self.alarms.append(Alarm(name, case.seed, oracles, first))
+            first = judged.error if oracles[0] == ERROR else judged.broken[oracles[0]].message
+            self.alarms.append(OracleAlarm(name, case.seed, oracles, first))
 
 
-def case_of(number: int, seed: int = 0) -> Case:
+def case_of(number: int, seed: int = 0) -> SampledRun:
     """Run ``number`` of the sample of a seed: the workloads take turns, and each run has a plan and an input of its own."""
     workload = list(WORKLOADS.values())[number % len(WORKLOADS)]
     of_run = seed * SEEDS + number
     feed = workload.feed(of_run)
-    return Case(workload, of_run, feed, plan_of(workload, feed, of_run))
+    return SampledRun(workload, of_run, feed, plan_of(workload, feed, of_run))
 
 
-def run_sample(numbers: Iterable[int], seed: int = 0, *, again: bool = False) -> Sample:
+def run_sample(numbers: Iterable[int], seed: int = 0, *, again: bool = False) -> SampleResult:
     """Run some of a sample.
 
     Args:
@@ -137,20 +137,22 @@ def run_sample(numbers: Iterable[int], seed: int = 0, *, again: bool = False) ->
         seed: of the sample.
         again: run each a second time, and compare the two Histories' digests.
     """
-    sample = Sample()
+    sample = SampleResult()
     for number in numbers:
         case = case_of(number, seed)
         began = time.process_time()
-        outcome = case.judged()
-        sample.take(case, outcome, time.process_time() - began)
-        if again and not outcome.error:
+        judged = case.judged()
+        sample.take(case, judged, time.process_time() - began)
+        if again and not judged.error:
             sample.again += 1
-            if case.digest() != outcome.digest:
+            if case.digest() != judged.digest:
                 sample.unlike.append((case.workload.name, case.seed))
     return sample
 
 
-def spread_sample(numbers: range, seed: int = 0, *, again: bool = False, jobs: int = 1) -> Iterator[Sample]:
+def spread_sample(
+    numbers: range, seed: int = 0, *, again: bool = False, jobs: int = 1
+) -> Iterator[SampleResult]:
     """`run_sample` in parts over processes: gives the parts, in any order."""
     parts = [numbers[begin : begin + _PART] for begin in range(0, len(numbers), _PART)]
     yield from spread(partial(run_sample, seed=seed, again=again), parts, jobs)

@@ -35,7 +35,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JudgedRun:
     """What a run has come to.
 
     Attributes:
@@ -93,7 +93,7 @@ def try_plan(
     plan: Plan,
     protocol: Protocol = SOUND,
     more: Callable[[History], dict[str, Verdict]] = lambda _: {},
-) -> Outcome:
+) -> JudgedRun:
     """Run a plan, judge it, and take note of what struck; an error is an outcome, too.
 
     ``more``: gives further verdicts of the History, beside those of the checkers.
@@ -101,10 +101,10 @@ def try_plan(
     try:
         history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)
     except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
-        return Outcome({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
+        return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
     drops = DropCounter(versions_of(pipeline))
     drops.take(history)
-    return Outcome(
+    return JudgedRun(
         verdicts | more(history),
         cases,
         covered(history),
