@@ -9,14 +9,13 @@ from headrace.api.specs import OUTSIDE
 from headrace.history import Injected
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.chunks import NEVER, Chunks
-from headrace.spark.hosting.event_time import END_MS, from_spark
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import Plan, computation_of, plan_of
-from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.layout import MicroBatch, Plan, computation_of, plan_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
+from headrace.spark.runtime.event_time import END_MS, from_spark
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.reference import Emitted
 from headrace_sim import Feed

@@ -11,7 +11,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace import Pipeline
 from headrace.spark import Deployment, Layout, deploy
-from headrace.spark.jobs.attach import Outputs, attach
+from headrace.spark.hosting.outputs import Outputs
+from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed, landed_bounded
 from headrace_properties.reference import Emitted
 from headrace_sim import Feed

@@ -11,11 +11,11 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from headrace import Computation, DeadLetter, Pipeline
-from headrace.spark.hosting.event_time import from_spark
-from headrace.spark.hosting.schema import WATERMARK_COLUMN
+from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.sources.data_source import InjectorBatchReader, InjectorStreamReader, Source
 from headrace.spark.sources.files import Directory
 from headrace.spark.sources.rows import Entry, NewRecord
+from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.sources import JsonLines
 
 Row = dict[str, Any]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.spark.runtime.collector import collector_paused
+from headrace.spark.runtime.garbage_collection import collector_paused
 
 
 @pytest.fixture

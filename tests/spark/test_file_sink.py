@@ -8,8 +8,8 @@ import pytest
 from headrace import OptionsError, Pipeline
 from headrace.spark.errors import SparkHostError
 from headrace.spark.io_errors import FencedWriterError
-from headrace.spark.sinks.files import FileSink
-from headrace.spark.sinks.writers import Sinks, TypedSink
+from headrace.spark.sinks.file_sink import FileSink
+from headrace.spark.sinks.job_sinks import Sinks, TypedSink
 
 
 class Frame:

@@ -11,9 +11,9 @@ from headrace import SECOND, Computation, Context, HeadraceError, Pipeline, Reco
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting import interval_task as _interval_task
 from headrace.spark.hosting.chunks import ROWS_IN_CHUNK, Chunks
-from headrace.spark.hosting.event_time import END_MS
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.layout import plan_of
+from headrace.spark.runtime.event_time import END_MS
 from headrace.store import mediator as _mediator
 from headrace.store.mediator import StoredRow
 from headrace.wire.effects import SourceRecord

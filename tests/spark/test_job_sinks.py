@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace import Computation, Context, Pipeline, Record
 from headrace.spark import Input, Layout, NoSinkWarning, SparkHostError, deploy
-from headrace.spark.sinks.writers import Sink, Sinks
+from headrace.spark.sinks.job_sinks import Sink, Sinks
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from headrace import OptionsError, Pipeline
 from headrace.spark import DatabaseSink, FileSink, committed_files, error_of, skip_record
 from headrace.spark.jobs.deploy import deploy
-from headrace.spark.runtime.places import local_directory
+from headrace.spark.runtime.files import local_directory
 from tests.spark.source_rig import Query, keys, letter, letters, write_lines
 
 REMOTE = ["s3a://bucket/job", "hdfs://name:8020/job", "dbfs:/job", Path("gs://bucket/job")]

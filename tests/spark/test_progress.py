@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from headrace import MAX_TIME, MIN_TIME, SECOND, ComputationProgress
 from headrace.spark.hosting import chunks as _chunks
-from headrace.spark.hosting.event_time import from_spark
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.parcels import Tally, encode_tally
 from headrace.spark.hosting.progress import Board
+from headrace.spark.runtime.event_time import from_spark
 from headrace_properties.explain.progress import ProgressCounter
 from headrace_properties.reference import run_reference
 from headrace_sim import FeedBuilder

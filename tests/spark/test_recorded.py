@@ -5,7 +5,7 @@ from collections import Counter
 from pyspark.sql import SparkSession
 
 from headrace.spark import RecordedRun, Sample, run_recorded
-from headrace.spark.runtime.scratch import scratch
+from headrace.spark.runtime.files import scratch
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated

@@ -19,8 +19,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from headrace import BytesCodec, Computation, OptionsError
 from headrace.spark.io_errors import FencedWriterError, SinkBusyError, SinkError, SinkTableError
 from headrace.spark.sinks import databases as _databases
+from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.databases import without_password
-from headrace.spark.sinks.sinks import DatabaseSink, committed_files
+from headrace.spark.sinks.file_sink import committed_files
 from headrace.spark.sources.data_source import injected
 from headrace.spark.sources.rows import NewRecord
 from headrace.spark.sources.sources import Generated

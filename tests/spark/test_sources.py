@@ -22,7 +22,6 @@ from headrace import (
     OptionsError,
     Pipeline,
 )
-from headrace.spark.hosting.schema import ARROW_SCHEMA, WATERMARK_COLUMN
 from headrace.spark.io_errors import (
     SourceChangedError,
 )
@@ -30,6 +29,7 @@ from headrace.spark.sources import files as _source_files
 from headrace.spark.sources.data_source import injected
 from headrace.spark.sources.files import Directory
 from headrace.spark.sources.rows import NewRecord
+from headrace.spark.sources.schema import ARROW_SCHEMA, WATERMARK_COLUMN
 from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetFiles
 from tests.spark.source_rig import (
     Query,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from headrace import DeadLetter, Pipeline
 from headrace.api.computation import Computation
 from headrace.spark import Input, attach
-from headrace.spark.jobs.attach import Outputs
+from headrace.spark.hosting.outputs import Outputs
 
 pytestmark = pytest.mark.spark
 

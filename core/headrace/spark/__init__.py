@@ -38,6 +38,7 @@ if _missing:
 # ruff: noqa: E402  once they can be imported
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample
+from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.io_errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -53,16 +54,16 @@ from headrace.spark.io_errors import (
     SourceUnreadableError,
     StorageError,
 )
-from headrace.spark.jobs.attach import Input, Outputs, attach
+from headrace.spark.jobs.attach import Input, attach
 from headrace.spark.jobs.deploy import Deployment, Layout, deploy
 from headrace.spark.jobs.recorded import RecordedRun, run_recorded
 from headrace.spark.jobs.skipping import skip_record
 from headrace.spark.runtime.failures import error_of
 from headrace.spark.runtime.session import check_session, prepare_session, session
 from headrace.spark.runtime.submit import spark_submit
-from headrace.spark.sinks.files import FileSink
-from headrace.spark.sinks.sinks import DatabaseSink, committed_files
-from headrace.spark.sinks.writers import NoSinkWarning, TypedSink
+from headrace.spark.sinks.database_sink import DatabaseSink
+from headrace.spark.sinks.file_sink import FileSink, committed_files
+from headrace.spark.sinks.job_sinks import NoSinkWarning, TypedSink
 from headrace.spark.sources.data_source import injected
 from headrace.spark.sources.files import Directory
 from headrace.spark.sources.rows import NewRecord

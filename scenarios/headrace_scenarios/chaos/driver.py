@@ -18,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.api.pipeline import Pipeline
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import landed
-from headrace.spark.runtime.file_errors import mishap_of
+from headrace.spark.runtime.file_errors import storage_error_of
 from headrace.spark.runtime.session import session
-from headrace.spark.sinks.sinks import DatabaseSink
+from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace_scenarios.chaos.job import (
     TABLE,
     BatchMoment,
@@ -59,7 +59,7 @@ def main(job_file: str, number: int) -> int:
             _follow(query, job, told)
         except StreamingQueryException as error:
             spoken = f"{error} {writer.failure or ''}"
-            failure = mishap_of(spoken, job.checkpoint) or writer.failure or error
+            failure = storage_error_of(spoken, job.checkpoint) or writer.failure or error
             tell(told, Ended(type(failure).__name__, str(failure)))
             return 1
         query.stop()

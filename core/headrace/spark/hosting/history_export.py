@@ -46,8 +46,7 @@ from headrace.history import (
     WriteRefused,
 )
 from headrace.spark.hosting.history_sample import SampledEvents, sampled_injections
-from headrace.spark.hosting.layout import Plan, computation_of, number_of
-from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.layout import MicroBatch, Plan, computation_of, number_of
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production

@@ -6,7 +6,7 @@ dead letters; a heartbeat's watermark is Spark's business, and its horizon is to
 
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
 from typing import Any, Never
@@ -25,9 +25,9 @@ from headrace.injector.injection import dead_letter, productions_of
 from headrace.spark.hosting.direct_injection import Lane, lane_of
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.layout import Plan
-from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, is_tally
-from headrace.spark.runtime.collector import collector_paused
+from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
 from headrace.spark.runtime.failures import noted
+from headrace.spark.runtime.garbage_collection import collector_paused
 from headrace.spark.sources.files import open_uri
 from headrace.spark.sources.rows import shown
 from headrace.wire.effects import SourceRecord
@@ -42,15 +42,6 @@ CLOCK = "\n"
 UNPARSED = "\n"
 """Begins the stream of a row that Spark's reader could not parse; then come its stream, this again, and its file, if it is known.
 Its value is the text."""
-
-OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"
-"""Of a pipeline's outputs. An event of the History has no stream and no key; a tally has no stream, and is in the key's place."""
-
-Batches = Iterator[pa.RecordBatch]
-_PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
-_OUTPUTS = pa.schema(
-    [("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string())]
-)  # fmt: skip
 
 
 def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
@@ -84,14 +75,6 @@ def _values(column: pa.Array) -> Iterable[Any]:
         return repeat(column[0].as_py(), count)
     values: list[Any] = column.to_pylist()
     return values
-
-
-def parcel_rows(post: Post) -> pa.RecordBatch:
-    """What was posted, as rows for the next operator."""
-    groups, parcels = post.encoded()
-    return pa.RecordBatch.from_arrays(
-        [pa.array(groups, pa.string()), pa.array(parcels, pa.binary())], schema=_PARCELS
-    )
 
 
 class Injection:
@@ -238,24 +221,3 @@ def _place_in(file: str, text: bytes) -> str:
     except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException):
         pass
     return ""
-
-
-def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark maps with a partial of it
-    """Turn the last operator's parcels, and its tallies if wanted, into rows of the outputs."""
-    for batch in batches:
-        rows = batch.column("parcel").to_pylist()
-        parcels = [decode_parcel(data) for data in rows if not is_tally(data)]
-        yield output_rows(parcels, [data for data in rows if tallies and is_tally(data)])
-
-
-def output_rows(parcels: Iterable[Parcel], tallies: Iterable[bytes] = ()) -> pa.RecordBatch:
-    """What parcels carry to the outside world, and tallies, as rows of `OUTPUT_SCHEMA`."""
-    rows: list[tuple[Any, ...]] = [(None, tally.decode(), None, None, None) for tally in tallies]
-    for parcel in parcels:
-        rows += [
-            (stream, key, value, timestamp, name) for stream, name, key, value, timestamp, _ in parcel.records
-        ]
-        rows += [(None, None, event, None, None) for event in parcel.events]
-    columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _OUTPUTS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_OUTPUTS)

@@ -33,11 +33,10 @@ from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History, Output
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import NEVER, Chunks, IntervalStore
-from headrace.spark.hosting.event_time import END_MS
 from headrace.spark.hosting.history_export import exported
-from headrace.spark.hosting.layout import Plan, batch_of, computation_of
-from headrace.spark.hosting.microbatch import MicroBatch
+from headrace.spark.hosting.layout import MicroBatch, Plan, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
+from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Halt, Send, Start, Wake

@@ -71,6 +71,23 @@ class Plan:
         return tuple(self.pipeline.graph.successors(computation))
 
 
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """What all intervals share in one micro-batch.
+
+    Attributes:
+        number: counts from 0.
+        now_us: its wall time, microseconds; the same when it is run again.
+        low_watermark: of the injectors, event time in microseconds.
+        in_order: it holds the whole input, so its records are processed in event-time order, with a perfect watermark.
+    """
+
+    number: int
+    now_us: int
+    low_watermark: int
+    in_order: bool = False
+
+
 def batch_of(sequencer: int) -> int:
     """The micro-batch that a sequencer is of."""
     return (sequencer - 1) // _MOST_GROUPS

@@ -4,13 +4,20 @@ Choice: a row of Spark's is a whole parcel. Each row costs the JVM and PySpark s
 in it, and a record packed with others a fraction of one.
 """
 
+from collections.abc import Iterator
+
 import msgspec
+import pyarrow as pa
+
+Batches = Iterator[pa.RecordBatch]
 
 Packed = tuple[str, str, str, bytes, int, int]
 """A record: stream, record id, key, value, timestamp and origin (both microseconds)."""
 
 PARCEL_SCHEMA = "`group` string, parcel binary"
 """Of the rows between operators: which group, and what for it: a parcel, or, on its way outside, a tally."""
+
+_PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
 
 
 class Parcel(msgspec.Struct, array_like=True, gc=False):
@@ -138,3 +145,11 @@ class Post:
             groups.append(group)
             parcels.append(encode_tally(tally))
         return groups, parcels
+
+
+def parcel_rows(post: Post) -> pa.RecordBatch:
+    """Return what was posted as rows for the next operator."""
+    groups, parcels = post.encoded()
+    return pa.RecordBatch.from_arrays(
+        [pa.array(groups, pa.string()), pa.array(parcels, pa.binary())], schema=_PARCELS
+    )

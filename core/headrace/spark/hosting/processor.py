@@ -20,14 +20,12 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from headrace.api.time import MAX_TIME, MILLISECOND
 from headrace.spark.hosting.chunks import NEVER, Chunks
-from headrace.spark.hosting.event_time import from_spark
-from headrace.spark.hosting.injection import parcel_rows
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import Plan, computation_of
-from headrace.spark.hosting.microbatch import MicroBatch
-from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel
-from headrace.spark.runtime.collector import collector_paused
+from headrace.spark.hosting.layout import MicroBatch, Plan, computation_of
+from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
+from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.failures import noted
+from headrace.spark.runtime.garbage_collection import collector_paused
 
 
 class LevelProcessor(StatefulProcessor):

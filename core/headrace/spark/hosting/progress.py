@@ -14,7 +14,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress, lag_of
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.hosting.parcels import Tally, decode_tally
-from headrace.spark.jobs.job import replace_file
+from headrace.spark.runtime.files import replace_file
 
 
 class Board:

@@ -12,7 +12,7 @@ from functools import partial
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
-from pyspark.sql.types import BinaryType, IntegralType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import BinaryType, IntegralType, TimestampNTZType, TimestampType
 
 from headrace.api.codecs import JsonCodec, TypedCodec
 from headrace.api.pipeline import Pipeline
@@ -20,12 +20,13 @@ from headrace.api.specs import InjectorSpec
 from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
-from headrace.spark.hosting.injection import CLOCK, OUTPUT_SCHEMA, SOURCE_COLUMNS, UNPARSED, injecting, unpack
+from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
 from headrace.spark.hosting.layout import Plan, plan_of
 from headrace.spark.hosting.metrics import observed
+from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, Outputs, unpack
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
 from headrace.spark.hosting.processor import LevelProcessor, bounded
-from headrace.spark.hosting.schema import WATERMARK_COLUMN
+from headrace.spark.sources.schema import WATERMARK_COLUMN
 from headrace.spark.sources.wall_clock import Clock, read_clock
 
 _PREPARED = (*SOURCE_COLUMNS, WATERMARK_COLUMN)
@@ -59,64 +60,6 @@ class Input:
     delay_us: int = 0
     watermark: str | None = None
     corrupt: str = "_corrupt_record"
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """What comes out of a pipeline.
-
-    Attributes:
-        everything: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
-            microseconds), ``record_id``; rows of the History, if asked for, have no stream. For one sink that takes both: each
-            DataFrame with a sink of its own is a query of its own. A streaming query of it has an observed metric for each
-            computation in its progress reports (``query.lastProgress["observedMetrics"]``): see docs/spark.md.
-        pipeline: what was attached.
-    """
-
-    everything: DataFrame
-    pipeline: Pipeline
-
-    @property
-    def frame(self) -> DataFrame:
-        """All outputs."""
-        return self.everything.filter("stream is not null")
-
-    @property
-    def history(self) -> DataFrame:
-        """What `history_of` puts a History together from, in ``value``; empty unless asked for."""
-        return self.everything.filter("stream is null and key is null").select("value")
-
-    @property
-    def tally(self) -> Column:
-        """Of a row of ``everything``: what it is for a `Board`; null: nothing."""
-        return F.when(F.col("stream").isNull(), F.col("key"))
-
-    def table(self, stream: str, columns: StructType | str | None = None) -> DataFrame:
-        """One stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
-
-        Args:
-            stream: one of the pipeline's output streams.
-            columns: the fields of its values and their types, in Spark's words (``"count long, city string"``); ``None``: the
-                value stays as it is, in one column ``value``: text if its codec writes JSON, else bytes.
-
-        Raises:
-            SparkHostError: there is no such output, or its values are not JSON and columns are asked for.
-        """
-        if stream not in self.pipeline.output_streams:
-            known = ", ".join(map(repr, self.pipeline.output_streams))
-            raise SparkHostError(f"the pipeline has no output {stream!r}", f"Its outputs are: {known}")
-        rows = self.frame.filter(F.col("stream") == stream)
-        is_json = isinstance(self.pipeline.codec(stream), JsonCodec | TypedCodec)
-        if columns is not None and not is_json:
-            problem = f"the values of {stream!r} are written by {self.pipeline.codec(stream)!r}, not as JSON"
-            raise SparkHostError(problem, "Take the column value as it is, and decode it")
-        text = F.decode("value", "utf-8") if is_json else F.col("value")
-        common: list[Column | str] = ["key", F.timestamp_micros("timestamp").alias("timestamp"), "record_id"]
-        if columns is None:
-            return rows.select(*common, text.alias("value"))
-        return rows.select(*common, F.from_json(text, columns).alias("fields")).select(
-            "key", "timestamp", "record_id", "fields.*"
-        )
 
 
 def attach(

@@ -26,9 +26,9 @@ from headrace.spark.jobs.job import Settings
 from headrace.spark.jobs.pipelined import PipelinedHost
 from headrace.spark.jobs.running import Running
 from headrace.spark.jobs.staged import StagedHost
-from headrace.spark.runtime.places import local_directory
+from headrace.spark.runtime.files import local_directory
 from headrace.spark.runtime.session import has_driver
-from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
+from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 
 _LOOK_EVERY_S = 0.1
 

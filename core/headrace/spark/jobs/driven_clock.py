@@ -9,8 +9,7 @@ import msgspec
 
 from headrace.spark.hosting.parcels import Tally
 from headrace.spark.hosting.progress import Board
-from headrace.spark.jobs.job import replace_file
-from headrace.spark.runtime.scratch import scratch
+from headrace.spark.runtime.files import replace_file, scratch
 from headrace.spark.sources.wall_clock import Clock, Told, encode_told
 
 

@@ -4,7 +4,6 @@ Rules of this file: state lies in Spark's checkpoints by key interval, so the nu
 under it; what does not fit a directory is refused before any query starts.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from headrace.api.versions import check_version, switches_of
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 from headrace.spark.io_errors import CheckpointDamagedError
-from headrace.spark.sinks.writers import Sinks
+from headrace.spark.runtime.files import replace_file
+from headrace.spark.sinks.job_sinks import Sinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +114,6 @@ def _check_place(directory: Path, before: Shape) -> None:
             problem,
             "Move it back, or let that path lead here; or begin in an empty directory",
         )
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file, as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def check_shape(directory: Path, before: Shape | None, now: Shape) -> None:

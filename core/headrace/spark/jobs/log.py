@@ -24,6 +24,7 @@ import msgspec
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.errors import LogError
 from headrace.spark.hosting.parcels import Parcel, Tally, decode_parcel, encode_parcel
+from headrace.spark.runtime.files import write_file
 
 _NUMBER = "{:012d}"
 _KEPT = 8
@@ -194,7 +195,7 @@ class Log:
         """
         path = self._entry_path(entry.number)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        _write(draft, _encode(entry))
+        write_file(draft, _encode(entry))
         try:
             os.link(draft, path)  # fails if it is there: the first one stands
             _sync(path.parent)
@@ -302,7 +303,7 @@ class PartWriter:
         """Write the part, if there is anything in it."""
         if self._frames:
             data = b"".join(self._frames)
-            _write(self._log.path / "parts" / self._name, data)
+            write_file(self._log.path / "parts" / self._name, data)
             self._piece.part = Part(self._name, len(data), self._records, self._events)
         return self._piece
 
@@ -360,13 +361,6 @@ def file_name(stage: str) -> str:
     ('daily%20sums', '%2E%2E')
     """
     return quote(stage, safe="").replace(".", "%2E")
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sync(directory: Path) -> None:

@@ -14,17 +14,18 @@ from pyspark.sql import DataFrame
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.spark.errors import SparkHostError
-from headrace.spark.hosting.event_time import low_watermark_of
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.parcels import decode_tally
 from headrace.spark.hosting.progress import Board
-from headrace.spark.jobs.attach import Input, Outputs, attached, check_streaming
+from headrace.spark.jobs.attach import Input, attached, check_streaming
 from headrace.spark.jobs.driven_clock import DrivenClock
 from headrace.spark.jobs.job import Settings, Shape, check_shape, check_switches, read_shape, write_shape
 from headrace.spark.jobs.running import Progress, Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
-from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
+from headrace.spark.runtime.event_time import low_watermark_of
+from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 from headrace.spark.sources.wall_clock import ASKED
 
 _QUERY = "pipeline"

@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.api.pipeline import Pipeline
 from headrace.api.progress import ComputationProgress
 from headrace.history import History
-from headrace.spark.hosting.event_time import low_watermark_of
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace.spark.runtime.scratch import scratch
+from headrace.spark.runtime.event_time import low_watermark_of
+from headrace.spark.runtime.files import scratch
 from headrace.wire.effects import SourceEvent
 
 Output = tuple[str, str, bytes, int]

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import InjectorSpec
 from headrace.api.time import MAX_TIME, MIN_TIME
-from headrace.spark.hosting.event_time import to_spark
-from headrace.spark.hosting.schema import ARROW_SCHEMA, INJECTED_SCHEMA
+from headrace.spark.runtime.event_time import to_spark
+from headrace.spark.sources.schema import ARROW_SCHEMA, INJECTED_SCHEMA
 from headrace.wire.effects import SourceEvent, SourceRecord
 
 

@@ -18,7 +18,7 @@ from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.time import MILLISECOND
 from headrace.spark.errors import JobStoppedError, QueryStoppedError
 from headrace.spark.runtime.failures import error_from
-from headrace.spark.runtime.file_errors import mishap_of
+from headrace.spark.runtime.file_errors import storage_error_of
 
 _LOOK_EVERY_S = 0.02
 _MICRO_BATCH_S = 120.0
@@ -72,7 +72,7 @@ class Running:
         try:
             return self._begin()
         except (PySparkException, Py4JJavaError) as error:
-            mishap = mishap_of(str(error), self._checkpoint)
+            mishap = storage_error_of(str(error), self._checkpoint)
             if mishap is None:
                 raise
             raise mishap from error

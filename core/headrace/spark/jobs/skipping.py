@@ -19,9 +19,9 @@ from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
 from headrace.spark.errors import SparkHostError
-from headrace.spark.jobs.job import read_shape, replace_file
-from headrace.spark.runtime.places import local_directory
-from headrace.spark.sinks.writers import Sinks
+from headrace.spark.jobs.job import read_shape
+from headrace.spark.runtime.files import local_directory, replace_file
+from headrace.spark.sinks.job_sinks import Sinks
 
 DEAD_LETTERS = "dead-letters"
 """In a job's directory: a JSON file for each record that was skipped, with the fields of a `DeadLetter`."""

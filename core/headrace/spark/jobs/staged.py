@@ -25,10 +25,10 @@ from headrace.api.specs import ComputationSpec, DeadLetter
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.job_descriptions import describe
 from headrace.spark.hosting.layout import plan_of
+from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import (
     Input,
-    Outputs,
     check_inputs,
     check_streaming,
     level_operator,
@@ -42,7 +42,6 @@ from headrace.spark.jobs.job import (
     check_shape,
     check_switches,
     read_shape,
-    replace_file,
     write_shape,
 )
 from headrace.spark.jobs.log import Entry, Log, entry_of, file_name, taken_for_good
@@ -59,7 +58,8 @@ from headrace.spark.jobs.stages import (
     outputs_of,
     parcels_of,
 )
-from headrace.spark.sinks.writers import Sink, Sinks, TypedSink
+from headrace.spark.runtime.files import replace_file
+from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 
 _LOOK_EVERY_S = 0.02
 _SHORTEN_EVERY = 32

@@ -25,23 +25,26 @@ from headrace.api.records import Record
 from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, Stop, extract_key, same_key
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.history import Injected
-from headrace.spark.hosting.event_time import END_MS
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
-from headrace.spark.hosting.injection import (
-    OUTPUT_SCHEMA,
-    SOURCE_COLUMNS,
-    Batches,
-    Injection,
-    output_rows,
-    parcel_rows,
-)
+from headrace.spark.hosting.injection import SOURCE_COLUMNS, Injection
 from headrace.spark.hosting.layout import Plan, plan_of
 from headrace.spark.hosting.metrics import observed
-from headrace.spark.hosting.parcels import PARCEL_SCHEMA, Packed, Post, decode_parcel, decode_tally, is_tally
+from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, output_rows
+from headrace.spark.hosting.parcels import (
+    PARCEL_SCHEMA,
+    Batches,
+    Packed,
+    Post,
+    decode_parcel,
+    decode_tally,
+    is_tally,
+    parcel_rows,
+)
 from headrace.spark.jobs.attach import Sources
 from headrace.spark.jobs.log import Log, PartWriter, Piece
 from headrace.spark.jobs.log_source import COLUMNS, Reading, read_logs
+from headrace.spark.runtime.event_time import END_MS
 from headrace.spark.runtime.failures import noted
 from headrace.wire.rows import Production
 

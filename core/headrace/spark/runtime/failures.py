@@ -2,7 +2,7 @@
 
 Rules of this file: Spark hands on the text of a traceback only. So an error gets a note with its class and fields, which a
 traceback shows below the message; whoever gets the text makes the error again from that. What can happen to files Spark tells in
-its own words, which `mishap_of` knows.
+its own words, which `storage_error_of` knows.
 """
 
 import re
@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.api.errors import HeadraceError
 from headrace.spark.errors import QueryFailedError
-from headrace.spark.runtime.file_errors import mishap_of
-from headrace.spark.runtime.places import local_directory, scheme_of
+from headrace.spark.runtime.file_errors import storage_error_of
+from headrace.spark.runtime.files import local_directory, scheme_of
 
 _MARK = "headrace-error: "
 _NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")
@@ -64,7 +64,7 @@ def error_from(query: str, raised: Exception, checkpoint: Path) -> HeadraceError
     if found is not None:
         found.__cause__ = None  # nor is the context shown
         return found
-    found = mishap_of(text, checkpoint) or QueryFailedError(query, text.strip())
+    found = storage_error_of(text, checkpoint) or QueryFailedError(query, text.strip())
     found.__cause__ = raised
     return found
 

@@ -63,7 +63,7 @@ _KINDS: tuple[tuple[str, type[StorageError], str, str], ...] = (
 _BROKEN_JSON = re.compile(r"INCLUDE_SOURCE_IN_LOCATION|JsonParseException|JsonEOFException|MappingException")
 
 
-def mishap_of(text: str, checkpoint: Path) -> StorageError | None:
+def storage_error_of(text: str, checkpoint: Path) -> StorageError | None:
     """Tell what has ended a query, if it is something that can happen to files.
 
     Args:

@@ -13,11 +13,12 @@ from subprocess import TimeoutExpired
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark.errors import SessionRunningError, SessionSettingsError, SparkVersionError, WrongSetting
+from headrace.spark.io_errors import SinkError
+from headrace.spark.runtime.files import scratch
 from headrace.spark.runtime.java import find_java, home_without_vector
-from headrace.spark.runtime.scratch import scratch
 from headrace.spark.runtime.settings import DEFAULTS, REQUIRED
 from headrace.spark.runtime.stderr import quietened_stderr
 
@@ -106,6 +107,26 @@ def prepare_session(spark: SparkSession) -> None:
 def has_driver(spark: SparkSession) -> bool:
     """Tell whether Spark's driver is in this process: a Spark Connect client's is in another, out of reach."""
     return getattr(spark, "sparkContext", None) is not None
+
+
+def query_of(frame: DataFrame, sink: str) -> str:
+    """The identity of the query whose micro-batch this is, which it keeps when it is started again.
+
+    Args:
+        frame: that ``foreachBatch`` gives.
+        sink: what messages call the sink.
+
+    Raises:
+        SinkError: it is no query's.
+    """
+    if not has_driver(frame.sparkSession):
+        remedy = "Call its write with a query's name of your own"
+        raise SinkError(sink, "Spark Connect does not say which query a micro-batch is of", remedy)
+    query: str | None = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query is None:
+        remedy = "Give it to foreachBatch, or call write with a query's name of your own"
+        raise SinkError(sink, "it was called outside of a streaming query", remedy)
+    return query
 
 
 def check_session(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError, OptionsError
 from headrace.spark.io_errors import SinkBusyError, SinkError, SinkTableError
-from headrace.spark.runtime.places import scheme_of
+from headrace.spark.runtime.files import scheme_of
 
 Values = Sequence[Any]
 

@@ -30,8 +30,8 @@ from pyspark.sql.types import StructType
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
-from headrace.spark.hosting.schema import INJECTED_SCHEMA
 from headrace.spark.sources.rows import Entry, heartbeat
+from headrace.spark.sources.schema import INJECTED_SCHEMA
 from headrace.wire.messages import Progress
 
 Offset = dict[str, Any]

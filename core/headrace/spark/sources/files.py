@@ -36,7 +36,7 @@ from headrace.spark.io_errors import (
     SourceMissingError,
     SourceUnreadableError,
 )
-from headrace.spark.runtime.places import scheme_of
+from headrace.spark.runtime.files import scheme_of
 from headrace.spark.sources.data_source import Offset
 from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 from headrace.wire.messages import Progress

@@ -20,8 +20,8 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.specs import DeadLetter, InjectorSpec
 from headrace.api.time import EVENT_TIME, is_timestamp
 from headrace.injector.injection import dead_letter
-from headrace.spark.hosting.event_time import to_spark
-from headrace.spark.hosting.schema import ARROW_SCHEMA
+from headrace.spark.runtime.event_time import to_spark
+from headrace.spark.sources.schema import ARROW_SCHEMA
 from headrace.wire.effects import SourceRecord
 
 BATCH_ROWS = 10_000

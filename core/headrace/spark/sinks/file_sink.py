@@ -10,18 +10,19 @@ Rules of this file:
 * Choice: a directory that all machines mount, as a deployment's own. What only looks like files has no rename that is one step.
 """
 
+import json
 import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from pyspark.sql import DataFrame
 
 from headrace.api.errors import OptionsError
-from headrace.spark.io_errors import FencedWriterError
-from headrace.spark.runtime.places import local_directory
-from headrace.spark.sinks.sinks import query_of
+from headrace.spark.io_errors import FencedWriterError, SinkError
+from headrace.spark.runtime.files import local_directory
+from headrace.spark.runtime.session import query_of
 
 FORMATS = ("json", "parquet", "csv", "orc")
 
@@ -137,3 +138,45 @@ class FileSink:
 
     def _fenced(self) -> FencedWriterError:
         return FencedWriterError(self.name, self.epoch, self._latest())
+
+
+def committed_files(directory: str | Path) -> list[str]:
+    """The files that Spark's file sink has written exactly once, by its log; other readers than Spark need this.
+
+    A query that was killed may leave files behind that belong to no finished batch. Spark itself leaves them out when it reads.
+
+    Args:
+        directory: what the streaming query writes to, on this file system: a path or a ``file:`` URI.
+
+    Returns:
+        Paths, oldest batch first.
+
+    Raises:
+        SinkError: no streaming query writes there.
+        OptionsError: a URI of another scheme.
+    """
+    log = local_directory("directory", directory) / "_spark_metadata"
+    if not log.is_dir():
+        remedy = "Name the directory that a query with a file sink writes to"
+        raise SinkError(str(directory), "there is no log of a streaming query (_spark_metadata)", remedy)
+    batches = {
+        int(path.name.partition(".")[0]): path for path in sorted(log.iterdir()) if path.name[0].isdigit()
+    }
+    compacted = max((number for number, path in batches.items() if path.suffix == ".compact"), default=0)
+    files: dict[str, None] = {}
+    for number in sorted(batches):
+        if number < compacted:
+            continue
+        for line in batches[number].read_text().splitlines()[1:]:  # the first is the format's version
+            entry = json.loads(line)
+            path = _local(entry["path"])
+            if entry["action"] == "add":
+                files[path] = None
+            else:
+                files.pop(path, None)
+    return list(files)
+
+
+def _local(uri: str) -> str:
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme in ("", "file") else uri

@@ -8,7 +8,7 @@ Rules of this file:
   watermark, and its horizon: no record still to come has a stamp before it. Both are the least over its expected processes.
 * Spark's watermark is the largest ``_injector_watermark`` that it has seen, and takes effect in the batch after: so it must be
   null on data rows, and one heartbeat speaks for all processes.
-* How times are written is said in `headrace.spark.hosting.event_time`; a watermark that is not known yet is null.
+* How times are written is said in `headrace.spark.runtime.event_time`; a watermark that is not known yet is null.
 """
 
 import pyarrow as pa

@@ -1,10 +1,15 @@
-"""Where a job's files are: on a file system that the machines mount, and how a path or URI names a place there.
+"""Files of a job and of its process: how a path or URI names them, how they are written, and the process's scratch directory.
 
-Rules of this file: a URI is refused by the name of its scheme, except ``file:``. Otherwise ``s3a://bucket/job`` would become a
-local directory of that name.
+Rules of this file: any URI but ``file:`` is refused, and the error names its scheme. Otherwise ``s3a://bucket/job`` would become
+a local directory of that name.
 """
 
+import atexit
+import os
 import re
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -46,3 +51,27 @@ def local_directory(option: str, place: str | Path) -> Path:
     expected = "a directory on a file system that all machines mount, by its path or as file:///PATH"
     reason = "this URI is not of that form" if scheme == "file" else f"the scheme {scheme!r} is not supported"
     raise OptionsError(option, text, f"{expected}; {reason}")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file through to the disk."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file as a whole or not at all, in place of any that has its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    write_file(draft, data)
+    draft.replace(path)
+
+
+@cache
+def scratch() -> Path:
+    """Return the directory for what this process's Spark needs on disk, always the same; it is deleted when the process ends."""
+    path = Path(tempfile.mkdtemp(prefix="headrace-spark-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path

@@ -9,11 +9,8 @@ Rules of this file:
 * A batch that is skipped is computed all the same: Spark refuses to finish one whose state was not committed.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,9 +19,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField
 from headrace.api.codecs import JsonCodec, TypedCodec
 from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
-from headrace.spark.io_errors import FencedWriterError, SinkError, SinkTableError
-from headrace.spark.runtime.places import local_directory
-from headrace.spark.runtime.session import has_driver
+from headrace.spark.io_errors import FencedWriterError, SinkTableError
+from headrace.spark.runtime.session import query_of
 from headrace.spark.sinks.databases import Database, Transaction, database_of, quoted
 
 _INSERT_ROWS = 10_000
@@ -179,65 +175,3 @@ class DatabaseSink:
                 table = table.set_column(place, "value", table.column(place).cast(pa.string()))
         for batch in table.to_batches(_INSERT_ROWS):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def query_of(frame: DataFrame, sink: str) -> str:
-    """The identity of the query whose micro-batch this is, which it keeps when it is started again.
-
-    Args:
-        frame: that ``foreachBatch`` gives.
-        sink: what messages call the sink.
-
-    Raises:
-        SinkError: it is no query's.
-    """
-    if not has_driver(frame.sparkSession):
-        remedy = "Call its write with a query's name of your own"
-        raise SinkError(sink, "Spark Connect does not say which query a micro-batch is of", remedy)
-    query: str | None = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if query is None:
-        remedy = "Give it to foreachBatch, or call write with a query's name of your own"
-        raise SinkError(sink, "it was called outside of a streaming query", remedy)
-    return query
-
-
-def committed_files(directory: str | Path) -> list[str]:
-    """The files that Spark's file sink has written exactly once, by its log; other readers than Spark need this.
-
-    A query that was killed may leave files behind that belong to no finished batch. Spark itself leaves them out when it reads.
-
-    Args:
-        directory: what the streaming query writes to, on this file system: a path or a ``file:`` URI.
-
-    Returns:
-        Paths, oldest batch first.
-
-    Raises:
-        SinkError: no streaming query writes there.
-        OptionsError: a URI of another scheme.
-    """
-    log = local_directory("directory", directory) / "_spark_metadata"
-    if not log.is_dir():
-        remedy = "Name the directory that a query with a file sink writes to"
-        raise SinkError(str(directory), "there is no log of a streaming query (_spark_metadata)", remedy)
-    batches = {
-        int(path.name.partition(".")[0]): path for path in sorted(log.iterdir()) if path.name[0].isdigit()
-    }
-    compacted = max((number for number, path in batches.items() if path.suffix == ".compact"), default=0)
-    files: dict[str, None] = {}
-    for number in sorted(batches):
-        if number < compacted:
-            continue
-        for line in batches[number].read_text().splitlines()[1:]:  # the first is the format's version
-            entry = json.loads(line)
-            path = _local(entry["path"])
-            if entry["action"] == "add":
-                files[path] = None
-            else:
-                files.pop(path, None)
-    return list(files)
-
-
-def _local(uri: str) -> str:
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme in ("", "file") else uri

@@ -19,7 +19,7 @@ from headrace.spark.io_errors import (
 )
 from headrace.spark.jobs.attach import attach
 from headrace.spark.jobs.recorded_input import Landing, landed
-from headrace.spark.runtime.file_errors import mishap_of
+from headrace.spark.runtime.file_errors import storage_error_of
 from headrace_properties.reference import run_reference
 from tests.sim.rig import letters, mail
 from tests.spark.rig import Collected, begin
@@ -56,7 +56,7 @@ class Job:
     def mishap(self) -> StorageError:
         with pytest.raises((PySparkException, Py4JJavaError)) as raised:
             self.run()
-        found = mishap_of(str(raised.value), self.checkpoint)
+        found = storage_error_of(str(raised.value), self.checkpoint)
         assert found is not None, str(raised.value)
         return found
 
@@ -182,10 +182,12 @@ def test_a_checkpoint_that_was_moved_is_told_and_when_it_is_back_nothing_is_lost
 
 
 def test_a_driver_that_was_replaced_is_told_so(tmp_path: Path) -> None:
-    error = mishap_of("terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", tmp_path)
+    error = storage_error_of(
+        "terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", tmp_path
+    )
     assert type(error) is DriverReplacedError
     assert "Leave it to that one" in str(error)
 
 
 def test_what_is_no_mishap_of_files_is_left_to_others(tmp_path: Path) -> None:
-    assert mishap_of("ValueError: a bad letter", tmp_path) is None
+    assert storage_error_of("ValueError: a bad letter", tmp_path) is None

@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 
 from headrace.api.pipeline import Pipeline
 from headrace.spark.errors import SparkHostError
-from headrace.spark.jobs.attach import Outputs
-from headrace.spark.sinks.files import FileSink
-from headrace.spark.sinks.sinks import DatabaseSink
+from headrace.spark.hosting.outputs import Outputs
+from headrace.spark.sinks.database_sink import DatabaseSink
+from headrace.spark.sinks.file_sink import FileSink
 
 Sink = Callable[[DataFrame, int], object]
 """Takes a micro-batch's rows of one stream, and its number: a function, a ``DatabaseSink``, a `FileSink`."""

@@ -1,0 +1,101 @@
+"""Outputs of a pipeline on Spark (MillWheel 4.1): from the last operator's parcels to rows, and the DataFrames that users see."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.types import StructType
+
+from headrace.api.codecs import JsonCodec, TypedCodec
+from headrace.api.pipeline import Pipeline
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting.parcels import Batches, Parcel, decode_parcel, is_tally
+
+OUTPUT_SCHEMA = "stream string, key string, value binary, timestamp long, record_id string"
+"""Of a pipeline's outputs. A History event has neither stream nor key; a tally has no stream, and takes the place of the key."""
+
+_OUTPUTS = pa.schema(
+    [("stream", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("timestamp", pa.int64()), ("record_id", pa.string())]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What comes out of a pipeline.
+
+    Attributes:
+        everything: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
+            microseconds), ``record_id``; rows of the History, if asked for, have no stream. For one sink that takes both: each
+            DataFrame with a sink of its own is a query of its own. A streaming query of it has an observed metric for each
+            computation in its progress reports (``query.lastProgress["observedMetrics"]``): see docs/spark.md.
+        pipeline: what was attached.
+    """
+
+    everything: DataFrame
+    pipeline: Pipeline
+
+    @property
+    def frame(self) -> DataFrame:
+        """All outputs."""
+        return self.everything.filter("stream is not null")
+
+    @property
+    def history(self) -> DataFrame:
+        """What `history_of` puts a History together from, in ``value``; empty unless asked for."""
+        return self.everything.filter("stream is null and key is null").select("value")
+
+    @property
+    def tally(self) -> Column:
+        """Of a row of ``everything``: what it is for a `Board`; null: nothing."""
+        return F.when(F.col("stream").isNull(), F.col("key"))
+
+    def table(self, stream: str, columns: StructType | str | None = None) -> DataFrame:
+        """One stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
+
+        Args:
+            stream: one of the pipeline's output streams.
+            columns: the fields of its values and their types, in Spark's words (``"count long, city string"``); ``None``: the
+                value stays as it is, in one column ``value``: text if its codec writes JSON, else bytes.
+
+        Raises:
+            SparkHostError: there is no such output, or its values are not JSON and columns are asked for.
+        """
+        if stream not in self.pipeline.output_streams:
+            known = ", ".join(map(repr, self.pipeline.output_streams))
+            raise SparkHostError(f"the pipeline has no output {stream!r}", f"Its outputs are: {known}")
+        rows = self.frame.filter(F.col("stream") == stream)
+        is_json = isinstance(self.pipeline.codec(stream), JsonCodec | TypedCodec)
+        if columns is not None and not is_json:
+            problem = f"the values of {stream!r} are written by {self.pipeline.codec(stream)!r}, not as JSON"
+            raise SparkHostError(problem, "Take the column value as it is, and decode it")
+        text = F.decode("value", "utf-8") if is_json else F.col("value")
+        common: list[Column | str] = ["key", F.timestamp_micros("timestamp").alias("timestamp"), "record_id"]
+        if columns is None:
+            return rows.select(*common, text.alias("value"))
+        return rows.select(*common, F.from_json(text, columns).alias("fields")).select(
+            "key", "timestamp", "record_id", "fields.*"
+        )
+
+
+def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark maps with a partial of it
+    """Turn the last operator's parcels, and its tallies if wanted, into rows of the outputs."""
+    for batch in batches:
+        rows = batch.column("parcel").to_pylist()
+        parcels = [decode_parcel(data) for data in rows if not is_tally(data)]
+        yield output_rows(parcels, [data for data in rows if tallies and is_tally(data)])
+
+
+def output_rows(parcels: Iterable[Parcel], tallies: Iterable[bytes] = ()) -> pa.RecordBatch:
+    """What parcels carry to the outside world, and tallies, as rows of `OUTPUT_SCHEMA`."""
+    rows: list[tuple[Any, ...]] = [(None, tally.decode(), None, None, None) for tally in tallies]
+    for parcel in parcels:
+        rows += [
+            (stream, key, value, timestamp, name) for stream, name, key, value, timestamp, _ in parcel.records
+        ]
+        rows += [(None, None, event, None, None) for event in parcel.events]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_OUTPUTS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _OUTPUTS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_OUTPUTS)
