@@ -1,6 +1,6 @@
-"""Headrace: MillWheel's stream processing, to be proved under faults before it is run.
+"""Headrace: MillWheel's stream processing, tested under faults before it runs in production.
 
-Write a `Computation`, join computations in a `Pipeline`; then verify it in a simulated cluster
+Write a `Computation`, connect computations in a `Pipeline`, and verify the pipeline in a simulated cluster
 (``headrace verify MODULE:PIPELINE``).
 """
 

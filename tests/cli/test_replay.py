@@ -116,21 +116,21 @@ def test_a_file_that_is_no_replay_file_exits_2_and_says_why(
     (folder / "x.json").write_text(content)
     result = run("replay", "x.json")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"Error: x.json is not a replay file that can be read: {reason}\n"
+    assert result.stderr == f"Error: cannot read replay file x.json: {reason}\n"
 
 
 def test_bytes_that_are_no_text_exit_2(folder: Path, run: Run) -> None:
     (folder / "x.json").write_bytes(bytes(range(256)))
     result = run("replay", "x.json")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: x.json is not a replay file that can be read: ")
+    assert result.stderr.startswith("Error: cannot read replay file x.json: ")
 
 
 def test_a_missing_file_and_a_directory_exit_2(folder: Path, run: Run) -> None:
     for path, reason in (("x.json", "No such file or directory"), (".", "Is a directory")):
         result = run("replay", path)
         assert result.exit_code == 2
-        assert result.stderr == f"Error: {path} is not a replay file that can be read: {reason}\n"
+        assert result.stderr == f"Error: cannot read replay file {path}: {reason}\n"
 
 
 def test_a_protocol_that_there_is_no_more_exits_2(folder: Path, run: Run) -> None:

@@ -211,7 +211,7 @@ NOT_A_PIPELINE = {
     "needy:pipeline": "importing 'needy' failed at needy.py, line 1: ModuleNotFoundError: No module named 'nowhere'",
     "garbled:pipeline": "importing 'garbled' failed: SyntaxError: invalid syntax (garbled.py, line 1)",
     "exits:pipeline": "importing 'exits' failed at exits.py, line 1: SystemExit: 3",
-    "twice:pipeline": "importing 'twice' failed at twice.py, line 4: pipeline 'x': there are two of the name 'a'",
+    "twice:pipeline": "importing 'twice' failed at twice.py, line 4: pipeline 'x': the name 'a' is used twice",
     "views:Pipelin": "module 'views' has no 'Pipelin'. Its pipelines are: pipeline",
     "views:feed": "'feed' is no Pipeline but a function. Its pipelines are: pipeline",
     "empty:pipeline": "module 'empty' has no 'pipeline'. It has no pipeline: assign one at its top level",

@@ -130,7 +130,7 @@ def test_a_corrupt_file_is_refused_and_says_what_is_wrong(tmp_path: Path, spoil:
     path.write_bytes(spoil(simulate(zeitgeist.pipeline, zeitgeist.feed(1)).to_bytes()))
     with pytest.raises(HistoryFormatError) as caught:
         History.load(path)
-    assert str(caught.value).startswith(f"{path} is not a history that can be read: ")
+    assert str(caught.value).startswith(f"cannot read history {path}: ")
     assert wrong in caught.value.reason
 
 

@@ -68,7 +68,7 @@ def test_a_schedule_that_can_not_be_read_names_what_is_wrong(data: str, wrong: s
     with pytest.raises(HistoryFormatError) as caught:
         FaultSchedule.from_json(data.encode(), "faults.json")
     assert wrong in str(caught.value)
-    assert str(caught.value).startswith("faults.json is not a fault schedule that can be read: ")
+    assert str(caught.value).startswith("cannot read fault schedule faults.json: ")
 
 
 @pytest.mark.parametrize(

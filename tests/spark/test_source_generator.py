@@ -96,7 +96,7 @@ def test_a_generator_that_fails_is_named_with_its_place() -> None:
 
 def test_what_a_stream_can_not_carry_is_malformed() -> None:
     for record, reason in (
-        (NewRecord("a", {1, object()}, 1), r"stream 'mail': JsonCodec\(\) can not write this value"),
+        (NewRecord("a", {1, object()}, 1), r"stream 'mail': JsonCodec\(\) cannot write this value"),
         (NewRecord("a", 1, 1, "other"), r"the stream is not among the injector's outputs \('mail'\)"),
         (NewRecord(None, 1, 1), "key None is not a str"),  # type: ignore[arg-type]
         (7, "7 is not a NewRecord"),

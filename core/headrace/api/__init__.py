@@ -1,1 +1,1 @@
-"""What users write and read: computations, pipelines, codecs, options and errors (MillWheel 2, 3, 5)."""
+"""The API for users: computations, pipelines, codecs, options and errors (MillWheel 2, 3, 5)."""

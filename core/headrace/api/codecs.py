@@ -1,6 +1,6 @@
-"""Codecs (MillWheel 4.4): how values and states become the bytes that travel and rest.
+"""Codecs (MillWheel 4.4): convert values and state to the bytes that are sent and stored.
 
-Each stream and each computation's state names one. User code only ever sees fresh copies.
+Every stream and every computation's state has a codec. User code only ever sees fresh copies.
 """
 
 import math
@@ -14,21 +14,21 @@ from headrace.api.errors import CodecError
 
 
 class Codec(Protocol):
-    """Turns values into bytes and back. Both may raise anything: the engine says where it happened."""
+    """Converts values to bytes and back. Either method may raise any exception; the engine reports where it happened."""
 
     def encode(self, value: Any) -> bytes:
-        """Write the value; equal values give equal bytes."""
+        """Encode a value; equal values must give equal bytes."""
         ...
 
     def decode(self, data: bytes) -> Any:
-        """Read it back as a fresh object."""
+        """Decode bytes into a fresh object."""
         ...
 
 
 class JsonCodec:
-    """JSON-like values: dict, list, str, int, float, bool, None. The default.
+    """Encodes JSON-like values: dict, list, str, int, float, bool, None. The default codec.
 
-    Tuples come back as lists, keys of a dict as ``str``, and its entries in the order of their keys.
+    Tuples are decoded as lists, dict keys as ``str``, and dicts sorted by key.
 
     >>> JsonCodec().decode(JsonCodec().encode({"query": "cat videos", "count": 3}))
     {'count': 3, 'query': 'cat videos'}
@@ -41,19 +41,19 @@ class JsonCodec:
         self.encode = _encode_json
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Pickle as what it was built from."""
+        """Pickle as a constructor call."""
         return JsonCodec, ()
 
     def __repr__(self) -> str:
-        """Write it as in code."""
+        """Format as a constructor call."""
         return "JsonCodec()"
 
 
 class TypedCodec:
-    """Values of one class (dataclass, ``msgspec.Struct``, NamedTuple, TypedDict, ``list[int]`` ...), as JSON, checked when read.
+    """Encodes values of one class (dataclass, ``msgspec.Struct``, NamedTuple, TypedDict, ``list[int]`` ...) as validated JSON.
 
     Args:
-        type_: the class; a value that does not fit is refused with the field that is wrong.
+        type_: the class; the error for a value that does not fit names the wrong field.
     """
 
     __slots__ = ("_decoder", "_type")
@@ -63,51 +63,51 @@ class TypedCodec:
         self._decoder = msgspec.json.Decoder(type_)
 
     def encode(self, value: Any) -> bytes:
-        """Write the value; what would not be read back as the class is refused here already."""
+        """Encode a value; refuse one that could not be decoded as the class."""
         data = _encode_json(value)
         self._decoder.decode(data)
         return data
 
     def decode(self, data: bytes) -> Any:
-        """Read it back as the class."""
+        """Decode an instance of the class."""
         return self._decoder.decode(data)
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
-        """Pickle as what it was built from."""
+        """Pickle as a constructor call."""
         return TypedCodec, (self._type,)
 
     def __repr__(self) -> str:
-        """Write it as in code."""
+        """Format as a constructor call."""
         return f"TypedCodec({getattr(self._type, '__name__', self._type)})"
 
 
 _JSON = msgspec.json.Encoder(order="deterministic")
 _MSGPACK = msgspec.msgpack.Encoder()
 _find_no_number = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
-"""A float whose exponent is all ones, as MessagePack writes it. No text contains it; some integers do."""
+"""Finds MessagePack floats whose exponent is all ones: NaN and infinity. Text never matches; some integers do."""
 
 
 def _encode_json(value: Any) -> bytes:
-    """Equal values give equal bytes, whatever the order in which their dicts and sets were filled."""
+    """Encode as JSON. Equal values give equal bytes, whatever order their dicts and sets were filled in."""
     try:
         data = _JSON.encode(value)
-    except TypeError:  # keys of a dict that are not str take a longer way
+    except TypeError:  # dict keys other than str take a slower path
         data = _JSON.encode(msgspec.to_builtins(value, str_keys=True, order="deterministic"))
     if b"null" in data and _may_lack_json(value) and _has_no_json(msgspec.to_builtins(value, str_keys=True)):
-        raise ValueError("JSON has no NaN and no infinity")
+        raise ValueError("JSON has no NaN or infinity")
     return data
 
 
 def _may_lack_json(value: Any) -> bool:
-    """Tell whether one of its nulls may have been a float: a second format, which keeps them, tells without a walk in Python."""
+    """Tell whether a null in the JSON may have been a float: MessagePack keeps such floats, and is quicker to search."""
     try:
         return _find_no_number(_MSGPACK.encode(value)) is not None
-    except Exception:  # noqa: BLE001  it is JSON, but no MessagePack: an integer of more than 64 bits, for one
+    except Exception:  # noqa: BLE001  valid as JSON but not as MessagePack, such as an integer of more than 64 bits
         return True
 
 
 def _has_no_json(value: Any) -> bool:
-    """Tell whether there is a float in it that JSON would write as null."""
+    """Tell whether the value contains a float that JSON would write as null."""
     if isinstance(value, dict):
         return any(map(_has_no_json, value.values()))
     if isinstance(value, list | tuple):
@@ -116,41 +116,41 @@ def _has_no_json(value: Any) -> bool:
 
 
 class BytesCodec:
-    """Bytes as they are."""
+    """Passes bytes through unchanged."""
 
     def encode(self, value: Any) -> bytes:
-        """Take bytes only."""
+        """Return the value, which must be bytes."""
         if not isinstance(value, bytes):
             raise TypeError(f"expected bytes, got {type(value).__name__}")
         return value
 
     def decode(self, data: bytes) -> bytes:
-        """Give them back."""
+        """Return the bytes."""
         return data
 
     def __repr__(self) -> str:
-        """Write it as in code."""
+        """Format as a constructor call."""
         return "BytesCodec()"
 
 
 class PickleCodec:
-    """Anything that pickles. Only for streams whose every producer is trusted."""
+    """Pickles any value. Use it only for streams whose every producer is trusted."""
 
     def encode(self, value: Any) -> bytes:
-        """Pickle it."""
+        """Pickle the value."""
         return pickle.dumps(value, protocol=5)
 
     def decode(self, data: bytes) -> Any:
-        """Unpickle it."""
+        """Unpickle the value."""
         return pickle.loads(data)  # noqa: S301  the user chose pickle for this stream
 
     def __repr__(self) -> str:
-        """Write it as in code."""
+        """Format as a constructor call."""
         return "PickleCodec()"
 
 
 class ProtobufCodec:
-    """Protocol buffer messages of one class (Figure 7's natural wire format).
+    """Encodes protocol buffer messages of one class (Figure 7's natural wire format).
 
     Args:
         message: the generated class, with ``SerializeToString`` and ``FromString``.
@@ -160,7 +160,7 @@ class ProtobufCodec:
         self._message = message
 
     def encode(self, value: Any) -> bytes:
-        """Serialise deterministically."""
+        """Serialize a message deterministically."""
         data: bytes = value.SerializeToString(deterministic=True)
         return data
 
@@ -169,14 +169,14 @@ class ProtobufCodec:
         return self._message.FromString(data)
 
     def __repr__(self) -> str:
-        """Write it as in code."""
+        """Format as a constructor call."""
         return f"ProtobufCodec({self._message.__name__})"
 
 
 def encode_at(where: str, codec: Codec, value: Any, *names: str) -> bytes:
-    """Encode; whatever goes wrong becomes a `CodecError` that names the place.
+    """Encode a value; turn any failure into a `CodecError` that says where it happened.
 
-    ``names`` stand in the place of the ``{!r}`` in ``where``: nobody writes a message for each record that goes well.
+    ``names`` fill the ``{!r}`` placeholders in ``where``, but only on failure: formatting would slow down every record.
     """
     try:
         data = codec.encode(value)
@@ -188,7 +188,7 @@ def encode_at(where: str, codec: Codec, value: Any, *names: str) -> bytes:
 
 
 def decode_at(where: str, codec: Codec, data: bytes, *names: str) -> Any:
-    """Decode; whatever goes wrong becomes a `CodecError` that names the place. ``names``: as for `encode_at`."""
+    """Decode bytes; turn any failure into a `CodecError` that says where it happened. ``names``: as for `encode_at`."""
     try:
         return codec.decode(data)
     except Exception as error:
@@ -196,19 +196,19 @@ def decode_at(where: str, codec: Codec, data: bytes, *names: str) -> Any:
 
 
 def unwritable(error: Exception, where: str, codec: Codec, value: Any, *names: str) -> CodecError:
-    """What `encode_at` raises; for the hottest paths, which encode by themselves."""
+    """Return the error that `encode_at` raises, for hot paths that call the codec directly."""
     reason = f"{type(error).__name__}: {error} (value {value!r:.80})"
     return CodecError(_place(where, names), repr(codec), "write", reason)
 
 
 def not_bytes(data: object, where: str, codec: Codec, *names: str) -> CodecError:
-    """What `encode_at` raises when the codec gave something else; for the hottest paths."""
+    """Return the error that `encode_at` raises for a codec that did not return bytes, for hot paths."""
     reason = f"encode returned {type(data).__name__}, not bytes"
     return CodecError(_place(where, names), repr(codec), "write", reason)
 
 
 def unreadable(error: Exception, where: str, codec: Codec, data: bytes, *names: str) -> CodecError:
-    """What `decode_at` raises; for the hottest paths, which decode by themselves."""
+    """Return the error that `decode_at` raises, for hot paths that call the codec directly."""
     reason = f"{type(error).__name__}: {error} (bytes {data[:40]!r})"
     return CodecError(_place(where, names), repr(codec), "read", reason)
 

@@ -9,16 +9,16 @@ from headrace.api.records import Record, Timer
 class Computation:
     """Application logic for one node of the graph (MillWheel 4.1). Subclass it and override the hooks.
 
-    One instance serves all keys on all machines: keep nothing on ``self`` but configuration. Everything that must
-    last goes through the context, is scoped to one key, and is committed atomically when the hook returns.
+    One instance serves all keys on all machines, so keep only configuration on ``self``. Persistent data goes through
+    the context: it belongs to one key and is committed atomically when the hook returns.
     """
 
     def initial_state(self) -> Any:
-        """Return the state of a key that has none yet. A key that is back in this state takes no room. Default: ``{}``."""
+        """Return the state of a new key. State equal to it is not stored. Default: ``{}``."""
         return {}
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Handle one record (``ProcessRecord``). Called once for each record, with exactly-once on; any order."""
+        """Handle one record (``ProcessRecord``). With exactly-once on, each record takes effect once; they come in any order."""
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Handle one timer (``ProcessTimer``). Called once for each timer set, in increasing order for a key."""
+        """Handle one timer (``ProcessTimer``). Each timer takes effect once; the timers of a key fire in increasing order."""

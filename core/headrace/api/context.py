@@ -1,7 +1,7 @@
-"""What a hook may do for its key (MillWheel 5.1, Figure 8): state, timers, productions, watermark.
+"""What a hook can do for its key (MillWheel 5.1, Figure 8): state, timers, productions, watermark.
 
-Rules of this file: user code sees copies only, and whatever it changes reaches the row as one delta or not at all;
-a production is never older than its cause (4.5); a timer with a tag that is set already moves (4.6).
+Rules of this file: user code sees only copies, and its changes reach the row as one delta or not at all;
+a production is never older than its cause (4.5); setting a timer again under the same tag moves it (4.6).
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from headrace.api.time import EVENT_TIME, MAX_TIME, MIN_TIME, is_timestamp
 
 
 class HasInitialState(Protocol):
-    """Gives the state of a key that has none yet: a `Computation`."""
+    """Anything that creates initial states, such as a `Computation`."""
 
     def initial_state(self) -> Any:
-        """Return a new one."""
+        """Return a new initial state."""
 
 
 class Described(Protocol):
-    """What a context reads of its computation: a `ComputationSpec`."""
+    """The part of a `ComputationSpec` that a context reads."""
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Described(Protocol):
 
     @property
     def state_codec(self) -> Codec:
-        """How its state is written."""
+        """The codec of its state."""
 
     @property
     def initial_state(self) -> bytes:
@@ -52,7 +52,7 @@ class Described(Protocol):
 
 
 class Emission(msgspec.Struct, eq=False, gc=False):
-    """One logical production, before it is named and addressed."""
+    """One logical production, before it gets a record id and an address."""
 
     stream: str
     key: str
@@ -61,7 +61,7 @@ class Emission(msgspec.Struct, eq=False, gc=False):
 
 
 class TimerRequest:
-    """A timer that user code asked for; ``None`` in its place is a cancellation."""
+    """A timer that user code set; ``None`` in its place cancels the timer."""
 
     __slots__ = ("clock", "hold", "tag", "timestamp")
 
@@ -70,14 +70,14 @@ class TimerRequest:
 
 
 class Context(msgspec.Struct, eq=False):
-    """What a hook may do for its key: state, timers, productions, watermark (MillWheel 5.1, Figure 8).
+    """What a hook can do for its key: state, timers, productions, watermark (MillWheel 5.1, Figure 8).
 
-    Built for each record and timer by the engine, and hence a struct.
+    It is a struct because the engine builds one for every record and timer.
 
     Attributes:
         key: the key that the hook runs for.
         low_watermark: the input low watermark, event time in microseconds (4.5); `MIN_TIME` while unknown.
-        wall_time: this machine's clock, microseconds. Code that lets it into state or productions is not deterministic.
+        wall_time: this machine's clock, microseconds. Code that uses it in state or productions is not deterministic.
         stamp: the default timestamp of productions, event time in microseconds; see `produce`.
     """
 
@@ -117,49 +117,49 @@ class Context(msgspec.Struct, eq=False):
         self._state = value
 
     def clear_state(self) -> None:
-        """Go back to the initial state, and drop the state's hold."""
+        """Reset to the initial state, and release the state's hold."""
         self.state = self._spec.computation.initial_state()
         self.new_hold = MAX_TIME
 
     def hold_watermark(self, timestamp: int | None) -> None:
-        """Give the state a timestamp (5.2): the low watermark of this computation stays at or before it.
+        """Hold this computation's low watermark at or before a timestamp, on behalf of the key's state (5.2).
 
         Args:
-            timestamp: event time, microseconds; ``None`` lets go.
+            timestamp: event time, microseconds; ``None`` releases the hold.
 
         Raises:
-            ContextArgumentError: a timestamp that is no event time.
+            ContextArgumentError: the timestamp is not an event time.
         """
         if timestamp is not None:
             self._check_event_time("hold_watermark", "timestamp", timestamp)
         self.new_hold = MAX_TIME if timestamp is None else timestamp
 
     def set_timer(self, tag: str, at: int) -> None:
-        """Ask for `Computation.process_timer` once the low watermark has reached a time (4.6).
+        """Call `Computation.process_timer` once the low watermark reaches a time (4.6).
 
         Args:
-            tag: a name; setting it again moves the timer.
-            at: event time, microseconds. At or before the watermark: fires at once, after those already due. When it fires,
-                records stamped exactly ``at`` may still come; to have them all, ask for ``at + 1``. ``MAX_TIME - 1``: once all
-                input has ended.
+            tag: the timer's name; setting it again moves the timer.
+            at: event time, microseconds. At or before the watermark, the timer fires at once, after those already due. When it
+                fires, records stamped exactly ``at`` may still come; to wait for them too, use ``at + 1``. ``MAX_TIME - 1`` fires
+                once all input has ended.
 
         Raises:
-            ContextArgumentError: a tag that is no text, or a time that is no event time.
+            ContextArgumentError: the tag is not text, or the time is not an event time.
         """
         self._check_text("set_timer", "tag", tag)
         self._check_event_time("set_timer", "at", at)
         self._set(TimerRequest(tag, at, Clock.WATERMARK, None))
 
     def set_wall_timer(self, tag: str, at: int, hold: int | None = None) -> None:
-        """Ask for `Computation.process_timer` once this machine's clock has reached a time (4.6).
+        """Call `Computation.process_timer` once this machine's clock reaches a time (4.6).
 
         Args:
-            tag: a name; setting it again moves the timer.
+            tag: the timer's name; setting it again moves the timer.
             at: wall time, microseconds.
-            hold: event time, microseconds, that the low watermark must not pass before it has fired; ``None``: it holds nothing.
+            hold: event time, microseconds, that the low watermark must not pass until the timer fires; ``None``: no hold.
 
         Raises:
-            ContextArgumentError: a tag that is no text, or a time of the wrong kind.
+            ContextArgumentError: the tag is not text, or a time is not one of its kind.
         """
         self._check_text("set_wall_timer", "tag", tag)
         if type(at) is not int or not MIN_TIME <= at <= MAX_TIME:
@@ -169,7 +169,7 @@ class Context(msgspec.Struct, eq=False):
         self._set(TimerRequest(tag, at, Clock.WALL, hold))
 
     def cancel_timer(self, tag: str) -> None:
-        """Forget the timer of this tag, if there is one."""
+        """Cancel the timer with this tag, if one is set."""
         if self.timers is None:
             self.timers = {}
         self.timers[tag] = None
@@ -179,16 +179,16 @@ class Context(msgspec.Struct, eq=False):
 
         Args:
             stream: one of the computation's declared outputs.
-            value: what the stream's codec takes.
-            timestamp: event time, microseconds; default: that of the record or timer being handled; for a wall timer its hold,
-                or else the low watermark; before it is known, and after the end, the time of what set the timer.
+            value: anything that the stream's codec can encode.
+            timestamp: event time, microseconds; default: that of the record or timer being handled. A wall timer's default is its
+                hold, else the low watermark, or, while that is unknown or at its end, the event time at which the timer was set.
             key: the record's own key, for consumers whose extractor keeps it; default: this key.
 
         Raises:
             UndeclaredOutputError: the stream is not among the outputs.
-            ContextArgumentError: a timestamp that is no event time, or a key that is no text.
-            TimestampRegressionError: the timestamp is before that of its cause (4.5).
-            CodecError: the stream's codec refuses the value.
+            ContextArgumentError: the timestamp is not an event time, or the key is not text.
+            TimestampRegressionError: the timestamp is earlier than its cause's (4.5).
+            CodecError: the stream's codec cannot encode the value.
         """
         spec = self._spec
         codec = spec.output_codecs.get(stream)
@@ -207,7 +207,7 @@ class Context(msgspec.Struct, eq=False):
             self.emissions = []
         self.emissions.append(Emission(stream, self.key if key is None else key, data, timestamp))
 
-    # Arguments of the wrong kind are refused where they are given, and not when they have reached a row.
+    # Wrong arguments are refused here, at the call, before they reach a row.
 
     def _check_text(self, call: str, argument: str, value: object) -> None:
         if type(value) is not str or not is_text(value):
@@ -225,15 +225,15 @@ class Context(msgspec.Struct, eq=False):
             self.timers = {}
         self.timers[request.tag] = request
 
-    # What the engine reads when the hook has returned.
+    # Read by the engine after the hook returns.
 
     @property
     def untouched(self) -> bool:
-        """The hook used neither state nor timers: it acted as a stateless function."""
+        """Whether the hook used neither state nor timers, like a stateless function."""
         return not self._touched and self.timers is None and self.new_hold is None
 
     def new_state(self) -> bytes | None:
-        """Encode the state if it changed; ``None`` if not; ``b""`` if it is the initial one again."""
+        """Encode the state if it changed. ``None``: unchanged; ``b""``: equal to the initial state."""
         if not self._touched:
             return None
         spec = self._spec
@@ -249,7 +249,7 @@ class Context(msgspec.Struct, eq=False):
         elif not after:
             where = f"state of {spec.name!r}, key {self.key!r}"
             raise CodecError(
-                where, repr(spec.state_codec), "write", "no bytes at all stand for the initial state only"
+                where, repr(spec.state_codec), "write", "empty bytes are reserved for the initial state"
             )
         return None if after == self._before else after
 

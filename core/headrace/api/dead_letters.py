@@ -1,9 +1,9 @@
-"""Dead letters: what is told of a record or timer that user code kept failing on, and of a record that could not enter.
+"""Dead letters: reports of records and timers on which user code kept failing, and of records that an injector refused.
 
 Rules of this file:
 
-* A dead letter is a dict of JSON-like values, and its stream's codec writes it: JSON, if the stream declares none.
-* Choice: a codec that can not carry it is refused with the pipeline, and not when the first record fails months later.
+* A dead letter is a dict of JSON-like values, encoded by its stream's codec: JSON, if the stream declares none.
+* Choice: a codec that cannot carry it is refused when the pipeline is validated, not when the first record fails months later.
 """
 
 import base64
@@ -23,7 +23,7 @@ def step_letter(
     timestamp: int,
     error: str,
 ) -> Letter:
-    """Of a computation. ``stream`` and ``value``: of the record; ``None`` for a timer."""
+    """Make a computation's dead letter. ``stream`` and ``value`` are the record's; ``None`` for a timer."""
     return {
         "computation": computation,
         "key": key,
@@ -38,7 +38,7 @@ def step_letter(
 def injector_letter(
     injector: str, stream: str, offset: int, key: str, value: object, timestamp: int | str, error: str
 ) -> Letter:
-    """Of an injector. What is no bytes, or no timestamp, is there as Python writes it."""
+    """Make an injector's dead letter. A value that is not bytes appears as its ``repr``."""
     return {
         "injector": injector,
         "stream": stream,
@@ -60,14 +60,14 @@ SAMPLES: dict[str, tuple[Letter, ...]] = {
         injector_letter("injector/0", "stream", 0, "key", None, "None", "error"),
     ),
 }
-"""One of each form, by who writes it."""
+"""One dead letter of each form, by the kind of node that sends it."""
 
 
 def check_carries(where: str, codec: Codec, samples: tuple[Letter, ...]) -> None:
-    """Try a codec on dead letters.
+    """Check that a codec can carry dead letters.
 
     Raises:
-        CodecError: it can not write them, or not read what it wrote.
+        CodecError: it cannot encode them, or cannot decode what it encoded.
     """
     for letter in samples:
         decode_at(where, codec, encode_at(where, codec, letter))

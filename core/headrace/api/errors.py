@@ -1,44 +1,44 @@
-"""What can go wrong for a user: one class for each, with fields, and a message that says what, where and what to do.
+"""Errors that users can cause: one class each, with fields and a message that says what is wrong, where, and what to do.
 
-Our own bugs are ``AssertionError``. Exceptions take positional fields and format in ``__str__``, so that they survive
-being rebuilt as ``type(error)(*error.args)``.
+Our own bugs raise ``AssertionError``. Exceptions take positional fields and format them in ``__str__``, so that they can be
+rebuilt as ``type(error)(*error.args)``.
 """
 
 
 class HeadraceError(Exception):
-    """The root of everything that Headrace raises on purpose."""
+    """The base class of all errors that Headrace raises on purpose."""
 
 
 class PipelineError(HeadraceError):
-    """A pipeline that does not fit together (MillWheel 3). Fields: pipeline, problem, remedy."""
+    """A pipeline is inconsistent (MillWheel 3). Fields: pipeline, problem, remedy."""
 
     def __init__(self, pipeline: str, problem: str, remedy: str) -> None:
         super().__init__(pipeline, problem, remedy)
         self.pipeline, self.problem, self.remedy = pipeline, problem, remedy
 
     def __str__(self) -> str:
-        """Say what does not fit and how to mend it."""
+        """Say what is wrong and how to fix it."""
         return f"pipeline {self.pipeline!r}: {self.problem}. {self.remedy}"
 
 
 class UnknownStreamError(PipelineError):
-    """A stream that is consumed, but that nobody produces."""
+    """A stream is used, but nobody produces it."""
 
 
 class CycleError(PipelineError):
-    """Computations that feed each other in a circle."""
+    """Computations form a cycle."""
 
 
 class DuplicateNameError(PipelineError):
-    """Two computations, or a computation and an injector, of one name."""
+    """A name is used twice: by two nodes, or for two codecs of one stream."""
 
 
 class NoSourceError(PipelineError):
-    """A computation that no injector reaches."""
+    """No injector reaches a computation, or there is no injector."""
 
 
 class CodecError(HeadraceError):
-    """A value that its codec can not write or read. Fields: where, codec, action, reason."""
+    """A codec cannot write or read a value. Fields: where, codec, action, reason."""
 
     def __init__(self, where: str, codec: str, action: str, reason: str) -> None:
         super().__init__(where, codec, action, reason)
@@ -47,13 +47,13 @@ class CodecError(HeadraceError):
     def __str__(self) -> str:
         """Say which value of which stream or computation, and which codec."""
         return (
-            f"{self.where}: {self.codec} can not {self.action} this value: {self.reason}. "
-            "Produce what the codec of the stream (or of the state) takes, or declare another codec for it"
+            f"{self.where}: {self.codec} cannot {self.action} this value: {self.reason}. "
+            "Use values that the codec supports, or declare another codec for the stream or state"
         )
 
 
 class KeyExtractorError(HeadraceError):
-    """A key extractor that failed, or gave something else than a ``str``. Fields: computation, stream, reason."""
+    """A key extractor failed, or did not return a ``str``. Fields: computation, stream, reason."""
 
     def __init__(self, computation: str, stream: str, reason: str) -> None:
         super().__init__(computation, stream, reason)
@@ -63,27 +63,27 @@ class KeyExtractorError(HeadraceError):
         """Say whose extractor, on which stream."""
         return (
             f"key extractor of computation {self.computation!r} for stream {self.stream!r}: {self.reason}. "
-            "It takes a Record and returns its key as a str"
+            "It must take a Record and return its key as a str"
         )
 
 
 class MalformedRecordError(HeadraceError):
-    """A record from outside that can not enter. Fields: injector, stream, offset, reason."""
+    """An injector cannot accept a record from its source. Fields: injector, stream, offset, reason."""
 
     def __init__(self, injector: str, stream: str, offset: int, reason: str) -> None:
         super().__init__(injector, stream, offset, reason)
         self.injector, self.stream, self.offset, self.reason = injector, stream, offset, reason
 
     def __str__(self) -> str:
-        """Say where in which source."""
+        """Name the injector, and the record's position in the source."""
         return (
             f"injector {self.injector!r}, record {self.offset} for stream {self.stream!r}: {self.reason}. "
-            "Mend the source, or give the injector on_malformed=DeadLetter(stream)"
+            "Fix the source, or give the injector on_malformed=DeadLetter(stream)"
         )
 
 
 class UndeclaredOutputError(HeadraceError):
-    """A production to a stream that the computation did not declare. Fields: computation, stream, declared."""
+    """A computation produced to a stream that it does not declare. Fields: computation, stream, declared."""
 
     def __init__(self, computation: str, stream: str, declared: tuple[str, ...]) -> None:
         super().__init__(computation, stream, declared)
@@ -98,7 +98,7 @@ class UndeclaredOutputError(HeadraceError):
 
 
 class TimestampRegressionError(HeadraceError):
-    """A production older than its cause (MillWheel 4.5). Fields: computation, key, timestamp_us, cause_us."""
+    """A production is older than its cause (MillWheel 4.5). Fields: computation, key, timestamp_us, cause_us."""
 
     def __init__(self, computation: str, key: str, timestamp_us: int, cause_us: int) -> None:
         super().__init__(computation, key, timestamp_us, cause_us)
@@ -118,7 +118,7 @@ class TimestampRegressionError(HeadraceError):
 
 
 class ContextArgumentError(HeadraceError):
-    """An argument of a call on the context that is refused. Fields: computation, key, call, argument, value, expected."""
+    """A method of the context got an invalid argument. Fields: computation, key, call, argument, value, expected."""
 
     def __init__(
         self, computation: str, key: str, call: str, argument: str, value: object, expected: str
@@ -128,7 +128,7 @@ class ContextArgumentError(HeadraceError):
         self.argument, self.value, self.expected = argument, value, expected
 
     def __str__(self) -> str:
-        """Say which argument of which call, and what is expected."""
+        """Say which argument of which call is wrong, and what is expected."""
         return (
             f"computation {self.computation!r}, key {self.key!r}: {self.call}({self.argument}={self.value!r:.80}): "
             f"expected {self.expected}"
@@ -136,7 +136,7 @@ class ContextArgumentError(HeadraceError):
 
 
 class UserCodeError(HeadraceError):
-    """User code that kept failing. Fields: computation, key, record_id, attempts, traceback."""
+    """User code kept failing. Fields: computation, key, record_id, attempts, traceback."""
 
     def __init__(self, computation: str, key: str, record_id: str, attempts: int, traceback: str) -> None:
         super().__init__(computation, key, record_id, attempts, traceback)
@@ -144,18 +144,18 @@ class UserCodeError(HeadraceError):
         self.attempts, self.traceback = attempts, traceback
 
     def __str__(self) -> str:
-        """Say on what it failed, and show where."""
+        """Say what it failed on, and show the traceback."""
         return (
             f"computation {self.computation!r}, key {self.key!r}: user code failed {self.attempts} times on {self.record_id}. "
             f"{self._remedy()}\n{self.traceback.rstrip()}"
         )
 
     def _remedy(self) -> str:
-        return "Mend it, or give the computation on_failure=DeadLetter(stream)"
+        return "Fix it, or give the computation on_failure=DeadLetter(stream)"
 
 
 class OptionsError(HeadraceError):
-    """An option out of its range. Fields: option, value, expected."""
+    """An option has an invalid value. Fields: option, value, expected."""
 
     def __init__(self, option: str, value: object, expected: str) -> None:
         super().__init__(option, value, expected)
@@ -167,7 +167,7 @@ class OptionsError(HeadraceError):
 
 
 class HistoryFormatError(HeadraceError):
-    """A file that is not what it should be. Fields: what, path, reason."""
+    """A History, fault schedule or replay file cannot be read. Fields: what, path, reason."""
 
     def __init__(self, what: str, path: str, reason: str) -> None:
         super().__init__(what, path, reason)
@@ -175,4 +175,4 @@ class HistoryFormatError(HeadraceError):
 
     def __str__(self) -> str:
         """Say which file and why."""
-        return f"{self.path} is not a {self.what} that can be read: {self.reason}"
+        return f"cannot read {self.what} {self.path}: {self.reason}"

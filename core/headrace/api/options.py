@@ -1,4 +1,4 @@
-"""All knobs of the engine in one frozen value, each with its unit and its default's reason."""
+"""All options of the engine in one frozen value, each with its unit."""
 
 import enum
 import zlib
@@ -9,13 +9,13 @@ from headrace.api.time import MILLISECOND, SECOND
 
 
 class Eviction(enum.Enum):
-    """Which row leaves a full cache first (MillWheel 8.3)."""
+    """Which row a full cache evicts first (MillWheel 8.3)."""
 
     LRU = "lru"
-    """The one used least recently, as storage systems do."""
+    """The least recently used row, as in storage systems."""
     BOUNDARY = "boundary"
-    """An empty one that waits for nothing, and then the one whose next watermark timer is the furthest away: the framework knows
-    when it will be fetched."""
+    """Empty rows that wait for nothing, then the row whose next watermark timer is furthest away: the framework knows when it
+    will be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,43 +23,44 @@ class EngineOptions:
     """How the engine behaves. Times in microseconds of each process's own clock.
 
     Attributes:
-        retry_us: first pause before an unACKed delivery is sent again (6.1.1); doubles with each attempt.
-        retry_max_us: longest such pause.
-        store_timeout_us: an unanswered request to the store is sent again after this.
-        straggler_delay_us: a weak production that is not ACKed after this is checkpointed (Figure 11: 1 s).
-        commit_batch: at most this many records and timers share one write (6.1.1); 1: single commits.
-        commits_in_flight: at most this many writes of one interval are under way at once; 1: the fewest writes, but records
-            wait about twice as long, since each write waits for the one before it.
-        commit_linger_us: after a write of an interval its next one waits so long for more steps and deletions to share it,
-            or until commit_batch of its keys have something for it; the first after a quiet while goes at once. 0: never waits.
-        delete_delay_us: ACKed checkpoints wait at most this long for a write to share before they get their own.
-        report_period_us: intervals report their progress to the authority (7.2).
-        broadcast_period_us: the authority journals and broadcasts.
-        heartbeat_period_us: workers and injectors report to the master.
-        heartbeat_timeout_us: a worker unheard of for so long is replaced (7.1).
-        lease_us: a master or authority that has not renewed for so long is replaced; it renews four times in a lease.
-        balance_period_us: the master looks at the loads; 0: never moves anything by load.
-        split_load: an interval with more records per heartbeat is split.
-        split_cpu_us: so is one whose user code takes more CPU time than this per heartbeat. In all that goes by load an interval
-            counts by its records or by its CPU time, in the proportion of these two limits, whichever is more.
-        merge_load: two neighbours with together fewer records per heartbeat are merged; 0: never.
-        overload: a worker with more than this many times the mean load gives intervals away.
-        memory_limit_bytes: a worker with more soft state gives intervals away.
-        collect_period_us: ids behind the horizon are collected this often (6.1.1).
-        id_slack_us: ids are kept this much longer, for injectors that deliver late (6.1.1).
+        retry_us: first retry delay of an unACKed delivery (6.1.1); it doubles with each attempt.
+        retry_max_us: longest retry delay.
+        store_timeout_us: time after which an unanswered request to the store is sent again.
+        straggler_delay_us: time after which an unACKed weak production is checkpointed (Figure 11: 1 s).
+        commit_batch: maximum number of records and timers that share one write (6.1.1); 1: single commits.
+        commits_in_flight: maximum number of concurrent writes per interval; 1: the fewest writes, but records wait about twice as
+            long, since each write waits for the previous one.
+        commit_linger_us: after a write, the time that an interval's next write waits for more steps and deletions to share it, or
+            until commit_batch of its keys have something to write; the first write after an idle time goes at once. 0: never
+            waits.
+        delete_delay_us: longest time that deletions of ACKed checkpoints wait to share a write before they get their own.
+        report_period_us: period of the intervals' progress reports to the authority (7.2).
+        broadcast_period_us: period at which the authority journals and broadcasts.
+        heartbeat_period_us: period of the workers' and injectors' heartbeats to the master.
+        heartbeat_timeout_us: time without a heartbeat after which a worker is replaced (7.1).
+        lease_us: time after which a master or authority that has not renewed is replaced; it renews four times per lease.
+        balance_period_us: period at which the master checks loads; 0: it never moves anything by load.
+        split_load: records per heartbeat above which an interval is split.
+        split_cpu_us: CPU time of user code per heartbeat above which an interval is split. Wherever load decides, an interval's
+            load is its records or its CPU time, each relative to its limit, whichever is greater.
+        merge_load: records per heartbeat below which two neighbors, taken together, are merged; 0: never.
+        overload: multiple of the mean load above which a worker gives intervals away.
+        memory_limit_bytes: size of soft state above which a worker gives intervals away.
+        collect_period_us: period at which ids behind the horizon are collected (6.1.1).
+        id_slack_us: extra time for which ids are kept, for injectors that deliver late (6.1.1).
         cache_bytes: capacity of a worker's row cache (8.3); 0: no cache.
-        eviction: which row leaves it first.
-        bloom_capacity: ids that an interval's Bloom filter has room for at first; it grows with what there is.
-        bloom_error: its rate of false positives when it is full, which cost a read each.
-        user_code_attempts: runs of a step before its computation's on_failure policy applies.
-        user_code_retry_us: pause between them.
-        percentile_bucket_us: pending timestamps are reported in buckets of this width, where percentiles are wanted.
-        injector_journal_us: an injector journals its position and progress.
-        sweep_period_us: workers look after retries, time-outs, stragglers and deletions this often.
-        scan_page_rows: rows in one page of a recovery scan.
-        masters: replicas of the master.
-        authority_replicas: replicas of each shard of the authority.
-        authority_shards: shards of the authority; each has some of the computations (7.2).
+        eviction: which row a full cache evicts first.
+        bloom_capacity: number of ids for which an interval's Bloom filter is first sized; it grows as needed.
+        bloom_error: false positive rate of a full Bloom filter; each false positive costs a read.
+        user_code_attempts: number of runs of a step before its computation's on_failure policy applies.
+        user_code_retry_us: delay between these runs.
+        percentile_bucket_us: bucket width of reported pending timestamps, where percentiles are used.
+        injector_journal_us: period at which an injector journals its position and progress.
+        sweep_period_us: period at which workers check retries, timeouts, stragglers and deletions.
+        scan_page_rows: number of rows per page of a recovery scan.
+        masters: number of replicas of the master.
+        authority_replicas: number of replicas of each shard of the authority.
+        authority_shards: number of shards of the authority; each serves some of the computations (7.2).
     """
 
     retry_us: int = 200 * MILLISECOND
@@ -98,7 +99,7 @@ class EngineOptions:
     authority_shards: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what can not work."""
+        """Refuse values that cannot work."""
         may_be_zero = {
             "balance_period_us", "merge_load", "id_slack_us", "cache_bytes", "delete_delay_us", "commit_linger_us",
         }  # fmt: skip
@@ -115,19 +116,19 @@ class EngineOptions:
         if not 0 < self.bloom_error < 1:
             raise OptionsError("bloom_error", self.bloom_error, "between 0 and 1")
         if self.merge_load > self.split_load:
-            expected = f"at most split_load ({self.split_load}), or intervals split and merge for ever"
+            expected = f"at most split_load ({self.split_load}), or intervals split and merge forever"
             raise OptionsError("merge_load", self.merge_load, expected)
         if not self.overload > 1:
             raise OptionsError("overload", self.overload, "more than 1")
 
     def shard_of(self, name: str) -> int:
-        """Which shard of the authority has this computation or injector (7.2)."""
+        """Return the authority's shard for a computation or injector (7.2)."""
         return zlib.crc32(name.encode()) % self.authority_shards
 
     def authority_addresses(self, shard: int) -> list[str]:
-        """The replicas of one shard of the authority."""
+        """Return the addresses of the replicas of one shard of the authority."""
         return [f"authority-{shard}.{replica}" for replica in range(self.authority_replicas)]
 
     def master_addresses(self) -> list[str]:
-        """The replicas of the master."""
+        """Return the addresses of the replicas of the master."""
         return [f"master-{number}" for number in range(self.masters)]

@@ -1,6 +1,6 @@
-"""The topology (MillWheel 2, 3, Figure 3): computations, streams, injectors, and how they are joined.
+"""The topology (MillWheel 2, 3, Figure 3): computations, streams, injectors, and how they are connected.
 
-A stream is its name. The consumer names the key extractor. The graph is validated as a whole before anything runs.
+A stream is identified by its name alone. The consumer names the key extractor. The whole graph is validated before anything runs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ from headrace.api.topology import Nodes, Topology, producers_of
 
 
 class Pipeline:
-    """A graph of computations joined by streams, fed by injectors.
+    """A graph of computations connected by streams, fed by injectors.
 
     >>> pipeline = Pipeline("letters")
     >>> pipeline.injector("mail", outputs=["letters"])
@@ -43,7 +43,7 @@ class Pipeline:
     ('mail',)
 
     Args:
-        name: what messages and reports call it.
+        name: the pipeline's name in messages and reports.
     """
 
     def __init__(self, name: str) -> None:
@@ -57,15 +57,15 @@ class Pipeline:
         self._frozen: Topology | None = None
 
     def stream(self, name: str, codec: Codec) -> None:
-        """Name the codec of a stream. Streams without one carry JSON-like values.
+        """Declare the codec of a stream. Streams without one carry JSON-like values.
 
         Args:
             name: the stream.
-            codec: how all its producers write and all its consumers read its values.
+            codec: codec with which all its producers write its values and all its consumers read them.
 
         Raises:
-            DuplicateNameError: the stream has a codec already.
-            OptionsError: no name, or no codec.
+            DuplicateNameError: the stream already has a codec.
+            OptionsError: the name or the codec is invalid.
         """
         if not is_name(name):
             raise OptionsError("stream", name, "the name of a stream")
@@ -73,7 +73,7 @@ class Pipeline:
             raise OptionsError("codec", codec, _CODEC)
         if name in self._codecs:
             raise DuplicateNameError(
-                self.name, f"stream {name!r} is given a codec twice", "Name its codec once"
+                self.name, f"stream {name!r} already has a codec", "Declare its codec once"
             )
         self._codecs[name] = codec
         self._frozen = None
@@ -91,15 +91,15 @@ class Pipeline:
 
         Args:
             name: unique among computations and injectors.
-            outputs: streams that it injects into; default: one stream of its own name.
-            processes: how many processes it consists of, all of them expected.
-            skew_limit_us: how far ahead of the slowest low watermark a record may be to be injected (8.4). Until each
-                computation's watermark is known, all records wait: a source with a limit has to tell its watermark.
-            on_malformed: default `Stop`.
+            outputs: streams that it injects into; default: one stream with the injector's name.
+            processes: number of processes, all of them expected.
+            skew_limit_us: how far ahead of the slowest low watermark a record may be injected (8.4); default: no limit. All
+                records wait until every computation's watermark is known, so a source with a limit must report its watermark.
+            on_malformed: what to do with a record that cannot be decoded or keyed; default: `Stop`.
 
         Raises:
             DuplicateNameError: the name is taken.
-            OptionsError: no process, a negative limit, or an argument of the wrong kind.
+            OptionsError: fewer than one process, a negative limit, or an argument of the wrong type.
         """
         self._claim(name)
         if type(processes) is not int or processes < 1:
@@ -111,7 +111,9 @@ class Pipeline:
             raise OptionsError("on_malformed", policy, "Stop() or DeadLetter(stream)")
         streams = _streams("outputs", outputs) if outputs is not None else (name,)
         if not streams:
-            raise OptionsError("outputs", outputs, "at least one stream, or None for one of its own name")
+            raise OptionsError(
+                "outputs", outputs, "at least one stream, or None for one with the injector's name"
+            )
         self._injectors[name] = InjectorSpec(name, streams, processes, skew_limit_us, policy)
 
     def add(
@@ -131,21 +133,21 @@ class Pipeline:
         """Add a computation (Figure 3).
 
         Args:
-            computation: your object; one serves all keys.
+            computation: your object; one instance serves all keys.
             name: unique among computations and injectors.
-            inputs: stream to key extractor; a plain list of streams keeps the records' own keys.
+            inputs: key extractor by stream; a plain list of streams keeps the records' own keys.
             outputs: streams that it may produce to.
             productions: strong or weak (6.1.2, 6.1.3).
-            exactly_once: switch deduplication off for code that is idempotent (6.1.3).
-            state_codec: how its state is written; default: JSON-like.
-            watermark_percentile: its timers and lateness follow the progress of this part of all pending records (7.2).
-            on_failure: default `Stop`.
-            split_at: keys at which to divide its key space from the start (more splits follow the load).
+            exactly_once: whether deliveries are deduplicated; switch it off for idempotent code (6.1.3).
+            state_codec: codec of its state; default: `JsonCodec`.
+            watermark_percentile: its timers and lateness follow the progress of this percentage of all pending records (7.2).
+            on_failure: what to do when user code keeps failing; default: `Stop`.
+            split_at: keys at which to split its key space from the start; load causes further splits.
 
         Raises:
             DuplicateNameError: the name is taken.
-            OptionsError: a percentile outside (0, 100], or an argument of the wrong kind.
-            CodecError: the state codec can not write the initial state, or reads it back as something else.
+            OptionsError: a percentile outside (0, 100], or an argument of the wrong type.
+            CodecError: the state codec cannot write the initial state, or reads it back as another type.
         """
         self._claim(name)
         streams = _streams("inputs", inputs)
@@ -166,18 +168,18 @@ class Pipeline:
         )
 
     def without(self, name: str) -> "Pipeline":
-        """Return this pipeline without one computation, as a topology to change to while it runs (3)."""
+        """Return this pipeline without one computation, for changing the topology while it runs (3)."""
         other = self.copy()
         if other._computations.pop(name, None) is None:
             raise PipelineError(
-                self.name, f"there is no computation {name!r} to remove", "Name one that is there"
+                self.name, f"no computation {name!r} to remove", "Name an existing computation"
             )
         produced = producers_of(other._computations, other._injectors)
         other._codecs = {stream: codec for stream, codec in other._codecs.items() if stream in produced}
         return other
 
     def copy(self) -> "Pipeline":
-        """Return an equal pipeline that can be changed on its own."""
+        """Return an independent copy."""
         other = Pipeline(self.name)
         other._codecs = dict(self._codecs)
         other._computations = dict(self._computations)
@@ -192,31 +194,31 @@ class Pipeline:
             changes: fields of `ComputationSpec`, such as ``productions`` and ``exactly_once``.
 
         Raises:
-            PipelineError: there is no such computation.
-            OptionsError: there is no such switch, or its value is out of range.
+            PipelineError: no such computation.
+            OptionsError: no such switch, or a value out of range.
         """
         other = self.copy()
         if name not in other._computations:
             raise PipelineError(
-                self.name, f"there is no computation {name!r} to change", "Name one that is there"
+                self.name, f"no computation {name!r} to change", "Name an existing computation"
             )
-        known = {one.name for one in fields(ComputationSpec)} - {"name", "output_codecs", "initial_state"}
+        known = {field.name for field in fields(ComputationSpec)} - {"name", "output_codecs", "initial_state"}
         for change, value in changes.items():
             if change not in known:
                 raise OptionsError(change, value, f"one of {', '.join(sorted(known))}")
         other._computations[name] = _checked(replace(other._computations[name], **changes))  # type: ignore[arg-type]
         return other
 
-    # Reading it. Everything below validates first.
+    # Queries. All but `codec` validate first.
 
     def validate(self) -> None:
-        """Check that the graph fits together.
+        """Check that the graph is consistent.
 
         Raises:
-            UnknownStreamError: a consumed stream that nobody produces.
-            PipelineError: a stream of dead letters whose codec can not carry them.
-            CycleError: computations in a circle.
-            NoSourceError: no injector, or a computation that none reaches.
+            UnknownStreamError: a stream is consumed or has a codec, but nobody produces it.
+            PipelineError: the codec of a stream of dead letters cannot carry them.
+            CycleError: computations form a cycle.
+            NoSourceError: there is no injector, or none reaches a computation.
         """
         self._topology()
 
@@ -237,38 +239,38 @@ class Pipeline:
 
     @property
     def output_streams(self) -> tuple[str, ...]:
-        """The streams that nobody subscribes to: they go outside."""
+        """The streams without subscribers: their records go outside."""
         topology = self._topology()
         return tuple(stream for stream in topology.streams if topology.consumers[stream][0][0] == OUTSIDE)
 
     def consumers(self, stream: str) -> tuple[tuple[str, KeyExtractor], ...]:
-        """(computation, key extractor) of each subscriber; the outside world if there is none."""
+        """Return (computation, key extractor) of each subscriber; the outside world if there is none."""
         return self._topology().consumers[stream]
 
     def senders(self, computation: str) -> tuple[str, ...]:
-        """The computations and injectors that may output to it (4.5), sorted."""
+        """Return the computations and injectors that may output to a computation (4.5), sorted."""
         return self._topology().senders[computation]
 
     def upstream(self, computation: str) -> tuple[str, ...]:
-        """All that feed it, directly or not, sorted."""
+        """Return all computations and injectors that feed a computation directly or indirectly, sorted."""
         topology = self._topology()
         return tuple(sorted(nx.ancestors(topology.graph, computation)))
 
     def codec(self, stream: str) -> Codec:
-        """The codec of a stream."""
+        """Return the codec of a stream."""
         return self._codecs.get(stream, self._default_codec)
 
     @property
     def graph(self) -> "nx.DiGraph[str]":
-        """Computations and injectors as nodes; an edge for each stream between two, named in its ``streams``."""
+        """Computations and injectors as nodes; each edge lists the streams between two of them in ``streams``."""
         return self._topology().graph
 
     def _claim(self, name: str) -> None:
         if not is_name(name) or "/" in name or "@" in name or "#" in name:
-            raise OptionsError("name", name, "a name without '/', '@' and '#'")
+            raise OptionsError("name", name, "a name without '/', '@' or '#'")
         if name in self._computations or name in self._injectors:
             raise DuplicateNameError(
-                self.name, f"there are two of the name {name!r}", "Give each its own name"
+                self.name, f"the name {name!r} is used twice", "Give each node its own name"
             )
         self._frozen = None
 
@@ -282,18 +284,18 @@ class Pipeline:
 
 def _several(option: str, names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise OptionsError(option, names, f"several names, such as [{names!r}]")
+        raise OptionsError(option, names, f"a list of names, such as [{names!r}]")
     given: object = names
     found = tuple(given) if isinstance(given, Iterable) else (given,)
     if not isinstance(given, Iterable) or any(type(name) is not str for name in found):
-        raise OptionsError(option, names, "several names, each a str")
+        raise OptionsError(option, names, "a list of names, each a str")
     return found
 
 
 def _streams(option: str, names: Iterable[str]) -> tuple[str, ...]:
     found = _several(option, names)
     if "" in found:
-        raise OptionsError(option, names, "the names of streams, none of them empty")
+        raise OptionsError(option, names, "the names of streams, none empty")
     return found
 
 
@@ -304,7 +306,7 @@ def _check_extractor(computation: str, extractor: object) -> None:
 
 
 def _is_codec(codec: object) -> bool:
-    """Tell whether it is an object that encodes and decodes; the class of one is none."""
+    """Tell whether an object encodes and decodes; a codec's class does not count."""
     methods = (getattr(codec, "encode", None), getattr(codec, "decode", None))
     return not isinstance(codec, type) and all(map(callable, methods))
 
@@ -313,15 +315,15 @@ _CODEC = "an object with encode and decode, such as JsonCodec()"
 
 
 def _checked(spec: ComputationSpec) -> ComputationSpec:
-    """Refuse switches out of range; normalise the rest."""
+    """Refuse switches out of range; normalize the rest."""
     for option, kind in _KINDS.items():
         value = getattr(spec, option)
         if not isinstance(value, kind):
-            names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise OptionsError(option, value, f"an object of {names}, for computation {spec.name!r}")
+            names = " or ".join(cls.__name__ for cls in (kind if isinstance(kind, tuple) else (kind,)))
+            raise OptionsError(option, value, f"an instance of {names}, for computation {spec.name!r}")
     percentile = spec.watermark_percentile
     if type(percentile) not in (int, float) or not 0 < percentile <= 100:
-        raise OptionsError("watermark_percentile", percentile, "a number of more than 0 and at most 100")
+        raise OptionsError("watermark_percentile", percentile, "a number above 0 and at most 100")
     for extractor in spec.inputs.values():
         _check_extractor(spec.name, extractor)
     if not _is_codec(spec.state_codec):

@@ -1,6 +1,6 @@
-"""How far a computation has come (MillWheel 4.5, 5): figures for those who watch a job, in one form for every host.
+"""The progress of a computation (MillWheel 4.5, 5): figures for monitoring a job, the same on every host.
 
-They are for people and dashboards: nothing in the protocol depends on them.
+They are for people and dashboards; nothing in the protocol depends on them.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from headrace.api.time import MIN_TIME
 
 @dataclass(frozen=True, slots=True)
 class ComputationProgress:
-    """The state of one computation.
+    """The progress of one computation.
 
     Attributes:
-        name: of the computation.
-        records: that it has got, ever; where hosts count what comes, and not what is applied, with those that came twice.
-        late_records: of these, how many were behind its low watermark when they came.
-        outputs: records that it has produced, ever; one that several computations consume counts once.
-        low_watermark: event time in microseconds; `MIN_TIME`: nothing is known yet; `MAX_TIME`: the input has ended.
-        lag_us: how far the low watermark is behind the newest timestamp that any computation of the job has seen, event time in
-            microseconds; ``None``: not known yet. *Choice*: against event time and not the clock on the wall, since a job that
-            works on last year's records is not a year behind.
-        timers: pending ones; ``None``: this host does not count them.
-        keys: that have a row: state, timers, or remembered record ids; ``None``: this host does not count them.
-        state_bytes: size of these rows as they are stored, bytes; ``None``: this host does not measure it.
+        name: the computation's name.
+        records: number of records received so far, including duplicates on hosts that count deliveries.
+        late_records: how many of these were behind its low watermark on arrival.
+        outputs: number of records produced so far; one with several consumers counts once.
+        low_watermark: event time in microseconds; `MIN_TIME`: not known yet; `MAX_TIME`: the input has ended.
+        lag_us: distance from the low watermark to the newest timestamp that any computation of the job has seen, event time in
+            microseconds; ``None``: not known yet. *Choice*: measured in event time, not against the wall clock, since a job that
+            processes last year's records is not a year behind.
+        timers: number of pending timers; ``None``: not counted by this host.
+        keys: number of keys that have a row: state, timers, or remembered record ids; ``None``: not counted by this host.
+        state_bytes: stored size of these rows, bytes; ``None``: not measured by this host.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ComputationProgress:
 
 
 def lag_of(low_watermark: int, newest: int) -> int | None:
-    """How far a low watermark is behind the newest timestamp, both event time in microseconds (`MIN_TIME`: none is known).
+    """Return how far a low watermark is behind the newest timestamp, both event time in microseconds (`MIN_TIME`: unknown).
 
     >>> lag_of(5, 12), lag_of(12, 5), lag_of(MIN_TIME, 12)
     (7, 0, None)

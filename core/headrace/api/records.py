@@ -1,4 +1,4 @@
-"""What user code meets: records and timers (MillWheel 3, 4.6)."""
+"""Records and timers, as user code sees them (MillWheel 3, 4.6)."""
 
 import enum
 from typing import Any
@@ -10,12 +10,12 @@ class Record(msgspec.Struct):
     """A (key, value, timestamp) triple, MillWheel's unit of data (3).
 
     Attributes:
-        key: the key that the consumer's extractor gave it.
-        value: as decoded by the stream's codec; a copy of your own.
+        key: the key given by the consumer's extractor.
+        value: the value decoded by the stream's codec; a private copy.
         timestamp: event time in microseconds.
-        stream: the stream that it came on.
-        late: it was behind the low watermark when it was processed (4.5).
-        record_id: the system's id of this record, the same in every delivery attempt (6.1.1).
+        stream: the stream it came on.
+        late: whether it was behind the low watermark when it was processed (4.5).
+        record_id: the system's id for this record, the same in every delivery attempt (6.1.1).
     """
 
     key: str
@@ -34,12 +34,12 @@ class Clock(enum.Enum):
 
 
 class Timer(msgspec.Struct, frozen=True):
-    """A timer that fires (MillWheel 4.6).
+    """A timer that has fired (MillWheel 4.6).
 
     Attributes:
-        tag: the name under which it was set; one timer a key and tag.
-        timestamp: what it was set to, in microseconds of its clock.
-        clock: the clock that it waited for.
+        tag: the name it was set under; one timer per key and tag.
+        timestamp: the time it was set to, microseconds of its clock.
+        clock: the clock it waited for.
     """
 
     tag: str
@@ -48,7 +48,7 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a str can leave this process: lone surrogates cannot."""
+    """Tell whether a str can be encoded as UTF-8; lone surrogates cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

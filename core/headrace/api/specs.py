@@ -1,4 +1,4 @@
-"""The nodes of the topology with their switches (MillWheel 3, 4.1, 5.2): computations and injectors, as they are declared."""
+"""The nodes of the topology and their switches (MillWheel 3, 4.1, 5.2): computations and injectors as declared."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from headrace.api.errors import KeyExtractorError, OptionsError
 from headrace.api.records import Record, is_text
 
 OUTSIDE = ""
-"""As a consumer: the outside world, which takes every stream that no computation subscribes to."""
+"""The outside world as a consumer: it takes every stream that no computation subscribes to."""
 
 
 KeyExtractor = Callable[[Record], str]
@@ -22,49 +22,49 @@ def same_key(record: Record) -> str:
 
 
 class Productions(enum.Enum):
-    """When productions leave (MillWheel 6.1.2, 6.1.3)."""
+    """When productions are sent (MillWheel 6.1.2, 6.1.3)."""
 
     STRONG = "strong"
-    """After they were checkpointed with the state, in one atomic write."""
+    """After they are checkpointed with the state, in one atomic write."""
     WEAK = "weak"
     """Before anything is persisted; only stragglers are checkpointed. For idempotent code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """On failure: stop the run with an error that names record, key and computation (the default)."""
+    """On failure, stop the run with an error that names record, key and computation (the default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """On failure: send a dead letter to this stream, and go on.
+    """On failure, send a dead letter to this stream and continue.
 
-    A dead letter is a dict, which the stream's codec writes (JSON, if it has none). A computation's has the fields
+    A dead letter is a dict, encoded by the stream's codec (JSON, if it has none). A computation's has the fields
     ``computation``, ``key``, ``cause`` (the record's id), ``stream``, ``value_base64`` (the record's bytes), ``timestamp`` and
-    ``error``; of a timer, ``stream`` and ``value_base64`` are ``None``. An injector's has ``injector``, ``stream``, ``offset``,
-    ``key``, ``value`` (base64 of the bytes), ``timestamp`` and ``error``; what is of the wrong type is in it as its ``repr``.
+    ``error``; for a timer, ``stream`` and ``value_base64`` are ``None``. An injector's has ``injector``, ``stream``, ``offset``,
+    ``key``, ``value`` (base64 of the bytes), ``timestamp`` and ``error``; values of the wrong type appear as their ``repr``.
 
     Attributes:
-        stream: where to. A codec that can not carry the dict is refused when the pipeline is validated.
+        stream: the destination. A codec that cannot carry the dict is refused when the pipeline is validated.
     """
 
     stream: str
 
     def __post_init__(self) -> None:
-        """Refuse a stream without a name."""
+        """Refuse an invalid stream name."""
         if not is_name(self.stream):
             raise OptionsError("DeadLetter", self.stream, "the name of a stream")
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """On failure: as `DeadLetter` for records and timers that an operator has let go, and as `Stop` for all others.
+    """On failure, act like `DeadLetter` for records and timers that an operator decided to skip, and like `Stop` for all others.
 
-    For hosts, which know what the operator has said; a pipeline is written with one of the other two.
+    Used by hosts, which know the operator's decision; pipelines declare `Stop` or `DeadLetter`.
 
     Attributes:
-        stream: where dead letters go.
-        causes: ids of these records and timers, as errors and dead letters name them.
+        stream: the dead letters' stream.
+        causes: ids of the records and timers to skip, as in errors and dead letters.
     """
 
     stream: str
@@ -75,7 +75,7 @@ FailurePolicy = Stop | DeadLetter
 
 
 def letters_to(policy: FailurePolicy | Skip, cause: str) -> str | None:
-    """The stream that the dead letter of a record or timer goes to; ``None``: the run stops."""
+    """Return the stream for the dead letter of a record or timer; ``None``: the run stops."""
     if isinstance(policy, Skip):
         return policy.stream if cause in policy.causes else None
     return policy.stream if isinstance(policy, DeadLetter) else None
@@ -83,21 +83,21 @@ def letters_to(policy: FailurePolicy | Skip, cause: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
-    """One node of the graph, with its switches. Built by `Pipeline.add`.
+    """A computation of the graph, with its switches. Built by `Pipeline.add`.
 
     Attributes:
         name: unique in the pipeline.
         computation: the user's object.
-        inputs: stream to key extractor.
+        inputs: key extractor by stream.
         outputs: streams that it may produce to.
         productions: strong or weak (6.1.2, 6.1.3).
         exactly_once: whether deliveries are deduplicated (6.1.1).
-        state_codec: how its state is written.
+        state_codec: codec of its state.
         watermark_percentile: 100 for the low watermark; less for the heuristic of 7.2.
-        on_failure: what happens when user code keeps failing.
-        split_at: keys at which its key space is divided from the start.
-        output_codecs: codec by output stream (dead letters are not the user's to produce).
-        initial_state: the encoded initial state, which is stored as nothing.
+        on_failure: what to do when user code keeps failing.
+        split_at: keys at which its key space is split from the start.
+        output_codecs: codec by output stream, without the dead letters' stream, which user code cannot produce to.
+        initial_state: the encoded initial state; state equal to it is not stored.
     """
 
     name: str
@@ -115,7 +115,7 @@ class ComputationSpec:
 
     @property
     def all_outputs(self) -> tuple[str, ...]:
-        """Its outputs, and its dead letters' stream if it has one."""
+        """Its outputs, plus its dead letters' stream if it has one."""
         policy = self.on_failure
         return self.outputs + ((policy.stream,) if isinstance(policy, DeadLetter | Skip) else ())
 
@@ -127,9 +127,9 @@ class InjectorSpec:
     Attributes:
         name: unique in the pipeline.
         outputs: streams that it injects into.
-        processes: how many processes it consists of; each is expected, and one that is missing holds the watermark.
-        skew_limit_us: records more than this ahead of the slowest low watermark wait (8.4); ``None``: no limit.
-        on_malformed: what happens to a record that can not be read or keyed.
+        processes: number of processes; each is expected, and a missing one holds the watermark.
+        skew_limit_us: records further than this ahead of the slowest low watermark wait (8.4); ``None``: no limit.
+        on_malformed: what to do with a record that cannot be decoded or keyed.
     """
 
     name: str
@@ -140,18 +140,18 @@ class InjectorSpec:
 
     @property
     def all_outputs(self) -> tuple[str, ...]:
-        """Its outputs, and its dead letters' stream if it has one."""
+        """Its outputs, plus its dead letters' stream if it has one."""
         return self.outputs + (
             (self.on_malformed.stream,) if isinstance(self.on_malformed, DeadLetter) else ()
         )
 
     def addresses(self) -> list[str]:
-        """The addresses of its processes: the expected set of 5.2."""
+        """Return the addresses of its processes: the expected set of 5.2."""
         return [f"{self.name}/{number}" for number in range(self.processes)]
 
 
 def is_name(name: object) -> bool:
-    """Tell whether something can be the name of a stream or a node: a str that is not empty."""
+    """Tell whether an object can be the name of a stream or a node: a non-empty str."""
     return type(name) is str and name != ""
 
 
@@ -159,7 +159,7 @@ def extract_key(computation: str, stream: str, extractor: Callable[[Record], str
     """Run the consumer's key extractor (MillWheel 4.2).
 
     Raises:
-        KeyExtractorError: it failed, or did not give a ``str``.
+        KeyExtractorError: it failed, or did not return a ``str``.
     """
     try:
         key = extractor(record)

@@ -13,14 +13,14 @@ from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, InjectorSpe
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """What a pipeline is made of, as it was declared.
+    """The nodes and codecs of a pipeline, as declared.
 
     Attributes:
-        pipeline: its name, for errors.
-        computations: by name.
-        injectors: by name.
-        codecs: by stream, where one was declared.
-        default_codec: of all other streams.
+        pipeline: the pipeline's name, for errors.
+        computations: computations by name.
+        injectors: injectors by name.
+        codecs: declared codecs by stream.
+        default_codec: codec of all other streams.
     """
 
     pipeline: str
@@ -36,7 +36,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What validation finds out once, and everything else looks up."""
+    """A validated graph, and everything that validation found out about it."""
 
     graph: "nx.DiGraph[str]"
     computations: dict[str, ComputationSpec]
@@ -47,7 +47,7 @@ class Topology:
 
     @staticmethod
     def build(nodes: Nodes) -> "Topology":
-        """Validate a pipeline's nodes and join them; see `Pipeline.validate` for what is raised."""
+        """Validate a pipeline's nodes and connect them; see `Pipeline.validate` for the errors."""
         computations, injectors = nodes.computations, nodes.injectors
         producers = producers_of(computations, injectors)
         _check_streams(nodes, producers)
@@ -108,7 +108,7 @@ def _check_streams(nodes: Nodes, producers: Mapping[str, list[str]]) -> None:
         for stream in spec.inputs:
             if stream not in producers:
                 known = ", ".join(map(repr, sorted(producers)))
-                remedy = f"Produced are: {known}. Add an injector or an output of that name"
+                remedy = f"Known streams: {known}. Add an injector or an output with that name"
                 raise UnknownStreamError(
                     nodes.pipeline, f"{name!r} consumes stream {stream!r}, which nobody produces", remedy
                 )
@@ -117,24 +117,24 @@ def _check_streams(nodes: Nodes, producers: Mapping[str, list[str]]) -> None:
         if stream not in producers:
             raise UnknownStreamError(
                 nodes.pipeline,
-                f"stream {stream!r} is given a codec, but nobody produces it",
-                "Remove it, or mend its name",
+                f"stream {stream!r} has a codec, but nobody produces it",
+                "Remove the codec, or correct the stream's name",
             )
 
 
 def _check_dead_letters(nodes: Nodes) -> None:
-    """A codec that is declared for dead letters has to carry them; the default one does."""
-    policies = [("computation", one.name, one.on_failure) for one in nodes.computations.values()]
-    policies += [("injector", one.name, one.on_malformed) for one in nodes.injectors.values()]
+    """Check that codecs declared for dead letters can carry them; the default codec can."""
+    policies = [("computation", spec.name, spec.on_failure) for spec in nodes.computations.values()]
+    policies += [("injector", spec.name, spec.on_malformed) for spec in nodes.injectors.values()]
     for kind, name, policy in policies:
         if isinstance(policy, DeadLetter) and policy.stream in nodes.codecs:
             where = f"stream {policy.stream!r}"
             try:
                 check_carries(where, nodes.codec(policy.stream), SAMPLES[kind])
             except CodecError as error:
-                failure = f"{error.codec} can not {error.action} them: {error.reason}"
-                problem = f"{where} gets the dead letters of {name!r}, and {failure}"
-                remedy = "Declare a codec that carries a dict for it, or none; or send dead letters to a stream of their own"
+                failure = f"{error.codec} cannot {error.action} them: {error.reason}"
+                problem = f"{where} receives the dead letters of {name!r}, but {failure}"
+                remedy = "Declare a codec that can write a dict, or none, or send the dead letters to another stream"
                 raise PipelineError(nodes.pipeline, problem, remedy) from error
 
 
@@ -145,11 +145,11 @@ def _check_graph(nodes: Nodes, graph: "nx.DiGraph[str]") -> None:
         cycle = []
     if cycle:
         path = " -> ".join([*cycle, cycle[0]])
-        problem = f"computations feed each other in a circle: {path}"
-        raise CycleError(nodes.pipeline, problem, "Break it: watermarks need a direction")
+        problem = f"computations form a cycle: {path}"
+        raise CycleError(nodes.pipeline, problem, "Break the cycle: watermarks need a direction")
     reached = set(nodes.injectors).union(*(nx.descendants(graph, name) for name in nodes.injectors))
     for name in nodes.computations:
         if name not in reached:
             raise NoSourceError(
-                nodes.pipeline, f"no injector reaches {name!r}", "Give it an input that comes from one"
+                nodes.pipeline, f"no injector reaches {name!r}", "Give it an input that an injector reaches"
             )

@@ -2,12 +2,12 @@
 
 Rules of this file:
 
-* Each version is a valid pipeline of its own; the computations that they have in common may differ in their code, their inputs
-  and outputs, and most switches.
-* Choice: ``productions`` and ``exactly_once`` belong to a computation's name for good. Its timers' origins and its records'
-  ids are in its rows, and mean other things in the other mode: a timer that was set strong does not hold the horizon (6.1.1),
-  and one that then fires weak would produce what its consumer takes for a remnant. Rows outlive a computation's removal, and so
-  this holds between any two versions.
+* Each version is a valid pipeline on its own; computations that several versions share may differ in their code, inputs,
+  outputs and most switches.
+* Choice: ``productions`` and ``exactly_once`` never change for a computation's name. Its rows contain the origins of timers and
+  the ids of records, which mean different things in the other mode: a timer set with strong productions does not hold the
+  horizon (6.1.1), and if it fired with weak ones, consumers would take its productions for network remnants. Rows outlive a
+  computation's removal, so this applies to any two versions.
 """
 
 from collections.abc import MutableMapping, Sequence
@@ -19,16 +19,16 @@ from headrace.api.specs import ComputationSpec
 Switches = tuple[str, ...]
 
 _REMEDY = (
-    "What it has stored and sent is of the one kind and can not be taken for the other: "
-    "give it a new name in the version that changes it"
+    "Its stored rows and sent records are valid for one setting only: "
+    "give the computation a new name in the version that changes it"
 )
 
 
 def check_versions(versions: Sequence[Pipeline]) -> None:
-    """Check versions that are to be deployed together; every host calls this before it starts.
+    """Check versions that will be deployed together; every host calls this before it starts.
 
     Raises:
-        PipelineError: a version that does not fit together, or a computation whose ``productions`` or ``exactly_once`` change.
+        PipelineError: a version is inconsistent, or a computation's ``productions`` or ``exactly_once`` changes.
     """
     known: dict[str, tuple[str, Switches]] = {}
     for number, version in enumerate(versions):
@@ -39,9 +39,9 @@ def check_version(version: Pipeline, called: str, known: MutableMapping[str, tup
     """Check one more version.
 
     Args:
-        version: which.
-        called: what messages call it.
-        known: by computation, the version that had it first, and its switches there; new ones are added.
+        version: the version.
+        called: its name in error messages.
+        known: by computation, the first version that had it and its switches there; new computations are added.
 
     Raises:
         PipelineError: see `check_versions`.
@@ -49,12 +49,12 @@ def check_version(version: Pipeline, called: str, known: MutableMapping[str, tup
     for name, spec in version.computations.items():
         own = switches_of(spec)
         before, switches = known.setdefault(name, (called, own))
-        for one, other in zip(switches, own, strict=True):
-            if one != other:
-                problem = f"computation {name!r} has {one} in {before} and {other} in {called}"
+        for first, now in zip(switches, own, strict=True):
+            if first != now:
+                problem = f"computation {name!r} has {first} in {before} and {now} in {called}"
                 raise PipelineError(version.name, problem, _REMEDY)
 
 
 def switches_of(spec: ComputationSpec) -> Switches:
-    """The switches that stay, in words."""
+    """Return the switches that must not change, as text."""
     return f"productions={spec.productions.value}", f"exactly_once={spec.exactly_once}"

@@ -95,7 +95,7 @@ class RunningComputation:
         spec = self.spec
         data = encode_at(_STATE, spec.state_codec, state, spec.name, key)
         if not data and self._initial:
-            place, reason = _STATE.format(spec.name, key), "no bytes at all stand for the initial state only"
+            place, reason = _STATE.format(spec.name, key), "empty bytes are reserved for the initial state"
             raise CodecError(place, repr(spec.state_codec), "write", reason)
         return b"" if data == self._initial else data
 

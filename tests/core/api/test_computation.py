@@ -136,7 +136,7 @@ def test_a_state_that_is_encoded_as_nothing_is_refused_since_that_means_none() -
 
     context = context_of(spec=spec_of(Starting(), BytesCodec()))
     context.state = b""
-    with pytest.raises(CodecError, match="initial state only"):
+    with pytest.raises(CodecError, match="reserved for the initial state"):
         context.new_state()
 
 

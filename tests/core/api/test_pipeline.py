@@ -265,8 +265,8 @@ def island(pipeline: Pipeline) -> None:
             UnknownStreamError,
             ["'p'", "'counter'", "'clocks'", "'clicks'", "Add an injector or an output"],
         ),
-        (unknown_codec_stream, UnknownStreamError, ["'p'", "'clocks'", "Remove it"]),
-        (circle, CycleError, ["'p'", "a -> b -> c -> a", "Break it"]),
+        (unknown_codec_stream, UnknownStreamError, ["'p'", "'clocks'", "Remove the codec"]),
+        (circle, CycleError, ["'p'", "a -> b -> c -> a", "Break the cycle"]),
         (own_tail, CycleError, ["a -> a"]),
         (own_dead_letters, CycleError, ["a -> a"]),
         (
@@ -274,8 +274,8 @@ def island(pipeline: Pipeline) -> None:
             PipelineError,
             [
                 "'p'",
-                "stream 'dead' gets the dead letters of 'a'",
-                "BytesCodec() can not write",
+                "stream 'dead' receives the dead letters of 'a'",
+                "BytesCodec() cannot write",
                 "got dict",
                 "a codec that",
             ],
@@ -322,7 +322,7 @@ def test_two_of_a_name_are_refused(again: Callable[[Pipeline], None]) -> None:
     pipeline = base()
     pipeline.add(Computation(), name="counter", inputs=["clicks"])
     with pytest.raises(
-        DuplicateNameError, match=r"there are two of the name '(feed|counter)'\. Give each its own"
+        DuplicateNameError, match=r"the name '(feed|counter)' is used twice\. Give each node its own"
     ):
         again(pipeline)
 
@@ -330,7 +330,7 @@ def test_two_of_a_name_are_refused(again: Callable[[Pipeline], None]) -> None:
 def test_a_stream_has_one_codec() -> None:
     pipeline = base()
     pipeline.stream("clicks", BytesCodec())
-    with pytest.raises(DuplicateNameError, match="'clicks' is given a codec twice"):
+    with pytest.raises(DuplicateNameError, match="'clicks' already has a codec"):
         pipeline.stream("clicks", BytesCodec())
 
 
@@ -342,7 +342,7 @@ def test_names_that_ids_are_made_of_have_no_marks_in_them(name: str) -> None:
         assert (caught.value.option, caught.value.value) == ("name", name)
 
 
-def test_what_is_not_there_can_not_be_changed_or_removed() -> None:
+def test_a_missing_computation_cannot_be_changed_or_removed() -> None:
     with pytest.raises(PipelineError, match="no computation 'counter' to remove"):
         base().without("counter")
     with pytest.raises(PipelineError, match="no computation 'counter' to change"):
@@ -511,8 +511,8 @@ class Sets(Computation):
 
 @pytest.mark.parametrize(
     ("computation", "words"),
-    [(Tuples(), "tuple comes back as list"), (Sets(), "can not write")],
-    ids=["comes back as something else", "can not be written"],
+    [(Tuples(), "tuple comes back as list"), (Sets(), "cannot write")],
+    ids=["comes back as something else", "cannot be written"],
 )
 def test_an_initial_state_that_its_codec_can_not_carry_is_refused_at_once(
     computation: Computation, words: str

@@ -165,7 +165,7 @@ def test_a_malformed_record_is_named_by_its_place_in_the_source(
     assert isinstance(halt.error, MalformedRecordError)
     assert (halt.error.injector, halt.error.stream, halt.error.offset) == ("feed/0", stream, 17)
     assert reason in str(halt.error)
-    assert "Mend the source, or give the injector on_malformed=DeadLetter(stream)" in str(halt.error)
+    assert "Fix the source, or give the injector on_malformed=DeadLetter(stream)" in str(halt.error)
 
 
 # Codecs that do not fit
@@ -206,7 +206,7 @@ def test_a_state_that_its_codec_refuses_stops_the_run_with_computation_and_key()
 
 
 def test_a_stored_state_that_its_codec_can_not_read_stops_the_run_with_computation_and_key() -> None:
-    """Another version of the pipeline has left a state that this one can not read."""
+    """Another version of the pipeline has left a state that this one cannot read."""
     rig = Rig(typed_state(lambda context: context.state))
     rig.shop.store(Write(0, "counter", 1, (RowDelta("dog", 1, state=b'{"n":"many"}'),)))
     rig.shop.mint(MintChange("counter", ALL_KEYS, WORKER, 1))
@@ -452,7 +452,7 @@ def test_a_key_extractor_that_fails_or_gives_no_str_is_named_with_its_stream(
     error = only_halt(lambda context: None, consumed_by(extractor))
     assert isinstance(error, KeyExtractorError)
     assert error.args == ("sink", "counts", reason)
-    assert "It takes a Record and returns its key as a str" in str(error)
+    assert "It must take a Record and return its key as a str" in str(error)
 
 
 def test_a_dead_letter_is_written_with_its_streams_codec_and_consumed_with_it() -> None:
@@ -495,7 +495,7 @@ def test_a_dead_letter_that_can_not_be_keyed_stops_the_run() -> None:
 
 
 class OneWay:
-    """A codec that writes what it can not read."""
+    """A codec that writes what it cannot read."""
 
     def encode(self, value: Any) -> bytes:
         return JsonCodec().encode(value)

@@ -32,8 +32,8 @@ def test_a_computation_keeps_its_kind_of_productions_and_of_delivery(
     with pytest.raises(PipelineError) as caught:
         check_versions([first, first.with_computation("counter", **change)])
     assert str(caught.value) == (
-        f"pipeline 'clicks': computation 'counter' {problem}. What it has stored and sent is of the one kind and can not be "
-        "taken for the other: give it a new name in the version that changes it"
+        f"pipeline 'clicks': computation 'counter' {problem}. Its stored rows and sent records are valid for one setting only: "
+        "give the computation a new name in the version that changes it"
     )
 
 

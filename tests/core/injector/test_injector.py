@@ -403,7 +403,7 @@ NO_KEY = SourceRecord(0, "letters", None, b'{"city":"Riva"}', 5, arrived_us=11) 
 NO_BYTES = SourceRecord(0, "letters", "p", {"city": "Riva"}, 5, arrived_us=11)  # type: ignore[arg-type]
 
 MALFORMED = [
-    pytest.param(NOT_JSON, "can not read this value", id="bytes that the codec can not read"),
+    pytest.param(NOT_JSON, "cannot read this value", id="bytes that the codec cannot read"),
     pytest.param(NO_CITY, "KeyError: 'city'", id="key extractor fails"),
     pytest.param(NUMBER_AS_KEY, r"returned 3 \(int\)", id="key extractor returns a number"),
     pytest.param(UNKNOWN_STREAM, "not among its outputs", id="a stream that is not its own"),
@@ -456,7 +456,7 @@ def test_a_dead_letter_has_all_that_the_record_had_and_why_it_was_refused() -> N
     assert isinstance(sent.message, Deliver)
     assert sent.message.production.timestamp == 5
     content = json.loads(sent.message.production.value)
-    assert "can not read" in content.pop("error")
+    assert "cannot read" in content.pop("error")
     assert base64.b64decode(content.pop("value")) == NOT_JSON.value
     assert content == {"injector": ADDRESS, "stream": "letters", "offset": 0, "key": "p", "timestamp": 5}
 
