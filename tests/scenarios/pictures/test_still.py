@@ -6,22 +6,22 @@ import pytest
 
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime.still import spacetime_svg
-from headrace_scenarios.scenario import Outcome
+from headrace_scenarios.scenario import ScenarioRun
 from tests.properties.explain.stories import healthy
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def zombie() -> Outcome:
+def zombie() -> ScenarioRun:
     return SCENARIOS["zombie-timer"].run("sequencers")
 
 
-def drawn(outcome: Outcome) -> ET.Element:
+def drawn(outcome: ScenarioRun) -> ET.Element:
     return ET.fromstring(picture(outcome))  # noqa: S314  it was written a line above
 
 
-def picture(outcome: Outcome) -> str:
+def picture(outcome: ScenarioRun) -> str:
     return spacetime_svg(outcome.history.events, outcome.verdicts, title="A <zombie>'s write", subtitle="B")
 
 
@@ -29,7 +29,7 @@ def texts(root: ET.Element) -> list[str]:
     return ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
 
 
-def test_it_names_the_broken_rule_and_shows_what_led_to_it(zombie: Outcome) -> None:
+def test_it_names_the_broken_rule_and_shows_what_led_to_it(zombie: ScenarioRun) -> None:
     said = texts(drawn(zombie))
     assert said[:3] == ["A <zombie>'s write", "B", "S6 violated: only the latest owner writes"]
     lanes = ["searches/0", "worker-0", "worker-1", "worker-2", "store"]
@@ -38,12 +38,12 @@ def test_it_names_the_broken_rule_and_shows_what_led_to_it(zombie: Outcome) -> N
     assert any(one.startswith("delay_commit") for one in said)
 
 
-def test_both_ends_of_the_violation_are_ringed(zombie: Outcome) -> None:
+def test_both_ends_of_the_violation_are_ringed(zombie: ScenarioRun) -> None:
     rings = [one for one in drawn(zombie).iter(f"{SVG}circle") if one.get("r") == "10"]
     assert len(rings) == len(zombie.violations["S6"].witness) == 2
 
 
-def test_an_owner_that_was_replaced_is_dashed_from_then_on(zombie: Outcome) -> None:
+def test_an_owner_that_was_replaced_is_dashed_from_then_on(zombie: ScenarioRun) -> None:
     dashed = [one for one in drawn(zombie).iter(f"{SVG}line") if one.get("stroke-dasharray") == "3 2"]
     assert len(dashed) == 1
 
@@ -58,7 +58,7 @@ def test_a_run_that_violates_nothing_shows_its_steps_and_the_refused_write() -> 
     ]  # it strikes 65 messages
 
 
-def test_a_picture_is_the_same_each_time_and_needs_nothing_beside_it(zombie: Outcome) -> None:
+def test_a_picture_is_the_same_each_time_and_needs_nothing_beside_it(zombie: ScenarioRun) -> None:
     svg = picture(zombie)
     assert svg == picture(SCENARIOS["zombie-timer"].run("sequencers"))
     assert svg.count("http") == 1  # the name of SVG itself
