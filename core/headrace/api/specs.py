@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 
 from headrace.api.codecs import Codec, JsonCodec
 from headrace.api.computation import Computation
-from headrace.api.errors import KeyExtractorError, OptionsError
-from headrace.api.records import Record, is_text
+from headrace.api.errors import OptionsError
+from headrace.api.records import Record
 
 OUTSIDE = ""
 """The outside world as a consumer: it takes every stream that no computation subscribes to."""
 
 
 KeyExtractor = Callable[[Record], str]
+Subscriber = tuple[str, KeyExtractor]
+"""A consumer of a stream, and its key extractor."""
 
 
 def same_key(record: Record) -> str:
@@ -153,20 +155,3 @@ class InjectorSpec:
 def is_name(name: object) -> bool:
     """Tell whether an object can be the name of a stream or a node: a non-empty str."""
     return type(name) is str and name != ""
-
-
-def extract_key(computation: str, stream: str, extractor: Callable[[Record], str], record: Record) -> str:
-    """Run the consumer's key extractor (MillWheel 4.2).
-
-    Raises:
-        KeyExtractorError: it failed, or did not return a ``str``.
-    """
-    try:
-        key = extractor(record)
-    except Exception as error:
-        raise KeyExtractorError(
-            computation, stream, f"{type(error).__name__}: {error} (value {record.value!r:.80})"
-        ) from error
-    if type(key) is not str or not (key.isascii() or is_text(key)):
-        raise KeyExtractorError(computation, stream, f"returned {key!r:.80} ({type(key).__name__})")
-    return key

@@ -1,23 +1,22 @@
-"""From a record of the source to its productions (MillWheel 5.2): decode it, and let each consumer extract its key (4.2).
+"""From a record of the source to its productions (MillWheel 5.2): check it, and address it to each consumer.
 
-Rules of this file: a record that can not be read or keyed is refused with its place in the source, by a `MalformedRecordError`;
-each consumer's key extractor gets a copy of its own; what goes to the dead letters is the record as it came.
+Rules of this file: a record that cannot be read or keyed is refused with its place in the source, by a `MalformedRecordError`;
+what goes to the dead letters is the record as it came.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from headrace.api.codecs import decode_at, encode_at
+from headrace.api.context import Emission
 from headrace.api.dead_letters import injector_letter
 from headrace.api.errors import CodecError, KeyExtractorError, MalformedRecordError
 from headrace.api.pipeline import Pipeline
-from headrace.api.records import Record
-from headrace.api.specs import KeyExtractor, extract_key, same_key
+from headrace.api.specs import Subscriber
 from headrace.api.time import EVENT_TIME, is_timestamp
+from headrace.delivery.addressing import addressed
+from headrace.rules import RULES
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
-
-Subscribers = Sequence[tuple[str, KeyExtractor]]
-"""(computation, key extractor) of each."""
 
 
 def productions_of(
@@ -26,7 +25,7 @@ def productions_of(
     outputs: tuple[str, ...],
     record: SourceRecord,
     origin: int,
-    also: Subscribers = (),
+    also: Iterable[Subscriber] = (),
     *,
     record_id: str | None = None,
 ) -> tuple[Production, ...]:
@@ -48,21 +47,14 @@ def productions_of(
     if problem:
         raise MalformedRecordError(injector, record.stream, record.offset, problem)
     stream, data, timestamp = record.stream, record.value, record.timestamp
-    record_id = record_id or f"{injector}:{record.offset}"
+    record_id = record_id or RULES.injected_id(injector, record.offset, 1)
     codec = pipeline.codec(stream)
-    productions = []
+    emission = Emission(stream, record.key, data, timestamp)
     try:
-        for consumer, extractor in (*pipeline.consumers(stream), *also):
-            value = decode_at("stream {!r}", codec, data, stream)
-            if extractor is same_key:  # what it would return
-                key = record.key
-            else:
-                seen = Record(record.key, value, timestamp, stream, False, record_id)  # noqa: FBT003  ``late``
-                key = extract_key(consumer, stream, extractor, seen)
-            productions.append(Production(record_id, stream, consumer, key, data, timestamp, origin))
+        decode_at("stream {!r}", codec, data, stream)  # even if no key extractor reads it
+        return tuple(addressed(emission, record_id, origin, (*pipeline.consumers(stream), *also), codec))
     except (CodecError, KeyExtractorError) as error:
         raise MalformedRecordError(injector, stream, record.offset, str(error)) from error
-    return tuple(productions)
 
 
 def dead_letter(

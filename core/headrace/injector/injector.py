@@ -23,8 +23,9 @@ from typing import Any
 from headrace.api.errors import HeadraceError, MalformedRecordError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.specs import OUTSIDE, DeadLetter, InjectorSpec
+from headrace.api.specs import OUTSIDE, DeadLetter, InjectorSpec, Subscriber
 from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
+from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of
 from headrace.history import (
@@ -37,7 +38,7 @@ from headrace.history import (
     Resent,
     VersionAdopted,
 )
-from headrace.injector.injection import Subscribers, dead_letter, productions_of
+from headrace.injector.injection import dead_letter, productions_of
 from headrace.injector.intake import Entry, Intake
 from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
@@ -55,7 +56,6 @@ from headrace.wire.effects import (
     WakeAt,
 )
 from headrace.wire.rows import Production
-from headrace.worker.execution import deployed
 
 _Asked = m.Peek | m.Claim | m.JournalPosition
 _QUIET_PERIODS = 4
@@ -252,7 +252,7 @@ class Injector:
             )
             return productions
 
-    def _owed(self, stream: str) -> Subscribers:
+    def _owed(self, stream: str) -> list[Subscriber]:
         """Retiring subscribers: a predecessor may have died owing them what is read again now."""
         table = self._routing.table
         specs = [deployed(name, self._topologies, table).spec for name in table.retiring]

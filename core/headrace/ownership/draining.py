@@ -16,8 +16,8 @@ import enum
 from collections.abc import Mapping, Sequence
 
 from headrace.api.pipeline import Pipeline
+from headrace.delivery.deployed import deployed
 from headrace.wire.messages import Heartbeat, Table
-from headrace.worker.execution import deployed
 
 
 class Stage(enum.Enum):

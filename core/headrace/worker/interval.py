@@ -17,6 +17,7 @@ from zlib import crc32
 from headrace.api.options import EngineOptions
 from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.delivery.deployed import Deployed
 from headrace.delivery.outbox import Outbox
 from headrace.delivery.routing import NOWHERE, Routing
 from headrace.history import (
@@ -36,7 +37,6 @@ from headrace.wire.rows import Production
 from headrace.worker.accounts import Accounts
 from headrace.worker.cache import NO_IDS, RowCache
 from headrace.worker.commits import Commits
-from headrace.worker.execution import Deployed
 from headrace.worker.interval_state import INTERVAL, IntervalInput, IntervalState
 from headrace.worker.recovery import OnRecovered, Recovery
 from headrace.worker.seen import SeenFilter, fingerprint

@@ -15,13 +15,13 @@ from headrace.api.context import Context
 from headrace.api.errors import HeadraceError
 from headrace.api.records import Clock
 from headrace.api.specs import letters_to
+from headrace.delivery.addressing import productions_of
 from headrace.history import DeadLettered, Executed, UserCodeFailed
 from headrace.wire.effects import Halt
 from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.worker.execution import (
     dead_letter,
     final_error,
-    productions_of,
     run_record,
     run_timer,
     stamp_of,
@@ -234,14 +234,7 @@ class StepRunner:
         emissions = context.emissions
         if emissions is None:
             return ()
-        first, prefix = self._ids(step, identity)
-        return tuple(productions_of(self.interval.where, emissions, prefix, first, origin))
-
-    def _ids(self, step: Step, cause: str) -> tuple[int, str]:
-        """Return the first ordinal and the common beginning of the ids of what a cause produces."""
-        rules, where = self.shared.rules, self.interval.where
-        prefix = rules.id_prefix(where.spec.name, step.version, cause, where.strong)
-        return rules.first_ordinal(step.emitted, where.strong), prefix
+        return productions_of(self.interval.where, emissions, step.version, identity, step.emitted, origin)
 
     def _take_timers(
         self, now: int, step: Step, context: Context, handler_time: int, version: Version, origin: int
@@ -314,10 +307,9 @@ class StepRunner:
         timer = cause.timer
         timestamp = cause.timestamp if timer is None else stamp_of(timer, interval.timer_watermark)
         version = step.version
-        first, prefix = self._ids(step, cause.identity)
         try:
             letter = dead_letter(where, stream, key, cause.identity, cause.production, timestamp, error)
-            productions = tuple(productions_of(where, [letter], prefix, first, cause.origin))
+            productions = productions_of(where, [letter], version, cause.identity, step.emitted, cause.origin)
         except HeadraceError as second:
             self.shared.effects.append(Halt(second))
             return False

@@ -14,13 +14,13 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MIN_TIME
+from headrace.delivery.deployed import Deployed, deployed
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
 from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.rows import Production
-from headrace.worker.execution import Deployed, deployed
 from headrace.worker.interval import OwnedInterval, Shared
 from headrace.worker.interval_state import IntervalInput, IntervalState
 

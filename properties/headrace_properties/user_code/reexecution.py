@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 from headrace import Pipeline, format_time
 from headrace.api.specs import OUTSIDE
+from headrace.delivery.deployed import Deployed
 from headrace.history import Applied, DeadLettered, Event, Executed, Injected
 from headrace.wire.rows import Production
-from headrace.worker.execution import Deployed, run_record, run_timer
+from headrace.worker.execution import run_record, run_timer
 from headrace_properties.user_code.findings import with_code_for_each_call
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 

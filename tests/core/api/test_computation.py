@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
 import pytest
 
 from headrace import (
@@ -18,24 +17,20 @@ from headrace import (
     Computation,
     Context,
     DeadLetter,
-    JsonCodec,
     Pipeline,
     Productions,
     Record,
     Timer,
     TypedCodec,
 )
-from headrace.api.context import Emission
-from headrace.api.specs import OUTSIDE, ComputationSpec
+from headrace.api.specs import ComputationSpec
+from headrace.delivery.deployed import Deployed, deployed
 from headrace.rules import RULES
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import Assignment, Table
 from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.worker.execution import (
-    Deployed,
     dead_letter,
-    deployed,
-    productions_of,
     run_record,
     run_timer,
     stored_timers,
@@ -311,37 +306,7 @@ def test_a_wall_timer_without_a_hold_remembers_the_event_time_of_what_set_it() -
     assert set_at(run_timer(where, "dog", b"", HELD_TIMER, MAX_TIME, NOW)) == {"w": 33, **nothing}
 
 
-def emissions(*streams: str) -> list[Emission]:
-    return [Emission(stream, "dog", b'{"by":"lion","v":1}', 50) for stream in streams]
-
-
-def made(record_id: str, stream: str, consumer: str, key: str = "dog") -> Production:
-    return Production(record_id, stream, consumer, key, b'{"by":"lion","v":1}', 50, origin=9)
-
-
-def test_each_emission_becomes_a_production_for_each_consumer_that_is_there() -> None:
-    """The sink keeps the key, the sorter takes its own; nobody consumes "side". Ordinals count emissions."""
-    where = where_of(present=("counter", "sink", "sorter"))
-    assert productions_of(where, emissions("counts", "side"), "x", 3, 9) == [
-        made("x#3", "counts", "sink"),
-        made("x#3", "counts", "sorter", "lion"),
-        made("x#4", "side", OUTSIDE),
-    ]
-
-
-def test_a_consumer_that_has_left_or_not_come_yet_gets_nothing() -> None:
-    assert productions_of(where_of(), emissions("counts"), "x", 0, 9) == [made("x#0", "counts", "sink")]
-
-
-def test_a_key_extractor_that_changes_its_record_changes_nobody_elses() -> None:
-    where = where_of(present=("counter", "sink", "sorter"))
-    for production in productions_of(where, emissions("counts", "counts"), "x", 0, 9):
-        assert JsonCodec().decode(production.value) == {"by": "lion", "v": 1}
-
-
-def test_strong_ids_come_from_the_rows_version_and_weak_ones_from_the_cause() -> None:
-    assert RULES.id_prefix("counter", VERSION, "r1", strong=True) == "counter@3.5"
-    assert RULES.id_prefix("counter", VERSION, "r1", strong=False) == "r1>counter"
+def test_a_timer_is_named_by_the_write_that_set_it() -> None:
     assert timer_identity("counter", timer_of()) == "counter@3.5!t"
 
 
@@ -402,18 +367,3 @@ def test_a_dead_letter_tells_what_failed_where_and_carries_the_bytes() -> None:
 def test_a_timers_dead_letter_has_no_value() -> None:
     letter = dead_letter(where_of(), "dead", "dog", "counter@3.5!t", None, 60, ValueError("no"))
     assert {json.loads(letter.value)[field] for field in ("stream", "value_base64")} == {None}
-
-
-def test_a_retiring_computation_is_found_in_the_last_version_that_had_it() -> None:
-    first = Pipeline("clicks")
-    first.injector("feed", outputs=["clicks"])
-    first.add(Computation(), name="counter", inputs=["clicks"])
-    second = first.with_computation("counter", watermark_percentile=90.0)
-    third = second.without("counter")
-    table = Table(5, 2, ("counter",), (Assignment("counter", ALL_KEYS, 1, "worker-0", 1),))
-    found = deployed("counter", [first, second, third], table)
-    assert found.spec.watermark_percentile == 90.0
-    table = msgspec.structs.replace(table, retired_from=(0,))  # the one between was never in force
-    assert deployed("counter", [first, second, third], table).spec.watermark_percentile == 100.0
-    with pytest.raises(AssertionError, match="'nobody'"):
-        deployed("nobody", [first, second, third], table)

@@ -1,17 +1,18 @@
 """The short way of an injected record: from a row of the source straight into its consumer's parcel (MillWheel 4.2, 5.2).
 
 Rules of this file: only what is as it should be goes this way, and arrives exactly as by the long one
-(`headrace.injector.injection.productions_of`), which takes all else and says what is wrong with it. Choice: two ways to one
-place, since what a record costs on its way into the engine is a fourth of what it costs at all.
+(`headrace.injector.injection.productions_of`), which takes all else and says what is wrong with it. Both ask the consumer's key
+extractor by `key_for`. Choice: two ways to one place, since what a record costs on its way into the engine is a fourth of what
+it costs at all.
 """
 
-from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-from headrace.api.records import Record
-from headrace.api.specs import OUTSIDE, KeyExtractor, same_key
+from headrace.api.codecs import Codec
+from headrace.api.specs import OUTSIDE, Subscriber, same_key
 from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.delivery.addressing import key_for
 from headrace.spark.hosting.layout import Plan
 from headrace.spark.hosting.parcels import Packed, Post
 
@@ -22,23 +23,25 @@ class Lane:
     Args:
         post: where they go.
         stream: theirs.
-        decode: of the stream's codec.
-        extractor: the consumer's, unless it keeps the record's own key.
+        codec: of the stream.
+        consumer: its name, and its key extractor.
         groups: of the consumer.
         kept_ids_us: for how long, in event time, a record that is repeated is known as such; ``None``: the source says how far it
             was read.
     """
 
-    __slots__ = ("_boxes", "_decode", "_extractor", "_groups", "_kept_ids_us", "_post", "_stream")
+    __slots__ = (
+        "_boxes", "_codec", "_consumer", "_decode", "_extractor", "_groups", "_keeps_key", "_kept_ids_us", "_post", "_stream",
+    )  # fmt: skip
 
     def __init__(
-        self, post: Post, stream: str, decode: Callable[[bytes], Any], extractor: KeyExtractor | None, groups: tuple[str, ...],
-        kept_ids_us: int | None,
+        self, post: Post, stream: str, codec: Codec, consumer: Subscriber, groups: tuple[str, ...], kept_ids_us: int | None
     ) -> None:  # fmt: skip
         self._post = post
         self._stream = stream
-        self._decode = decode
-        self._extractor = extractor
+        self._codec, self._decode = codec, codec.decode
+        self._consumer, self._extractor = consumer
+        self._keeps_key = self._extractor is same_key
         self._groups = groups
         self._kept_ids_us = kept_ids_us
         self._boxes: dict[int, list[Packed]] = {}
@@ -50,11 +53,12 @@ class Lane:
         if not MIN_TIME < timestamp < MAX_TIME:
             return False
         try:
-            value = self._decode(data)
-            if self._extractor is not None:
-                key = self._extractor(Record(key, value, timestamp, self._stream, False, name))  # noqa: FBT003  ``late``
-                if type(key) is not str:
-                    return False
+            if self._keeps_key:
+                self._decode(data)
+            else:
+                key = key_for(
+                    self._consumer, self._extractor, self._codec, self._stream, key, data, timestamp, name
+                )
             place = crc32(key.encode()) % len(self._groups)
         except Exception:  # noqa: BLE001  a codec and an extractor may raise anything: the long way says what
             return False
@@ -85,15 +89,16 @@ def lane_of(plan: Plan, post: Post, injector: str, stream: str, kept_ids_us: int
     pipeline = plan.pipeline
     if plan.history or plan.staged or stream not in pipeline.injectors[injector].all_outputs:
         return None
-    (consumer, extractor), *others = pipeline.consumers(stream)
-    if others or consumer == OUTSIDE:
+    consumer, *others = pipeline.consumers(stream)
+    name, _ = consumer
+    if others or name == OUTSIDE:
         return None
     timed = injector in plan.timed_by_source
     return Lane(
         post,
         stream,
-        pipeline.codec(stream).decode,
-        None if extractor is same_key else extractor,
-        plan.groups[consumer],
+        pipeline.codec(stream),
+        consumer,
+        plan.groups[name],
         None if timed else kept_ids_us,
     )

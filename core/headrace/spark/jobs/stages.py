@@ -19,11 +19,10 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from headrace.api.codecs import decode_at
 from headrace.api.pipeline import Pipeline
-from headrace.api.records import Record
-from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, Stop, extract_key, same_key
+from headrace.api.specs import OUTSIDE, ComputationSpec, DeadLetter, Stop, same_key
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
+from headrace.delivery.addressing import key_for
 from headrace.history import Injected
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
@@ -235,9 +234,8 @@ class Keying:
                 continue
             own = key
             if extractor is not same_key:
-                decoded = decode_at(_CONSUMED, plan.pipeline.codec(stream), value, stream, name, record_id)
-                seen = Record(key, decoded, timestamp, stream, False, record_id)  # noqa: FBT003  ``late``
-                own = extract_key(name, stream, extractor, seen)
+                codec = plan.pipeline.codec(stream)
+                own = key_for(name, extractor, codec, stream, key, value, timestamp, record_id)
             post.to(plan.group(name, own)).records.append((stream, record_id, own, value, timestamp, origin))
             if plan.history:
                 self._count += 1
@@ -305,6 +303,3 @@ def place() -> tuple[int, int]:
 def _told(writer: PartWriter) -> pa.RecordBatch:
     data = [encode_piece(writer.finish())]
     return pa.RecordBatch.from_arrays([pa.array(data, pa.binary())], schema=_PIECES)
-
-
-_CONSUMED = "stream {!r}, consumed by {!r}, record {}"

@@ -1,0 +1,86 @@
+"""A computation as deployed (MillWheel 3): its spec, in the pipeline version that it goes by.
+
+Rules of this file: the table says which version is in force, and by which one a retiring computation goes on.
+"""
+
+from collections.abc import Sequence
+
+from headrace.api.codecs import Codec
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE, ComputationSpec, Productions, Subscriber
+from headrace.rules import RULES, Rules
+from headrace.wire.messages import Table
+
+
+class Deployed:
+    """One computation as deployed: its spec, and the pipeline version that says where its streams lead (3).
+
+    Attributes:
+        spec: the computation.
+        pipeline: the version that it is of.
+        present: the consumers that have not left the topology.
+        strong: its productions are (6.1.2).
+        exactly_once: its deliveries are deduplicated (6.1.1).
+        is_late: tells whether a record of this timestamp is late at this low watermark (4.5).
+        rules: of the protocol.
+    """
+
+    __slots__ = (
+        "_codecs",
+        "_consumers",
+        "exactly_once",
+        "is_late",
+        "pipeline",
+        "present",
+        "rules",
+        "spec",
+        "strong",
+    )
+
+    def __init__(
+        self, spec: ComputationSpec, pipeline: Pipeline, present: frozenset[str], rules: Rules = RULES
+    ) -> None:
+        self.rules = rules
+        self.is_late = rules.is_late
+        self.spec = spec
+        self.pipeline = pipeline
+        self.present = present
+        self.strong = spec.productions is Productions.STRONG
+        self.exactly_once = spec.exactly_once
+        self._codecs: dict[str, Codec] = {}
+        self._consumers: dict[str, Sequence[Subscriber]] = {}
+
+    def codec(self, stream: str) -> Codec:
+        """The codec of a stream; asked for with each record, and so remembered."""
+        found = self._codecs.get(stream)
+        if found is None:
+            found = self._codecs[stream] = self.pipeline.codec(stream)
+        return found
+
+    def consumers(self, stream: str) -> Sequence[Subscriber]:
+        """(computation, key extractor) of each subscriber that is present; remembered as well."""
+        found = self._consumers.get(stream)
+        if found is None:
+            subscribers = [one for one in self.pipeline.consumers(stream) if one[0] in self.present]
+            found = self._consumers[stream] = self.rules.recipients(subscribers)
+        return found
+
+
+def deployed(name: str, topologies: Sequence[Pipeline], table: Table, rules: Rules = RULES) -> Deployed:
+    """Find a computation's spec: in the version in force, or, if it is retiring, in the one that was until then.
+
+    Choice: one that was added, and whose version never came into force, retires as in the last before that has it, or any.
+    """
+    present = frozenset([OUTSIDE, *(a.computation for a in table.assignments)])
+    since = dict(zip(table.retiring, table.retired_from, strict=False))
+    former = topologies[since.get(name, table.topology)]
+    for pipeline in [
+        topologies[table.topology],
+        former,
+        *reversed(topologies[: table.topology]),
+        *topologies,
+    ]:
+        spec = pipeline.computations.get(name)
+        if spec is not None:
+            return Deployed(spec, pipeline, present, rules)
+    raise AssertionError(f"no deployed pipeline version has computation {name!r}")
