@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from headrace.deadlines import brought_forward
 from headrace.delivery.routing import Routing
 from headrace.wire.rows import Production
 
@@ -154,10 +155,10 @@ class Outbox(Generic[HolderT]):
         return changed
 
     def set_clock_back(self, now: int) -> None:
-        """The sender's clock was put back: nothing waits for longer than its pause, counted from now."""
+        """The sender's clock was put back; see `headrace.deadlines`."""
         for pause_us, queue in zip(self._pauses_us, self._queues, strict=True):
             for pending in queue:
-                pending.due_us = min(pending.due_us, now + pause_us)
+                pending.due_us = brought_forward(pending.due_us, now, pause_us)
 
     def owing(self, consumers: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """Count what is pending for each of these consumers, as a `Heartbeat` says it; those with nothing are left out."""

@@ -14,6 +14,7 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.api.time import MIN_TIME
+from headrace.deadlines import Deadline, Waiting
 from headrace.delivery.deployed import Deployed, deployed
 from headrace.delivery.routing import routing_of
 from headrace.history import Acked, History, ProcessStarted, Reported, Resent, VersionAdopted
@@ -67,7 +68,10 @@ class Worker:
         self._inputs: dict[str, tuple[int, int, int]] = {}
         self._senders_of: dict[str, tuple[str, ...]] = {}
         self._last_reports: dict[int, tuple[int, m.IntervalReport]] = {}
-        self._next_sweep = self._next_report = self._next_heartbeat = self._next_collect = 0
+        self._sweep_due = Deadline(options.sweep_period_us)
+        self._report_due = Deadline(options.report_period_us)
+        self._heartbeat_due = Deadline(options.heartbeat_period_us)
+        self._collect_due = Deadline(options.collect_period_us)
         self._report_round = 0
         self._is_charged = False
         self._now = MIN_TIME
@@ -157,47 +161,45 @@ class Worker:
         self._incarnation = event.incarnation
         self._shared.store.start(event.incarnation)
         self._history.record(ProcessStarted(self._history.at_us, self.address, event.incarnation))
-        self._next_sweep = now
-        self._next_report = now + self._options.report_period_us
-        self._next_heartbeat = now
-        self._next_collect = now + self._options.collect_period_us
+        self._sweep_due.due_us = self._heartbeat_due.due_us = now
+        self._report_due.begin(now)
+        self._collect_due.begin(now)
         self._on_wake(now, Wake())
 
     def _set_clock_back(self, now: int) -> None:
-        """What is due is not to wait until this clock has come round again."""
-        options = self._options
-        self._shared.outbox.set_clock_back(now)
-        self._shared.store.set_clock_back(now)
-        for interval in self._intervals.values():
-            interval.set_clock_back(now)
-        self._next_sweep = min(self._next_sweep, now + options.sweep_period_us)
-        self._next_report = min(self._next_report, now + options.report_period_us)
-        self._next_heartbeat = min(self._next_heartbeat, now + options.heartbeat_period_us)
-        self._next_collect = min(self._next_collect, now + options.collect_period_us)
-        self._shared.effects.append(WakeAt(self._next_sweep))
+        shared, periods = self._shared, (self._report_due, self._heartbeat_due, self._collect_due)
+        waiting: list[Waiting] = [
+            shared.outbox,
+            shared.store,
+            self._sweep_due,
+            *periods,
+            *self._intervals.values(),
+        ]
+        for one in waiting:
+            one.set_clock_back(now)
+        shared.effects.append(WakeAt(self._sweep_due.due_us))
 
     def _on_wake(self, now: int, _event: Wake) -> None:
         for interval in self._intervals.values():
             if interval.state is _OWNED:
                 interval.fire_wall_timers(now)
                 interval.pump(now)
-        if now < self._next_sweep:
+        if not self._sweep_due.is_due(now):
             return
         self._sweep(now)
-        options = self._options
-        if now >= self._next_report:
-            self._next_report = now + options.report_period_us
+        if self._report_due.is_due(now):
+            self._report_due.begin(now)
             self._report()
-        if now >= self._next_heartbeat:
-            self._next_heartbeat = now + options.heartbeat_period_us
+        if self._heartbeat_due.is_due(now):
+            self._heartbeat_due.begin(now)
             self._heartbeat()
-        if now >= self._next_collect:
-            self._next_collect = now + options.collect_period_us
+        if self._collect_due.is_due(now):
+            self._collect_due.begin(now)
             for interval in self.intervals:
                 interval.collect_ids(now)
                 interval.forget_idle()
-        self._next_sweep = now + options.sweep_period_us
-        self._shared.effects.append(WakeAt(self._next_sweep))
+        self._sweep_due.begin(now)
+        self._shared.effects.append(WakeAt(self._sweep_due.due_us))
 
     def _sweep(self, now: int) -> None:
         shared = self._shared
