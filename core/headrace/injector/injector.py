@@ -25,6 +25,7 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE, DeadLetter, InjectorSpec, Subscriber
 from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
+from headrace.deadlines import Deadline
 from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of
@@ -41,6 +42,7 @@ from headrace.history import (
 from headrace.injector.injection import dead_letter, productions_of
 from headrace.injector.intake import Entry, Intake
 from headrace.rules import RULES, Rules
+from headrace.store.client import StoreClient
 from headrace.wire import messages as m
 from headrace.wire.effects import (
     Effect,
@@ -57,7 +59,6 @@ from headrace.wire.effects import (
 )
 from headrace.wire.rows import Production
 
-_Asked = m.Peek | m.Claim | m.JournalPosition
 _QUIET_PERIODS = 4
 """What has not changed is reported again after so many periods: a report may have been lost."""
 
@@ -113,10 +114,7 @@ class Injector:
         self._wakes: list[int] = []
         self._now = MIN_TIME
         self._incarnation = 0
-        # The store: at most one request is under way.
-        self._requests = 0
-        self._asked: _Asked | None = None
-        self._ask_again_us = MAX_TIME
+        self._store = StoreClient(self._effects, options.store_timeout_us)
         self._epoch = 0
         # A predecessor may have sent what is before this offset; `MAX_TIME`: not all of that has been given yet.
         self._reread_to = 0
@@ -132,7 +130,9 @@ class Injector:
         # What it tells.
         self._journaled: m.Progress | None = None
         self._reported: m.Progress | None = None
-        self._reported_us = self._journal_us = self._heartbeat_us = MAX_TIME
+        self._heartbeat_due = Deadline(options.heartbeat_period_us)
+        self._journal_due = Deadline(options.injector_journal_us)
+        self._report_due = Deadline(options.report_period_us)
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event, and say what is to be done.
@@ -143,10 +143,16 @@ class Injector:
         """
         transition = TRANSITIONS.get((self.phase, type(event)))
         assert transition is not None, f"{self.address} is {self.phase.value} and got {event}"
-        effects = self._effects = []
         was_put_back = now < self._now
         if was_put_back:
-            self._set_clock_back(now)
+            for waiting in (
+                self._store,
+                self._outbox,
+                self._heartbeat_due,
+                self._journal_due,
+                self._report_due,
+            ):
+                waiting.set_clock_back(now)
         self._now = now
         transition.handler(self, now, event)
         assert self.phase in transition.leads_to, f"{event} led to {self.phase}"
@@ -155,6 +161,8 @@ class Injector:
             in_time = type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
             if was_put_back or not in_time:
                 self._ask_to_wake()
+        effects = self._effects.copy()
+        self._effects.clear()
         return effects
 
     # Becoming the holder of the role
@@ -162,36 +170,33 @@ class Injector:
     def _start(self, now: int, event: Start) -> None:
         history, self._incarnation = self._history, event.incarnation
         history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
-        # Answers to a former incarnation of this address must not be taken for answers to this one.
-        self._requests = event.incarnation << 32
+        self._store.start(event.incarnation)
         self._peek(now)
 
     def _peek(self, now: int) -> None:
         self.phase = Phase.PEEKING
-        self._ask(now, m.Peek(self._new_request(), self.address))
+        self._store.ask(now, m.Peek(self._store.number(), self.address), self._on_peeked, self)
 
-    def _on_peeked(self, now: int, reply: m.Peeked) -> None:
-        if self._is_answer(reply.request):
-            self.phase = Phase.CLAIMING
-            holder = f"{self.address}#{self._incarnation}"
-            self._ask(now, m.Claim(self._new_request(), self.address, reply.epoch, holder))
+    def _on_peeked(self, now: int, reply: m.Reply) -> None:
+        assert isinstance(reply, m.Peeked)
+        self.phase = Phase.CLAIMING
+        holder = f"{self.address}#{self._incarnation}"
+        claim = m.Claim(self._store.number(), self.address, reply.epoch, holder)
+        self._store.ask(now, claim, self._on_claimed, self)
 
-    def _on_claim_refused(self, now: int, reply: m.Refused) -> None:
-        if self._is_answer(reply.request):  # Somebody else claimed it in between.
+    def _on_claimed(self, now: int, reply: m.Reply) -> None:
+        if isinstance(reply, m.Refused):  # Somebody else claimed it in between.
             self._peek(now)
-
-    def _on_claimed(self, now: int, reply: m.Claimed) -> None:
-        if not self._is_answer(reply.request):
             return
+        assert isinstance(reply, m.Claimed)
         self.phase, self._epoch = Phase.RUNNING, reply.epoch
         self._journaled = dict(reply.contents).get(self.address)
         self._intake = Intake(reply.position, self._journaled or m.Progress(), self._rules)
         self._effects.append(Replay(reply.position))
         self._reread_to = MAX_TIME
         self._on_table(now, reply.table)
-        self._heartbeat_us = now
-        self._reported_us = now - self._options.report_period_us
-        self._journal_us = now + self._options.injector_journal_us
+        self._heartbeat_due.due_us = self._report_due.due_us = now
+        self._journal_due.begin(now)
         self._tick(now)
 
     # Reading the source (5.2)
@@ -359,22 +364,21 @@ class Injector:
         self._tick(now)
 
     def _tick(self, now: int) -> None:
-        if self._asked is not None and now >= self._ask_again_us:
-            self._ask(now, self._asked)
+        self._store.sweep(now)
         if self.phase is not Phase.RUNNING:
             return
-        if now >= self._heartbeat_us:
+        if self._heartbeat_due.is_due(now):
             self._heartbeat(now)
         for pending in self._outbox.due(now):
             self._send_again(pending)
-        if now >= self._journal_us:
-            self._journal_us = now + self._options.injector_journal_us
+        if self._journal_due.is_due(now):
+            self._journal_due.begin(now)
             self._journal(now)
-        if now >= self._report_due():
+        if now >= self._report_due_us():
             self._report(now)
 
     def _heartbeat(self, now: int) -> None:
-        self._heartbeat_us = now + self._options.heartbeat_period_us
+        self._heartbeat_due.begin(now)
         beat = m.Heartbeat(
             self.address, self._incarnation, self._routing.table.version, owing=self._owing(), is_worker=False
         )
@@ -391,34 +395,33 @@ class Injector:
         return tuple(owing.items())
 
     def _journal(self, now: int) -> None:
-        intake = self._intake
-        if self._asked is None and intake.promise():
-            request = self._new_request()
-            self._ask(
-                now, m.JournalPosition(request, self.address, self._epoch, intake.position, intake.promised)
-            )
+        intake, store = self._intake, self._store
+        if not len(store) and intake.promise():
+            position, progress = intake.position, intake.promised
+            request = m.JournalPosition(store.number(), self.address, self._epoch, position, progress)
+            store.ask(now, request, self._on_journaled, self)
 
-    def _on_journaled(self, now: int, reply: m.Journaled) -> None:
-        if self._is_answer(reply.request):
-            self._journaled = self._intake.promised
-            if now >= self._report_due():
-                self._report(now)
-
-    def _on_journal_refused(self, _now: int, reply: m.Refused) -> None:
-        if self._is_answer(reply.request):
+    def _on_journaled(self, now: int, reply: m.Reply) -> None:
+        if isinstance(reply, m.Refused):
             self.phase = Phase.FENCED
+            return
+        assert isinstance(reply, m.Journaled)
+        self._journaled = self._intake.promised
+        if now >= self._report_due_us():
+            self._report(now)
 
-    def _report_due(self) -> int:
+    def _report_due_us(self) -> int:
         if self._journaled is None:
             return MAX_TIME
+        due = self._report_due
         changed = self._journaled != self._reported or self._percentiles_wanted
-        periods = 1 if changed else _QUIET_PERIODS
-        return self._reported_us + periods * self._options.report_period_us
+        return due.due_us if changed else due.due_us + (_QUIET_PERIODS - 1) * due.wait_us
 
     def _report(self, now: int) -> None:
         progress, options, history = self._journaled, self._options, self._history
         assert progress is not None
-        self._reported, self._reported_us = progress, now
+        self._reported = progress
+        self._report_due.begin(now)
         frontier = progress.low_watermark
         buckets: tuple[tuple[int, int], ...] = ()
         if self._percentiles_wanted:
@@ -431,42 +434,25 @@ class Injector:
 
     # Asking the store and the clock
 
-    def _new_request(self) -> int:
-        self._requests += 1
-        return self._requests
-
-    def _ask(self, now: int, request: _Asked) -> None:
-        """Ask, until there is an answer: every request may be sent twice."""
-        self._asked, self._ask_again_us = request, now + self._options.store_timeout_us
-        self._effects.append(Send(m.STORE, request))
-
-    def _is_answer(self, request: int) -> bool:
-        if self._asked is None or self._asked.request != request:
-            return False
-        self._asked = None
-        return True
+    def _on_reply(self, now: int, reply: m.Reply) -> None:
+        self._store.reply(now, reply)
 
     def _ignore(self, now: int, event: Event) -> None:
         """See the table for why."""
 
     def _ask_to_wake(self) -> None:
-        needed_us = MAX_TIME if self._asked is None else self._ask_again_us
+        times: list[int | None] = [self._store.next_due()]
         if self.phase is Phase.RUNNING:
-            retry_us = self._outbox.next_due()
-            needed_us = min(needed_us, self._heartbeat_us, self._journal_us, self._report_due())
-            needed_us = needed_us if retry_us is None else min(needed_us, retry_us)
+            times += (
+                self._outbox.next_due(),
+                self._heartbeat_due.due_us,
+                self._journal_due.due_us,
+                self._report_due_us(),
+            )
+        needed_us = min([us for us in times if us is not None], default=MAX_TIME)
         if not self._wakes or needed_us < self._wakes[0]:
             heappush(self._wakes, needed_us)
             self._effects.append(WakeAt(needed_us))
-
-    def _set_clock_back(self, now: int) -> None:
-        """This process's clock was put back: nothing waits for longer than it would have."""
-        options = self._options
-        self._ask_again_us = min(self._ask_again_us, now + options.store_timeout_us)
-        self._heartbeat_us = min(self._heartbeat_us, now + options.heartbeat_period_us)
-        self._journal_us = min(self._journal_us, now + options.injector_journal_us)
-        self._reported_us = min(self._reported_us, now)
-        self._outbox.set_clock_back(now)
 
     @property
     def unfinished(self) -> int:
@@ -513,10 +499,10 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
         (new, Start): Transition(own._start, (peeking,)),
         # Fenced journals: look, then claim what was seen.
         (peeking, Wake): Transition(own._on_wake, (peeking,)),
-        (peeking, m.Peeked): Transition(own._on_peeked, (peeking, claiming)),
+        (peeking, m.Peeked): Transition(own._on_reply, (peeking, claiming)),
         (claiming, Wake): Transition(own._on_wake, (claiming,)),
-        (claiming, m.Claimed): Transition(own._on_claimed, (claiming, running)),
-        (claiming, m.Refused): Transition(own._on_claim_refused, (claiming, peeking)),
+        (claiming, m.Claimed): Transition(own._on_reply, (claiming, running)),
+        (claiming, m.Refused): Transition(own._on_reply, (claiming, peeking)),
         # 5.2, 6.1.1, 7.2, 8.4
         (running, Wake): Transition(own._on_wake, (running,)),
         (running, SourceRecord): Transition(own._on_record, (running, halted)),
@@ -525,8 +511,8 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
         (running, m.Ack): Transition(own._on_ack, (running,)),
         (running, m.Table): Transition(own._on_table, (running, halted)),
         (running, m.Watermarks): Transition(own._on_watermarks, (running, halted)),
-        (running, m.Journaled): Transition(own._on_journaled, (running,)),
-        (running, m.Refused): Transition(own._on_journal_refused, (running, fenced)),
+        (running, m.Journaled): Transition(own._on_reply, (running,)),
+        (running, m.Refused): Transition(own._on_reply, (running, fenced)),
     }
     for phase, inputs in _IGNORED.items():
         table.update({(phase, kind): Transition(own._ignore, (phase,)) for kind in inputs})

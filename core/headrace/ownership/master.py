@@ -2,8 +2,7 @@
 
 Rules of this file:
 
-* The table is what the store minted, never what this master would like. One mint is under way at a time; it is asked again,
-  under its own number, until the store answers.
+* The table is what the store minted, never what this master would like. One mint is under way at a time.
 * A mint kills the sequencers that it replaces before anybody hears of it (6.2): so a worker that is given up may live on.
 * A process that has not been heard of for `heartbeat_timeout_us` is dead. A fresh master knows nobody: it counts from its claim,
   and waits for two heartbeat periods before it changes anything. So does one whose own clock has jumped or stood still.
@@ -17,6 +16,8 @@ from collections.abc import Sequence
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
+from headrace.api.time import MAX_TIME
+from headrace.deadlines import Deadline
 from headrace.delivery.routing import routing_of
 from headrace.history import History, ProcessStarted
 from headrace.ownership.balance import (
@@ -32,11 +33,11 @@ from headrace.ownership.balance import (
 )
 from headrace.ownership.draining import Draining
 from headrace.rules import RULES, Rules
+from headrace.store.client import StoreClient
 from headrace.store.election import Election
 from headrace.store.mediator import MASTER_ROLE
 from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.messages import (
-    STORE,
     Assignment,
     ChangeTopology,
     Claimed,
@@ -49,6 +50,7 @@ from headrace.wire.messages import (
     Peeked,
     Refused,
     Renewed,
+    Reply,
     SplitInterval,
     Table,
     Unavailable,
@@ -84,9 +86,9 @@ class Master:
     """
 
     __slots__ = (
-        "_asked_us",
-        "_balanced_us",
+        "_balance_due",
         "_draining",
+        "_effects",
         "_election",
         "_history",
         "_joined_at",
@@ -96,6 +98,7 @@ class Master:
         "_options",
         "_rules",
         "_since_us",
+        "_store",
         "_ticked_us",
         "_topologies",
         "_unlisted",
@@ -117,8 +120,13 @@ class Master:
         self._topologies = topologies
         self._options = options
         self._history = history
-        self._election = Election(MASTER_ROLE, address, options, rules)
+        self._effects: list[Effect] = []
+        self._store = StoreClient(self._effects, options.store_timeout_us)
+        self._election = Election(
+            MASTER_ROLE, address, options, self._store, self._take_over, self._forget, rules
+        )
         self._members: dict[str, _Member] = {}
+        self._balance_due = Deadline(options.balance_period_us)
         self._ticked_us = 0
         self._forget()
 
@@ -127,9 +135,8 @@ class Master:
         self.table = Table()
         self._mint: Mint | None = None
         self._mints = 0
-        self._asked_us = 0
+        self._store.forget(self)
         self._since_us = 0
-        self._balanced_us = 0
         self._verbs: list[Verb] = []
         self._joined_at: int | None = None
         self._unlisted: dict[int, int] = {}
@@ -144,43 +151,37 @@ class Master:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
         match event:
             case Start():
-                return self._start(now, event.incarnation)
+                self._start(now, event.incarnation)
             case Wake():
-                return [*self._tick(now), self._next_wake(now)]
+                self._tick(now)
             case Heartbeat():
-                return self._hear(now, event)
+                self._hear(now, event)
             case MoveInterval() | SplitInterval() | MergeIntervals() | ChangeTopology():
-                if not self.is_active:
-                    return []
-                self._verbs.append(event)
-                return self._decide(now)
-            case Minted() | Refused() | Unavailable() if self._mint and event.request == self._mint.request:
-                return self._mint_answered(now, event)
-            case Minted():
-                return []  # of an earlier mint, or an earlier tenure
-            case Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
-                return self._elect(now, event)
+                if self.is_active:
+                    self._verbs.append(event)
+                    self._decide(now)
+            case Minted() | Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
+                self._store.reply(now, event)
             case _:
                 raise AssertionError(f"{self.address} can not take {event}")
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
 
     # Being the active one
 
-    def _start(self, now: int, incarnation: int) -> list[Effect]:
+    def _start(self, now: int, incarnation: int) -> None:
         history = self._history
         history.record(ProcessStarted(history.at_us, self.address, incarnation))
         self._ticked_us = now
-        return [*self._election.start(now, incarnation), self._next_wake(now)]
+        self._store.start(incarnation)
+        self._election.start(now, incarnation)
+        self._ask_to_wake(now)
 
-    def _elect(self, now: int, answer: Peeked | Claimed | Renewed | Refused | Unavailable) -> list[Effect]:
-        before = self._election.epoch
-        effects = self._election.answer(now, answer)
-        if self._election.epoch != before:
-            self._forget()
-            if isinstance(answer, Claimed):
-                self._settle(now)
-                self._balanced_us = now
-                self._adopt(answer.table)
-        return effects
+    def _take_over(self, now: int, claimed: Claimed) -> None:
+        self._settle(now)
+        self._balance_due.begin(now)
+        self._adopt(claimed.table)
 
     def _settle(self, now: int) -> None:
         """From now on this master listens; it has missed what was said before."""
@@ -188,43 +189,46 @@ class Master:
         for member in self._members.values():
             member.heard_us = min(member.heard_us, now)
 
-    def _tick(self, now: int) -> list[Effect]:
+    def _tick(self, now: int) -> None:
         gap, self._ticked_us = now - self._ticked_us, now
+        if gap < 0:
+            for waiting in (self._store, self._election, self._balance_due):
+                waiting.set_clock_back(now)
         if not 0 <= gap <= 2 * self._options.heartbeat_period_us:
             self._settle(now)
-        effects = self._election.tick(now)
-        if not self.is_active:
-            return effects
-        if self._mint and not self._asked_us <= now < self._asked_us + self._options.store_timeout_us:
-            effects.append(self._ask(now, self._mint))
-        return effects + self._decide(now)
-
-    def _next_wake(self, now: int) -> WakeAt:
-        due = self._election.due_us
+        self._election.tick(now)
+        self._store.sweep(now)
         if self.is_active:
-            due = min(due, now + self._options.heartbeat_period_us)
-            if self._mint:
-                due = min(due, self._asked_us + self._options.store_timeout_us)
-        return WakeAt(max(due, now + 1))
+            self._decide(now)
+        self._ask_to_wake(now)
+
+    def _ask_to_wake(self, now: int) -> None:
+        asked_again_us = self._store.next_due()
+        due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
+        if self.is_active:
+            due_us = min(due_us, now + self._options.heartbeat_period_us)
+        self._effects.append(WakeAt(max(due_us, now + 1)))
 
     # Who lives
 
-    def _hear(self, now: int, beat: Heartbeat) -> list[Effect]:
+    def _hear(self, now: int, beat: Heartbeat) -> None:
         member = self._members.get(beat.sender)
         if member is None:
             self._members[beat.sender] = _Member(beat, now)
         elif beat.incarnation < member.beat.incarnation:
-            return []  # a network remnant of a process that is gone
+            return  # a network remnant of a process that is gone
         else:
             member.heard_us = now
             if _rank(beat) >= _rank(member.beat):
                 member.beat = beat
         if not self.is_active:
-            return []
+            return
         if beat.table_version < self.table.version:
-            return [Send(beat.sender, self.table)]
+            self._effects.append(Send(beat.sender, self.table))
+            return
         self._note_unlisted(now, beat)
-        return self._decide(now) if self.table.joining is not None else []
+        if self.table.joining is not None:
+            self._decide(now)
 
     def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
         listed = {load.sequencer for load in beat.loads}
@@ -257,10 +261,10 @@ class Master:
 
     # What to change
 
-    def _decide(self, now: int) -> list[Effect]:
+    def _decide(self, now: int) -> None:
         """Mint the next change, if one is due and none is under way."""
         if self._mint or not self._since_us + 2 * self._options.heartbeat_period_us <= now:
-            return []
+            return
         cluster = self._cluster(now)
         mint = (
             self._repair(now, cluster)
@@ -269,10 +273,9 @@ class Master:
             or self._drain(now)
             or self._balance(now, cluster)
         )
-        if mint is None:
-            return []
-        self._mint = mint
-        return [self._ask(now, mint)]
+        if mint is not None:
+            self._mint = mint
+            self._store.ask(now, mint, self._on_minted, self)
 
     def _repair(self, now: int, cluster: Cluster) -> Mint | None:
         """Give what nobody owns to the living, and mint anew what a live owner has lost."""
@@ -365,10 +368,9 @@ class Master:
         return list(dict.fromkeys(required))
 
     def _balance(self, now: int, cluster: Cluster) -> Mint | None:
-        period = self._options.balance_period_us
-        if not period or self._balanced_us <= now < self._balanced_us + period:
+        if not self._options.balance_period_us or not self._balance_due.is_due(now):
             return None
-        self._balanced_us = now
+        self._balance_due.begin(now)
         return self._change(rebalance(cluster, self._options, self._rules))
 
     # Minting
@@ -387,26 +389,19 @@ class Master:
         removed: tuple[str, ...] = (),
     ) -> Mint:
         self._mints += 1
-        request, epoch = self._election.request(), self._election.epoch
+        request, epoch = self._store.number(), self._election.epoch
         return Mint(request, epoch, self._mints, tuple(changes), topology, retiring, removed, joining)
 
-    def _ask(self, now: int, mint: Mint) -> Send:
-        self._asked_us = now
-        return Send(STORE, mint)
-
-    def _mint_answered(self, now: int, answer: Minted | Refused | Unavailable) -> list[Effect]:
-        match answer:
-            case Minted():
-                self._mint = None
-                self._election.renewed(self._asked_us)
-                self._adopt(answer.table)
-                return [Send(beat.sender, self.table) for beat in self._live(now)] + self._decide(now)
-            case Refused():
-                self._election.refused(now)
-                self._forget()
-                return []
-            case Unavailable():
-                return []  # as silence: asked again when it has lasted too long
+    def _on_minted(self, now: int, reply: Reply) -> None:
+        if isinstance(reply, Refused):
+            self._election.refused(now)
+            return
+        assert isinstance(reply, Minted)
+        self._mint = None
+        self._election.renewed(self._store.asked_us)
+        self._adopt(reply.table)
+        self._effects.extend(Send(beat.sender, self.table) for beat in self._live(now))
+        self._decide(now)
 
     def _adopt(self, table: Table) -> None:
         self.table = table

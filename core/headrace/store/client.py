@@ -1,11 +1,18 @@
 """How a process talks to the store: numbered requests, asked again until they are answered.
 
-Every request is safe to repeat (see `headrace.store.mediator`), so silence and `Unavailable` are met in the same way.
+Rules of this file:
+
+* Every request is safe to repeat (see `headrace.store.mediator`), so silence and `Unavailable` are met in the same way: by the
+  same request, under its own number.
+* Numbers of different incarnations never meet, so that no reply to a former one can be taken for one of this one's.
 """
 
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
+from headrace.deadlines import brought_forward
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import STORE, Reply, Request, Unavailable
 
@@ -13,13 +20,16 @@ OnReply = Callable[[int, Reply], None]
 """Takes the asker's clock in microseconds, and the reply."""
 
 
-class _Open:
-    __slots__ = ("on_reply", "owner", "request")
+class _Open(msgspec.Struct, eq=False):
+    """A request that is not answered yet, and when it was last sent, and is to be sent again."""
 
-    def __init__(self, request: Request, on_reply: OnReply, owner: object) -> None:
-        self.request = request
-        self.on_reply = on_reply
-        self.owner = owner
+    request: Request
+    on_reply: OnReply
+    owner: object
+    timeout_us: int
+    asked_us: int
+    due_us: int
+    is_open: bool = True
 
 
 class StoreClient:
@@ -28,19 +38,23 @@ class StoreClient:
     Args:
         effects: where sends are appended.
         timeout_us: an unanswered request is sent again after this.
+
+    Attributes:
+        asked_us: when the request that is being answered was last sent.
     """
 
-    __slots__ = ("_due", "_effects", "_last", "_open", "_timeout_us")
+    __slots__ = ("_due", "_effects", "_last", "_open", "_timeout_us", "asked_us")
 
     def __init__(self, effects: list[Effect], timeout_us: int) -> None:
         self._effects = effects
         self._timeout_us = timeout_us
         self._last = 0
         self._open: dict[int, _Open] = {}
-        self._due: deque[tuple[int, int]] = deque()
+        self._due: dict[int, deque[_Open]] = {timeout_us: deque()}  # by time-out, the shortest first
+        self.asked_us = 0
 
     def start(self, incarnation: int) -> None:
-        """Number requests anew, so that no answer to a former incarnation can be taken for one of this one's."""
+        """Begin an incarnation."""
         self._last = incarnation << 32
 
     def number(self) -> int:
@@ -48,10 +62,23 @@ class StoreClient:
         self._last += 1
         return self._last
 
-    def ask(self, now: int, request: Request, on_reply: OnReply, owner: object) -> None:
-        """Send a request; ``on_reply`` is called once. ``owner``: whose requests `forget` drops."""
-        self._open[request.request] = _Open(request, on_reply, owner)
-        self._due.append((now + self._timeout_us, request.request))
+    def ask(
+        self, now: int, request: Request, on_reply: OnReply, owner: object, *, timeout_us: int | None = None
+    ) -> None:
+        """Send a request, again and again until it is answered.
+
+        Args:
+            now: the asker's clock, microseconds.
+            request: with a number of its own.
+            on_reply: is called once.
+            owner: whose requests `forget` drops.
+            timeout_us: after which this one is sent again, if not after the client's own.
+        """
+        wait_us = self._timeout_us if timeout_us is None else timeout_us
+        if wait_us not in self._due:
+            self._due = dict(sorted([*self._due.items(), (wait_us, deque())]))
+        asked = self._open[request.request] = _Open(request, on_reply, owner, wait_us, now, now + wait_us)
+        self._due[wait_us].append(asked)
         self._effects.append(Send(STORE, request))
 
     def reply(self, now: int, reply: Reply) -> None:
@@ -60,31 +87,42 @@ class StoreClient:
             return
         found = self._open.pop(reply.request, None)
         if found is not None:
+            found.is_open = False
+            self.asked_us = found.asked_us
             found.on_reply(now, reply)
 
     def open_requests(self) -> list[Request]:
         """What is not answered yet."""
-        return [one.request for one in self._open.values()]
+        return [asked.request for asked in self._open.values()]
+
+    def asks(self, owner: object) -> int:
+        """Count an owner's open requests."""
+        return sum(asked.owner is owner for asked in self._open.values())
 
     def forget(self, owner: object) -> None:
         """Drop the open requests of an owner that is gone."""
-        for number in [number for number, one in self._open.items() if one.owner is owner]:
-            del self._open[number]
+        for number in [number for number, asked in self._open.items() if asked.owner is owner]:
+            self._open.pop(number).is_open = False
 
     def set_clock_back(self, now: int) -> None:
-        """The asker's clock was put back: nothing waits for longer than the time-out, counted from now."""
-        latest = now + self._timeout_us
-        self._due = deque((min(due, latest), number) for due, number in self._due)
+        """The asker's clock was put back; see `headrace.deadlines`."""
+        for asked in self._open.values():
+            asked.asked_us = min(asked.asked_us, now)
+            asked.due_us = brought_forward(asked.due_us, now, asked.timeout_us)
+
+    def next_due(self) -> int | None:
+        """When something is to be asked again, microseconds; ``None``: all is answered."""
+        return min([asked.due_us for asked in self._open.values()], default=None)
 
     def sweep(self, now: int) -> None:
         """Ask again what has waited too long."""
-        due, open_ = self._due, self._open
-        while due and due[0][0] <= now:
-            number = due.popleft()[1]
-            found = open_.get(number)
-            if found is not None:
-                due.append((now + self._timeout_us, number))
-                self._effects.append(Send(STORE, found.request))
+        for wait_us, due in self._due.items():
+            while due and (due[0].due_us <= now or not due[0].is_open):
+                asked = due.popleft()
+                if asked.is_open:
+                    asked.asked_us, asked.due_us = now, now + wait_us
+                    due.append(asked)
+                    self._effects.append(Send(STORE, asked.request))
 
     def __len__(self) -> int:
         """How many requests are open."""

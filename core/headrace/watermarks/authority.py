@@ -21,9 +21,11 @@ from typing import ClassVar
 from headrace.api.errors import OptionsError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.time import MIN_TIME
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.deadlines import Deadline
 from headrace.history import History, ProcessStarted, Published
 from headrace.rules import RULES, Rules
+from headrace.store.client import StoreClient
 from headrace.store.election import Election
 from headrace.store.mediator import authority_role
 from headrace.watermarks.interval_map import (
@@ -36,7 +38,6 @@ from headrace.watermarks.percentile import percentile_watermark
 from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import (
-    STORE,
     Claimed,
     InjectorReport,
     Journaled,
@@ -45,6 +46,7 @@ from headrace.wire.messages import (
     Progress,
     Refused,
     Renewed,
+    Reply,
     Report,
     Unavailable,
     Watermarks,
@@ -89,12 +91,11 @@ class _Known:
 class _Journaling:
     """A journal entry under way, with the values that it rests on."""
 
-    __slots__ = ("asked_us", "request", "unconfirmed")
+    __slots__ = ("request", "unconfirmed")
 
     def __init__(self, request: JournalWatermarks, unconfirmed: list[tuple[_Known, Unconfirmed]]) -> None:
         self.request = request
         self.unconfirmed = unconfirmed
-        self.asked_us = 0
 
 
 class WatermarkAuthority:
@@ -119,8 +120,8 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_election", "_history", "_journaling", "_known", "_listeners", "_looked_us", "_options", "_quiet", "_role",
-        "_rules", "_shard", "address", "injectors",
+        "_effects", "_election", "_history", "_journaling", "_known", "_listeners", "_look_due", "_options", "_quiet",
+        "_role", "_rules", "_shard", "_store", "_ticked_us", "address", "injectors",
     )  # fmt: skip
 
     def __init__(
@@ -138,7 +139,13 @@ class WatermarkAuthority:
         self._options = options
         self._history = history
         self._role = authority_role(shard)
-        self._election = Election(self._role, address, options, rules)
+        self._effects: list[Effect] = []
+        self._store = StoreClient(self._effects, options.store_timeout_us)
+        self._election = Election(
+            self._role, address, options, self._store, self._take_over, self._forget, rules
+        )
+        self._look_due = Deadline(options.broadcast_period_us)
+        self._ticked_us = 0
         self._known = {
             known.name: known
             for known in _names(topologies, options, self.map_class, rules)
@@ -156,7 +163,7 @@ class WatermarkAuthority:
     def _forget(self) -> None:
         """Drop all that only the active replica may know."""
         self._journaling: _Journaling | None = None
-        self._looked_us = 0
+        self._store.forget(self)
         self._quiet = 0
         for known in self._known.values():
             known.published = Progress()
@@ -170,35 +177,33 @@ class WatermarkAuthority:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
         match event:
             case Report():
-                return self._take_report(event)
+                self._take_report(event)
             case InjectorReport():
-                return self._take_injector_report(event)
+                self._take_injector_report(event)
             case Start():
-                return self._start(now, event.incarnation)
+                self._start(now, event.incarnation)
             case Wake():
-                return [*self._tick(now), self._next_wake(now)]
-            case Journaled() | Refused() | Unavailable() if self._is_mine(event):
-                return self._journal_answered(now, event)
-            case Journaled():
-                return []  # of an earlier entry, or an earlier tenure
-            case Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
-                return self._elect(now, event)
+                self._tick(now)
+            case Journaled() | Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
+                self._store.reply(now, event)
             case _:
                 raise AssertionError(f"{self.address} can not take {event}")
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
 
     # Reports
 
-    def _take_report(self, report: Report) -> list[Effect]:
+    def _take_report(self, report: Report) -> None:
         for one in report.intervals:
             known = self._known.get(one.computation)
             if known is not None and not known.processes:
                 known.map.update(one.interval, one.sequencer, one.low_watermark, one.horizon, one.pending)
-        if report.sender in self._listeners:
-            return []
-        self._listeners[report.sender] = None
-        return self._tell([report.sender])
+        if report.sender not in self._listeners:
+            self._listeners[report.sender] = None
+            self._tell([report.sender])
 
-    def _take_injector_report(self, report: InjectorReport) -> list[Effect]:
+    def _take_injector_report(self, report: InjectorReport) -> None:
         known = self._known.get(report.injector)
         if known is not None and report.process < known.processes:
             place = interval_of_process(report.process, known.processes)
@@ -207,25 +212,18 @@ class WatermarkAuthority:
             )
             if counts:
                 known.frontiers[report.process] = report.frontier
-        return []
 
     # Being the active one
 
-    def _start(self, now: int, incarnation: int) -> list[Effect]:
+    def _start(self, now: int, incarnation: int) -> None:
         history = self._history
         history.record(ProcessStarted(history.at_us, self.address, incarnation))
-        return [*self._election.start(now, incarnation), self._next_wake(now)]
+        self._ticked_us = now
+        self._store.start(incarnation)
+        self._election.start(now, incarnation)
+        self._ask_to_wake(now)
 
-    def _elect(self, now: int, answer: Peeked | Claimed | Renewed | Refused | Unavailable) -> list[Effect]:
-        before = self._election.epoch
-        effects = self._election.answer(now, answer)
-        if self._election.epoch != before:
-            self._forget()
-            if isinstance(answer, Claimed):
-                effects += self._take_over(now, answer)
-        return effects
-
-    def _take_over(self, now: int, claimed: Claimed) -> list[Effect]:
+    def _take_over(self, now: int, claimed: Claimed) -> None:
         """Say again what the former holder may have had no time to say, and go on from there."""
         journaled = dict(claimed.contents)
         for known in self._known.values():
@@ -233,58 +231,54 @@ class WatermarkAuthority:
             known.map.start_from(known.published.low_watermark, known.published.horizon)
         if claimed.contents:
             self._history.record(Published(self._history.at_us, self.address, claimed.contents))
-        self._looked_us = now
-        return self._tell(sorted(self._listeners)) + self._publish(now)
+        self._look_due.begin(now)
+        self._tell(sorted(self._listeners))
+        self._publish(now)
 
-    def _tick(self, now: int) -> list[Effect]:
-        effects = self._election.tick(now)
-        if not self.is_active:
-            return effects
-        if self._journaling is not None:
-            asked = self._journaling.asked_us
-            if not asked <= now < asked + self._options.store_timeout_us:
-                effects.append(self._ask(now, self._journaling))
-        elif not self._looked_us <= now < self._looked_us + self._options.broadcast_period_us:
-            self._looked_us = now
-            effects += self._publish(now)
-        return effects
+    def _tick(self, now: int) -> None:
+        if now < self._ticked_us:
+            for waiting in (self._store, self._election, self._look_due):
+                waiting.set_clock_back(now)
+        self._ticked_us = now
+        self._election.tick(now)
+        self._store.sweep(now)
+        if self.is_active and self._journaling is None and self._look_due.is_due(now):
+            self._look_due.begin(now)
+            self._publish(now)
+        self._ask_to_wake(now)
 
-    def _next_wake(self, now: int) -> WakeAt:
-        due = self._election.due_us
-        if self._journaling is not None:
-            due = min(due, self._journaling.asked_us + self._options.store_timeout_us)
+    def _ask_to_wake(self, now: int) -> None:
+        asked_again_us = self._store.next_due()
+        due_us = min(self._election.due_us, MAX_TIME if asked_again_us is None else asked_again_us)
         if self.is_active:
-            period_us = self._options.broadcast_period_us
-            look_us = self._looked_us + period_us
-            due = min(
-                due, look_us if look_us > now else now + period_us
-            )  # later, if an entry is still under way then
-        return WakeAt(max(due, now + 1))
+            look_us = self._look_due.due_us
+            # Later, if an entry is still under way then.
+            due_us = min(due_us, look_us if look_us > now else now + self._look_due.wait_us)
+        self._effects.append(WakeAt(max(due_us, now + 1)))
 
-    def _publish(self, now: int) -> list[Effect]:
+    def _publish(self, now: int) -> None:
         """Journal what has risen. If nothing has for a while, broadcast again what everybody should know."""
         reached = [(known, self.progress(known.name)) for known in self._known.values()]
         risen = [(known, progress) for known, progress in reached if progress != known.published]
         if not risen:
             self._quiet += 1
-            return self._tell(sorted(self._listeners)) if self._quiet % _AGAIN == 0 else []
+            if self._quiet % _AGAIN == 0:
+                self._tell(sorted(self._listeners))
+            return
         values = tuple((known.name, progress) for known, progress in risen)
         if not self._rules.journals_first():
-            return self._broadcast(values)
+            self._broadcast(values)
+            return
         unconfirmed = [(known, known.map.unconfirmed()) for known, _ in risen]
         request = JournalWatermarks(
-            self._election.request(),
+            self._store.number(),
             self._role,
             self._election.epoch,
             values,
             tuple(dict.fromkeys(_reporters(unconfirmed))),
         )
         self._journaling = _Journaling(request, unconfirmed)
-        return [self._ask(now, self._journaling)]
-
-    def _ask(self, now: int, journaling: _Journaling) -> Send:
-        journaling.asked_us = now
-        return Send(STORE, journaling.request)
+        self._store.ask(now, request, self._on_journaled, self)
 
     # Combining
 
@@ -332,28 +326,21 @@ class WatermarkAuthority:
 
     # The store's answers
 
-    def _is_mine(self, answer: Journaled | Refused | Unavailable) -> bool:
-        return self._journaling is not None and answer.request == self._journaling.request.request
-
-    def _journal_answered(self, now: int, answer: Journaled | Refused | Unavailable) -> list[Effect]:
+    def _on_journaled(self, now: int, reply: Reply) -> None:
         journaling = self._journaling
         assert journaling is not None
-        match answer:
-            case Journaled():
-                self._journaling = None
-                self._election.renewed(journaling.asked_us)
-                if answer.stale:
-                    self._disown(answer.stale)
-                    return []
-                for known, unconfirmed in journaling.unconfirmed:
-                    known.map.confirm(unconfirmed)
-                return self._broadcast(journaling.request.values)
-            case Refused():
-                self._election.refused(now)
-                self._forget()
-                return []
-            case Unavailable():
-                return []  # as silence: asked again when it has lasted too long
+        if isinstance(reply, Refused):
+            self._election.refused(now)
+            return
+        assert isinstance(reply, Journaled)
+        self._journaling = None
+        self._election.renewed(self._store.asked_us)
+        if reply.stale:
+            self._disown(reply.stale)
+            return
+        for known, unconfirmed in journaling.unconfirmed:
+            known.map.confirm(unconfirmed)
+        self._broadcast(journaling.request.values)
 
     def _disown(self, stale: Sequence[tuple[str, int]]) -> None:
         """Nothing was journaled: these reports came from owners that had been replaced (7.2)."""
@@ -363,23 +350,22 @@ class WatermarkAuthority:
             keys = interval_of_process(int(process), known.processes) if process else ALL_KEYS
             known.map.disown(fence, keys)
 
-    def _broadcast(self, risen: tuple[tuple[str, Progress], ...]) -> list[Effect]:
+    def _broadcast(self, risen: tuple[tuple[str, Progress], ...]) -> None:
         for name, progress in risen:
             self._known[name].published = progress
         self._history.record(Published(self._history.at_us, self.address, risen))
         self._quiet = 0
-        return self._tell(sorted(self._listeners))
+        self._tell(sorted(self._listeners))
 
-    def _tell(self, listeners: Sequence[str]) -> list[Effect]:
+    def _tell(self, listeners: Sequence[str]) -> None:
         """Broadcast all values that the store has accepted (7.2); a standby knows of none."""
         nothing = Progress()
         values = [
             (known.name, known.published) for known in self._known.values() if known.published != nothing
         ]
-        if not values:
-            return []
-        message = Watermarks(self._shard, tuple(values))
-        return [Send(listener, message) for listener in listeners]
+        if values:
+            message = Watermarks(self._shard, tuple(values))
+            self._effects.extend(Send(listener, message) for listener in listeners)
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

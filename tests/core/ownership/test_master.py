@@ -163,12 +163,10 @@ def test_a_clock_that_is_put_back_kills_nobody_and_stops_nothing() -> None:
     bench = Bench()
     bench.settle("w0", "w1")
     bench.now = 50
-    assert bench.wake() == [Send(STORE, Renew(FIRST + 2, "master", 1))]
-    bench.handle(Renewed(FIRST + 2))
-    for _ in range(10):
-        bench.beat("w0")
+    for _ in range(11):
         assert bench.wake() == []
-    assert bench.wake(1) == asks(1, change(RIGHT, "w0"), request=2)
+        bench.beat("w0")
+    assert bench.wake(1) == asks(1, change(RIGHT, "w0"))
 
 
 def test_an_interval_that_its_live_owner_does_not_list_is_minted_anew() -> None:
@@ -243,7 +241,8 @@ def test_a_mint_is_asked_again_when_the_clock_is_put_back() -> None:
     bench.settle("w0", "w1")
     asked = bench.handle(SplitInterval("a", "g"))
     bench.now = 50
-    assert bench.wake() == [Send(STORE, Renew(FIRST + 3, "master", 1)), *asked]
+    assert bench.wake(0) == []
+    assert [bench.wake() for _ in range(5)] == [[], [], [], [], asked]
 
 
 def test_a_verb_that_comes_while_a_mint_is_under_way_waits_for_it() -> None:

@@ -97,3 +97,60 @@ def test_the_requests_of_an_owner_that_is_gone_are_neither_repeated_nor_answered
     desk.client.reply(1, RowRead(dropped.request, None))
     assert desk.replies == []
     assert desk.sweep(1_000) == [Send(STORE, kept)]
+
+
+def test_it_says_when_it_will_ask_again_and_when_it_asked() -> None:
+    desk = Desk()
+    assert desk.client.next_due() is None
+    first, second = desk.ask(0, "a"), desk.ask(60, "b")
+    assert desk.client.next_due() == TIMEOUT_US
+    desk.sweep(130)
+    assert desk.client.next_due() == 60 + TIMEOUT_US
+    desk.client.reply(150, RowRead(second.request, None))
+    assert (desk.client.asked_us, desk.client.next_due()) == (60, 130 + TIMEOUT_US)
+    desk.client.reply(150, RowRead(first.request, None))
+    assert (desk.client.asked_us, desk.client.next_due()) == (130, None)
+
+
+def test_a_request_may_have_a_time_out_of_its_own_and_the_shorter_ones_go_first() -> None:
+    desk = Desk()
+    slow = desk.ask(0)
+    quick = Read(desk.client.number(), "counter", 7, "cat")
+    desk.client.ask(60, quick, lambda *_: None, None, timeout_us=30)
+    desk.sent()
+    assert desk.client.next_due() == 90
+    assert desk.sweep(90) == [Send(STORE, quick)]
+    assert desk.sweep(130) == [Send(STORE, quick), Send(STORE, slow)]
+
+
+def test_when_the_clock_is_put_back_nothing_waits_for_longer_than_its_time_out() -> None:
+    desk = Desk()
+    slow = desk.ask(5_000)
+    quick = Read(desk.client.number(), "counter", 7, "cat")
+    desk.client.ask(5_000, quick, lambda *_: None, None, timeout_us=30)
+    desk.client.set_clock_back(10)
+    desk.sent()
+    assert desk.sweep(39) == []
+    assert desk.sweep(40) == [Send(STORE, quick)]
+    desk.client.set_clock_back(35)  # a little: what is due soon anyhow is not put off
+    assert desk.sweep(65) == [Send(STORE, quick)]
+    desk.client.reply(66, RowRead(quick.request, None))
+    assert (desk.sweep(109), desk.sweep(110)) == ([], [Send(STORE, slow)])
+
+
+def test_what_is_answered_after_the_clock_was_put_back_was_not_asked_in_the_future() -> None:
+    desk = Desk()
+    request = desk.ask(5_000)
+    desk.client.set_clock_back(10)
+    desk.client.reply(20, RowRead(request.request, None))
+    assert desk.client.asked_us == 10
+
+
+def test_an_owner_is_told_how_much_it_asks() -> None:
+    desk = Desk()
+    mine, other = object(), object()
+    desk.ask(0, "a", mine)
+    desk.ask(0, "b", other)
+    assert [desk.client.asks(mine), desk.client.asks(None)] == [1, 0]
+    desk.client.forget(mine)
+    assert desk.client.asks(mine) == 0
