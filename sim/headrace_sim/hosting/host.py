@@ -91,7 +91,7 @@ class Host:
         self.observer: StepObserver | None = None
         self.error: HeadraceError | None = None
         self._check_invariants = options.check_invariants
-        self._cpus = Cpus(options, stream)
+        self._book = Cpus(options, stream).book
         self._alarms = Alarms(kernel, options.timer_lag.sampler(stream("timer lag")), self.give)
         self.readers = Readers(kernel, nodes, sources, self.give)
         self.departures = Departures(kernel)
@@ -99,6 +99,7 @@ class Host:
         store_link = StoreLink(kernel, history, store, network, store_us, self.departures, self.give)
         link_us, outside = options.link.sampler(stream("link")), Outside(OUTSIDE_ADDRESS, history)
         self.wire = Wire(kernel, nodes, network, link_us, self.departures, store_link, outside, self.give)
+        self._transmit = self.wire.transmit
 
     def start(self, node: Node) -> None:
         """Start a machine's process, with an empty memory."""
@@ -128,11 +129,11 @@ class Host:
             node.process.check_invariants()
         if not effects:
             return
-        sent_us = self._cpus.book(node, now)
+        sent_us = self._book(node, now)
         if observer is not None and node.address in observer.sending:
             observer.carry_out(node, effects, sent_us)
             return
-        transmit = self.wire.transmit
+        transmit = self._transmit
         for effect in effects:
             if type(effect) is Send:
                 transmit(node, effect, sent_us)
