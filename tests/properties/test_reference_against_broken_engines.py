@@ -1,19 +1,20 @@
 """The reference against a broken engine: a bug in how user code is run shows, since the reference does not repeat it.
 
 Each row breaks one thing in the modules of the engine that hosts, workers and injectors share (`headrace.worker.execution`,
-`headrace.injector.injection`, `Context`, `Rules`). Without any fault, the cluster then differs from the reference.
+`headrace.delivery.addressing`, `Context`, `Rules`). Without any fault, the cluster then differs from the reference.
 """
 
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from headrace import Computation, Context, DeadLetter, Pipeline, Record, Timer
-from headrace.api.specs import extract_key
-from headrace.injector import injection
+from headrace.delivery import addressing
+from headrace.delivery.deployed import Deployed
 from headrace.rules import Rules
 from headrace.wire.rows import StoredTimer
 from headrace.worker import execution
@@ -119,8 +120,11 @@ def replaced(owner: object, name: str, other: object) -> Break:
     return lambda patch: patch.setattr(owner, name, other)
 
 
-def key_of_the_wrong_consumer(computation: str, stream: str, extractor: object, record: Record) -> str:
-    return extract_key(computation, stream, first_letter, record)[::-1].upper()
+def key_of_the_wrong_consumer(consumer: str, _extractor: object, *record: Any) -> str:
+    return key_for(consumer, first_letter, *record)[::-1].upper()
+
+
+key_for = addressing.key_for
 
 
 def never_late(*fields: object) -> Record:
@@ -128,14 +132,9 @@ def never_late(*fields: object) -> Record:
 
 
 BREAKS: dict[str, Break] = {
-    "a production has the key of another consumer": replaced(
-        execution, "extract_key", key_of_the_wrong_consumer
-    ),
-    "an injected record has the key of another consumer": replaced(
-        injection, "extract_key", key_of_the_wrong_consumer
-    ),
+    "a record has the key of another consumer": replaced(addressing, "key_for", key_of_the_wrong_consumer),
     "only the first consumer gets a production": replaced(
-        execution.Deployed, "consumers", lambda self, stream: self.pipeline.consumers(stream)[:1]
+        Deployed, "consumers", lambda self, stream: self.pipeline.consumers(stream)[:1]
     ),
     "a timer stamps with the watermark": replaced(
         execution, "stamp_of", lambda timer, low_watermark: low_watermark
