@@ -1,4 +1,4 @@
-"""Machines that are shared: now and then somebody else has the CPU, and what a process has begun waits until it is given back.
+"""Shared machines: now and then others use the CPU, and what a process has begun waits until they are done.
 
 This is where the tail of a latency comes from on machines that are not busy themselves (Dean and Barroso, The Tail at Scale).
 """
@@ -11,11 +11,11 @@ from headrace_sim.distributions import Distribution
 
 
 class Contention(msgspec.Struct, frozen=True):
-    """How often and for how long others have a machine's CPU, each machine by itself.
+    """How often and for how long others use a machine's CPU; each machine draws for itself.
 
     Attributes:
-        gap: from the end of one slice to the begin of the next, microseconds.
-        slice: how long the others keep it.
+        gap: from the end of one slice to the start of the next, microseconds.
+        slice: how long the others use it, microseconds.
     """
 
     gap: Distribution
@@ -23,14 +23,14 @@ class Contention(msgspec.Struct, frozen=True):
 
 
 class SharedCpu:
-    """One machine's CPU. Asked in order of time.
+    """One machine's CPU, to be asked in order of time.
 
     Args:
         contention: of the machine.
         source: of its draws.
 
     Attributes:
-        taken_us: when the others take it next; work that ends before is not disturbed.
+        taken_us: when the others use it next, true time: work that ends before is undisturbed.
     """
 
     __slots__ = ("_gap", "_returned_us", "_slice", "taken_us")
@@ -42,7 +42,7 @@ class SharedCpu:
         self._take()
 
     def finish(self, begin_us: int, work_us: int) -> int:
-        """When work is done that is begun then and needs the CPU for so long; it is interrupted, not begun again.
+        """Return when work is done that begins then and needs the CPU for so long. It is interrupted, not begun again.
 
         >>> from headrace_sim import Constant
         >>> cpu = SharedCpu(Contention(gap=Constant(100), slice=Constant(30)), random.Random(0))

@@ -11,7 +11,7 @@ Sampler = Callable[[], int]
 
 
 class Constant(msgspec.Struct, frozen=True, tag=True):
-    """Always the same, microseconds."""
+    """Always the same time, microseconds."""
 
     us: int
 
@@ -27,7 +27,7 @@ class Constant(msgspec.Struct, frozen=True, tag=True):
 
 
 class Uniform(msgspec.Struct, frozen=True, tag=True):
-    """Evenly between two times, microseconds, both possible."""
+    """Evenly between two times, inclusive, microseconds."""
 
     low_us: int
     high_us: int
@@ -44,7 +44,7 @@ class Uniform(msgspec.Struct, frozen=True, tag=True):
 
 
 class Exponential(msgspec.Struct, frozen=True, tag=True):
-    """A fixed part and a memoryless one, microseconds."""
+    """A fixed time and a memoryless one on top, microseconds."""
 
     least_us: int
     mean_us: int
@@ -56,7 +56,7 @@ class Exponential(msgspec.Struct, frozen=True, tag=True):
 
 
 class LogNormal(msgspec.Struct, frozen=True, tag=True):
-    """Skewed to the right, as services are; ``sigma`` of the logarithm."""
+    """Skewed to the right, as service times are; ``sigma`` is of the logarithm."""
 
     median_us: int
     sigma: float

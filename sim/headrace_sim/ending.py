@@ -1,7 +1,7 @@
 """When a run is over: everything is done, or nothing more has been done for a while.
 
 Progress is what is done for the first time, read from the History. A record that is sent again, a write that is repeated or a
-watermark that is told again is none: a run that is stuck does these for ever.
+watermark that is told again is none: a stuck run does these forever.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The input of a run, as a value: what arrives at which injector process, when (MillWheel 5.2).
+"""The input of a run, as a value: what arrives at each injector process, and when (MillWheel 5.2).
 
-A feed is what a replayable source (a log with offsets) holds: after a crash an injector reads it again from an offset and finds
-the same events.
+A feed is the content of a replayable source (a log with offsets): after a crash an injector reads it again from an offset and
+finds the same events.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,7 +15,7 @@ from headrace.wire.effects import SourceEvent, SourceRecord, SourceWatermark
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
-    """One arrival.
+    """An arrival.
 
     Attributes:
         at_us: when the source has it, true wall time in microseconds since the run began.
@@ -39,19 +39,19 @@ class Feed(msgspec.Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return sum(isinstance(entry.event, SourceRecord) for entry in self.entries)
 
     @property
     def end_us(self) -> int:
-        """When the last of it arrives, microseconds."""
+        """When the last event arrives, true time in microseconds."""
         return self.entries[-1].at_us if self.entries else 0
 
     def only(self, kept: Collection[int]) -> "Feed":
-        """The same input with only some of its records; what the source says of watermarks stays.
+        """Return the same input with only some of its records, but all of its watermarks.
 
         Args:
-            kept: the records by their order in the feed, from 0.
+            kept: the records to keep, by their order in the feed, from 0.
         """
         number, arrivals = 0, []
         for entry in self.entries:

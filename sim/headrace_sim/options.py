@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of, and what everything in it costs: one value."""
+"""The options of a simulated cluster, as one value: its size, and what everything in it costs."""
 
 import msgspec
 
@@ -11,23 +11,23 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     """A cluster. All times are true time in microseconds.
 
     Attributes:
-        workers: how many worker processes.
+        workers: number of worker processes.
         engine: the engine's own options.
         link: one-way latency between two processes.
         store_link: one-way latency between a process and the store.
         store_write: what the store takes to answer a write, mint or journal.
         store_read: for one row.
         store_scan: for one page of a scan, and for a collection of ids.
-        message_cpu: what a process spends on any event.
-        user_code_cpu: what it spends more on each record or timer that user code runs for.
-        user_code_cpu_of: the same by computation, for those that take something else.
-        contention: others that take a machine's CPU at times; ``None``: nobody else is on it.
+        message_cpu: CPU time of any event.
+        user_code_cpu: further CPU time of each record or timer that user code runs for.
+        user_code_cpu_of: the same for single computations, by name.
+        contention: others that use a machine's CPU at times; ``None``: there are none.
         timer_lag: how late a process is woken.
-        clock_skew: how far a machine's clock is ahead; each draws once.
-        grace_us: after the heal and the feed's end, nothing more being done for so long means that nothing more ever will be.
-        limit_us: so long after them a run is ended that still makes progress; its liveness is then unknown.
-        check_period_us: how often the host looks whether everything is done.
-        check_invariants: call every process's ``check_invariants`` after every event it handles (slow).
+        clock_skew: how far a machine's clock is ahead, drawn once for each.
+        grace_us: a run in which nothing more is done for so long, after the heal and the feed's end, is over.
+        limit_us: a run that still makes progress so long after them is ended; its liveness is then unknown.
+        check_period_us: how often to look whether everything is done.
+        check_invariants: call every process's ``check_invariants`` after every event (slow).
     """
 
     workers: int = 3
@@ -49,7 +49,7 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     check_invariants: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what can not run."""
+        """Refuse options that cannot run."""
         if self.workers < 1:
             raise OptionsError("workers", self.workers, "at least 1")
         if self.grace_us < 0 or self.check_period_us < 1:

@@ -1,6 +1,6 @@
-"""Which rules a cluster follows, and which state machines it hosts. The sound protocol has the engine's own.
+"""The rules that a cluster follows and the state machines that it hosts: for the sound protocol, the engine's own.
 
-A broken one (a mutant) overrides rules, or replaces machines by subclasses: the engine itself has no switch for being wrong.
+A broken protocol (a mutant) overrides rules or replaces machines by subclasses; the engine has no switch for being wrong.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from headrace.worker.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """The rules and the classes that a cluster is made of.
+    """A protocol that a cluster can run.
 
     Attributes:
         name: what reports call it.

@@ -1,7 +1,7 @@
-"""Protocol steps: the moments of a run that a fault can be tied to, by name and not by time.
+"""Protocol steps: the moments of a run that a fault can be tied to by name instead of by time.
 
-A step is a message (or another event) that a process sends or receives, counted from the beginning of the run: "worker-1 sends
-its 3rd Write". A fault at a step survives what a fault at a time does not: other latencies, other knobs, changed code.
+A step is a message (or another event) that a process sends or receives, counted from the start of the run: "worker-1 sends its
+3rd Write". A step still means the same when latencies, options or the code change; a time does not.
 """
 
 import enum
@@ -13,12 +13,12 @@ from headrace.wire.effects import Replayed, SourceRecord, SourceWatermark, Start
 from headrace.wire.messages import STORE, Message
 
 MESSAGES: tuple[str, ...] = tuple(sorted(kind.__name__ for kind in get_args(Message)))
-"""What can be sent; the network may lose, double or delay it."""
+"""The messages: the network may lose, duplicate or delay them."""
 
 EVENTS: tuple[str, ...] = tuple(
     kind.__name__ for kind in (Start, Wake, SourceRecord, SourceWatermark, Replayed)
 )
-"""What a process receives besides messages, from its own machine or from its source."""
+"""The events that a process receives from its own machine or its source."""
 
 
 class Does(enum.Enum):
@@ -29,10 +29,10 @@ class Does(enum.Enum):
 
 
 class Moment(enum.Enum):
-    """Whether a fault begins before the step is taken, or once it is.
+    """Whether a fault begins before a process takes the step, or after.
 
-    Before it sends: the message does not leave a process that crashes. Before it receives: it has not handled it. After it
-    receives: it has, and what it said to that has left.
+    A process that crashes before it sends a message never sends it; before it receives one, never handles it. One that crashes
+    after it receives a message has handled it, and its replies have left.
     """
 
     BEFORE = "before"
@@ -46,8 +46,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         process: address.
         does: whether it sends or receives.
         message: name of the message's class, such as ``Write``, or of another event that it receives, such as ``Wake``.
-        nth: which of those, from 1, since the run began (and not since the process did).
-        computation: only those of this computation are counted; ``""``: all.
+        nth: which of them, counted from 1 since the start of the run (not of the process).
+        computation: count only those of this computation; ``""``: all.
     """
 
     process: str
@@ -58,11 +58,11 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def verb(self) -> str:
-        """What happens, without who does it and how often it has been done before: ``sends Write``."""
+        """What happens, without who does it and for which time: ``sends Write``."""
         return f"{self.does.value} {self.message}"
 
     def __str__(self) -> str:
-        """Write it for people.
+        """Write the step for people.
 
         >>> str(Step("worker-1", Does.SENDS, "Write", 3, "cities"))
         'worker-1 sends its 3rd Write of cities'
@@ -71,12 +71,12 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def what(self) -> str:
-        """Which message: ``3rd Write of cities``."""
+        """The message: ``3rd Write of cities``."""
         return f"{ordinal(self.nth)} {self.message}{f' of {self.computation}' if self.computation else ''}"
 
 
 def ordinal(number: int) -> str:
-    """Write a place in an order.
+    """Write an ordinal number.
 
     >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 22)]
     ['1st', '2nd', '3rd', '4th', '11th', '22nd']
@@ -86,7 +86,7 @@ def ordinal(number: int) -> str:
 
 
 def computation_of(event: Any) -> str:
-    """The computation that a message is about: a record's or an ACK's consumer, or whose rows it names; ``""``: none, or many."""
+    """Return the computation of a message: its consumer's, or that of the rows it names; ``""``: none, or several."""
     production = getattr(event, "production", None)
     if production is not None:
         consumer: str = production.consumer
@@ -96,9 +96,9 @@ def computation_of(event: Any) -> str:
 
 
 def role_of(address: str) -> str:
-    """What kind of process has an address.
+    """Return the kind of the process at an address.
 
-    >>> [role_of(one) for one in ("worker-1", "master-0", "authority-0.1", "letters/0", "store", "")]
+    >>> [role_of(address) for address in ("worker-1", "master-0", "authority-0.1", "letters/0", "store", "")]
     ['worker', 'master', 'authority', 'injector', 'store', 'anybody']
     """
     if "/" in address:

@@ -202,7 +202,7 @@ def calm_owner(computation: str, key: str) -> str:
 def owner(cluster: Cluster, computation: str, key: str) -> str:
     """Who owns a key, by the newest table."""
     return next(
-        one.owner
-        for one in cluster.table.assignments
-        if one.computation == computation and one.interval.contains(key)
+        assignment.owner
+        for assignment in cluster.table.assignments
+        if assignment.computation == computation and assignment.interval.contains(key)
     )

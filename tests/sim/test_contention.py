@@ -44,7 +44,9 @@ def test_contention_delays_a_run_and_changes_nothing_that_it_puts_out() -> None:
     calm, contended = letters_with(None), letters_with(OFTEN)
     assert_sound(contended)
     assert_as_reference(contended)
-    assert fmean(one.at_us for one in contended.all(Output)) > fmean(one.at_us for one in calm.all(Output))
+    assert fmean(output.at_us for output in contended.all(Output)) > fmean(
+        output.at_us for output in calm.all(Output)
+    )
 
 
 def test_the_same_seed_has_the_same_contention() -> None:

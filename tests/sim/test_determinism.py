@@ -99,7 +99,7 @@ def test_a_history_survives_a_file(tmp_path: Path) -> None:
 def test_the_history_of_these_runs_has_most_of_the_vocabulary(tmp_path: Path) -> None:
     """So that the file above is a fair sample of what must survive."""
     kinds = {type(event) for event in zeitgeist_run()} | {
-        type(one) for one in zeitgeist_run(zeitgeist.weak_pipeline)
+        type(event) for event in zeitgeist_run(zeitgeist.weak_pipeline)
     }
     absent = {kind.__name__ for kind in Event.__args__ if kind not in kinds}
     assert absent <= {

@@ -42,15 +42,17 @@ def test_nothing_is_at_rest_before_every_interval_has_an_owner_that_has_scanned_
     cluster.crash(COUNTER)
     if restarts:
         cluster.restart(COUNTER)
-    orphans = {one.sequencer for one in cluster.table.assignments if one.owner == COUNTER}
+    orphans = {
+        assignment.sequencer for assignment in cluster.table.assignments if assignment.owner == COUNTER
+    }
     assert orphans
     while not cluster.quiescent:
         cluster.advance(1_000)
-    assert not orphans & {one.sequencer for one in cluster.table.assignments}
-    for one in cluster.table.assignments:
-        node = cluster.nodes[one.owner]
-        assert node.incarnation == one.incarnation
-        assert one.sequencer in {owned.sequencer for owned in node.process.intervals}
+    assert not orphans & {assignment.sequencer for assignment in cluster.table.assignments}
+    for assignment in cluster.table.assignments:
+        node = cluster.nodes[assignment.owner]
+        assert node.incarnation == assignment.incarnation
+        assert assignment.sequencer in {owned.sequencer for owned in node.process.intervals}
 
 
 def test_a_paused_owner_is_not_at_rest() -> None:
@@ -144,7 +146,7 @@ def test_a_run_that_still_makes_progress_at_its_limit_is_ended_and_its_liveness_
         assert isinstance(verdict, Unknown), name
         assert "still made progress" in verdict.why
         assert "for 'counter'" in verdict.why
-    assert not [one for one in verdicts.values() if isinstance(one, Violated)]
+    assert not [verdict for verdict in verdicts.values() if isinstance(verdict, Violated)]
 
 
 def test_a_run_that_is_stuck_is_ended_by_its_grace_and_names_what_is_left() -> None:
@@ -157,7 +159,9 @@ def test_a_run_that_is_stuck_is_ended_by_its_grace_and_names_what_is_left() -> N
     cluster.run_to_the_end()
     assert ended(cluster).why == "deadline"
     assert ended(cluster).at_us < SECOND + 15 * SECOND
-    verdict = judge([one for one in cluster.history if not isinstance(one, FaultStruck)], [pipeline])["L2"]
+    verdict = judge([event for event in cluster.history if not isinstance(event, FaultStruck)], [pipeline])[
+        "L2"
+    ]
     assert isinstance(verdict, Violated)
     assert "50 records for 'counter'" in verdict.message
 

@@ -69,7 +69,7 @@ def chokes_on(*bad: int) -> Hook:
         context.produce("out", context.state["seen"])
         context.set_timer("bell", record.timestamp + SECOND)
         if number in bad:
-            raise ValueError(f"letter {number} can not be read")
+            raise ValueError(f"letter {number} cannot be read")
 
     return handle
 
@@ -98,7 +98,7 @@ def test_code_that_raises_is_retried_and_then_stops_the_run() -> None:
         e for e in cluster.history if isinstance(e, h.Injected) and b'"number":17' in e.productions[0].value
     )
     assert error.record_id == event.productions[0].record_id
-    for part in (error.record_id, "fragile", error.key, "ValueError: letter 17 can not be read", "in handle"):
+    for part in (error.record_id, "fragile", error.key, "ValueError: letter 17 cannot be read", "in handle"):
         assert part in str(error)
 
 
@@ -260,17 +260,17 @@ def test_dead_letters_carry_what_failed_and_everything_else_goes_on(faulty: bool
     done = run(pipeline, letters(pipeline), *(faults if faulty else []))
     assert_sound(done)
     dead = letters_of(done, "dead")
-    values = [msgspec.json.decode(b64decode(str(one["value_base64"]))) for one in dead]
+    values = [msgspec.json.decode(b64decode(str(letter["value_base64"]))) for letter in dead]
     assert sorted(value["number"] for value in values) == [17, 33]
-    assert {str(one["error"]) for one in dead} == {
-        "ValueError: letter 17 can not be read",
-        "ValueError: letter 33 can not be read",
+    assert {str(letter["error"]) for letter in dead} == {
+        "ValueError: letter 17 cannot be read",
+        "ValueError: letter 33 cannot be read",
     }
-    assert {one["key"] for one in dead} == {CITIES[17 * 3 % 5], CITIES[33 * 3 % 5]}
+    assert {letter["key"] for letter in dead} == {CITIES[17 * 3 % 5], CITIES[33 * 3 % 5]}
     seen = {number for value in letters_of(done, "out") if isinstance(value, list) for number in value}
     assert seen == set(range(60)) - {17, 33}
     if not faulty:
-        assert {event.cause for event in done.all(h.DeadLettered)} == {one["cause"] for one in dead}
+        assert {event.cause for event in done.all(h.DeadLettered)} == {letter["cause"] for letter in dead}
 
 
 def test_what_an_operator_has_let_go_is_a_dead_letter_and_all_else_still_stops_the_run() -> None:
@@ -280,10 +280,10 @@ def test_what_an_operator_has_let_go_is_a_dead_letter_and_all_else_still_stops_t
     policy = Skip("dead", frozenset({error.record_id}))
     pipeline = fragile(chokes_on(17), on_failure=policy)
     (letter,) = letters_of(run(pipeline, letters(pipeline)), "dead")
-    assert (letter["cause"], letter["error"]) == (error.record_id, "ValueError: letter 17 can not be read")
+    assert (letter["cause"], letter["error"]) == (error.record_id, "ValueError: letter 17 cannot be read")
     pipeline = fragile(chokes_on(17, 33), on_failure=policy)
     _, other = stopped(pipeline, letters(pipeline))
-    assert "letter 33 can not be read" in str(other)
+    assert "letter 33 cannot be read" in str(other)
 
 
 def test_the_dead_letters_of_a_computation_can_be_consumed() -> None:
@@ -297,7 +297,7 @@ def test_the_dead_letters_of_a_computation_can_be_consumed() -> None:
     pipeline.add(Fragile(hear), name="undertaker", inputs=["dead"], outputs=["heard"])
     done = run(pipeline, letters(pipeline))
     assert_sound(done)
-    assert heard == ["ValueError: letter 17 can not be read"]
+    assert heard == ["ValueError: letter 17 cannot be read"]
     assert len(letters_of(done, "heard")) == 1
 
 
@@ -342,10 +342,10 @@ def test_malformed_records_become_dead_letters_and_the_others_go_on() -> None:
     pipeline.add(Fragile(chokes_on()), name="fragile", inputs={"mail": city}, outputs=["out"])
     done = run(pipeline, malformed_feed(pipeline))
     assert_sound(done)
-    dead = sorted(str(one["error"]) for one in letters_of(done, "dead"))
+    dead = sorted(str(letter["error"]) for letter in letters_of(done, "dead"))
     assert len(dead) == 3
-    assert any("KeyError: 'city'" in one for one in dead)
-    assert any("returned 7 (int)" in one for one in dead)
+    assert any("KeyError: 'city'" in error for error in dead)
+    assert any("returned 7 (int)" in error for error in dead)
     assert [event.process for event in done.all(h.DeadLettered)] == ["mail/0"] * 3
     assert {("out", b"[0]"), ("out", b"[4]")} <= done.outputs.keys()
 

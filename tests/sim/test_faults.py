@@ -136,8 +136,8 @@ def test_a_process_that_restarts_ignores_the_answers_to_its_former_incarnation(p
     done = run(pipeline, letters(pipeline), *crashes, options=options, protocol=overhearing(replies))
     assert_sound(done)
     assert_as_reference(done)
-    assert [one for one in replies if one[0] == process and one[2] < one[1]]
-    assert not [one for one in replies if one[2] > one[1]]
+    assert [reply for reply in replies if reply[0] == process and reply[2] < reply[1]]
+    assert not [reply for reply in replies if reply[2] > reply[1]]
 
 
 @pytest.mark.parametrize("process", ["worker-0", "master-0", "authority-0.0", "mail/0"])
@@ -245,9 +245,9 @@ def test_what_is_to_last_does_not_end_by_itself_either(fault: f.AnyFault) -> Non
     assert_sound(done)
     assert_as_reference(done)
     assert done.struck("revive") == done.struck("restart") == []
-    assert max(one.at_us for one in done.struck(fault.kind)) < HEAL_US
+    assert max(strike.at_us for strike in done.struck(fault.kind)) < HEAL_US
     if isinstance(fault, f.Partition):
-        assert max(one.at_us for one in done.struck(fault.kind)) > HEAL_US - SECOND
+        assert max(strike.at_us for strike in done.struck(fault.kind)) > HEAL_US - SECOND
         assert done.cluster.nodes[COUNTER].process.intervals, "nobody has told it that it was replaced"
 
 

@@ -35,7 +35,11 @@ def changes(done: Run, computation: str) -> list[h.IntervalMinted]:
 
 def intervals(done: Run, computation: str) -> list[str]:
     """Where its intervals begin, in the end."""
-    return [one.interval.low for one in done.cluster.table.assignments if one.computation == computation]
+    return [
+        assignment.interval.low
+        for assignment in done.cluster.table.assignments
+        if assignment.computation == computation
+    ]
 
 
 def test_by_default_a_small_load_changes_nothing() -> None:

@@ -22,7 +22,9 @@ HEAL_US = 6 * SECOND
 def run(*planned: StepFault) -> History:
     """A run of `tallies` with these faults; it must hold whatever they are."""
     history = simulate(TALLIES.pipeline, FEED, faults=FaultSchedule(heal_at_us=HEAL_US, at_steps=planned))
-    broken = [one for one in judge(history, [TALLIES.pipeline]).values() if isinstance(one, Violated)]
+    broken = [
+        verdict for verdict in judge(history, [TALLIES.pipeline]).values() if isinstance(verdict, Violated)
+    ]
     assert not broken
     return history
 
@@ -96,8 +98,11 @@ def test_a_crash_before_a_record_is_received_leaves_it_unseen_and_one_after_does
     received = Step(WRITER, Does.RECEIVES, "Deliver", COUNTS[WRITER, Does.RECEIVES, "Deliver", ""])
     unseen, seen = (run(StepFault(received, CRASH, moment)) for moment in Moment)
     delivered = [
-        sum(isinstance(event, Delivered) for event in one.events[: first(one, FaultStruck, kind="crash")])
-        for one in (unseen, seen)
+        sum(
+            isinstance(event, Delivered)
+            for event in history.events[: first(history, FaultStruck, kind="crash")]
+        )
+        for history in (unseen, seen)
     ]
     assert delivered[0] + 1 == delivered[1]
 
@@ -129,7 +134,9 @@ def test_the_message_of_the_step_itself_is_struck(fault: f.MessageFault, does: D
     step = WRITE if does is Does.SENDS else WRITTEN
     history = run(StepFault(step, fault))
     strikes = [event for event in history if isinstance(event, FaultStruck)]
-    assert [(one.process, one.kind, one.detail) for one in strikes] == [(WRITER, fault.kind, str(step))]
+    assert [(strike.process, strike.kind, strike.detail) for strike in strikes] == [
+        (WRITER, fault.kind, str(step))
+    ]
 
 
 CAUGHT: dict[str, f.AnyFault | f.MessageFault] = {

@@ -48,9 +48,9 @@ def test_a_weak_computation_sends_before_it_writes() -> None:
         (e.sequencer, e.delta.number): e.at_us for e in done.all(h.Applied) if e.computation == "sorter"
     }
     assert all(
-        sent[one.record_id] < written[run_.version.sequencer, run_.version.number]
+        sent[production.record_id] < written[run_.version.sequencer, run_.version.number]
         for run_ in runs
-        for one in run_.productions
+        for production in run_.productions
     )
 
 
@@ -182,7 +182,10 @@ def test_exactly_once_can_be_switched_off_for_one_computation_alone(seed: int) -
     done = run(pipeline, letters(pipeline), *storm("mail/0", "counter"), seed=seed)
     assert_sound(done)
     made = {
-        one.record_id for e in done.all(h.Applied) for one in e.delta.productions if one.consumer == "counter"
+        production.record_id
+        for e in done.all(h.Applied)
+        for production in e.delta.productions
+        if production.consumer == "counter"
     }
     assert letters_counted(done) == len(made) >= 60
 

@@ -57,7 +57,9 @@ def changed(pipelines: Sequence[Pipeline], *faults: f.AnyFault, seed: int = 0, c
     assert_sound(done)
     expected = run_reference(PLAIN, feed).outputs
     counts = Bag({name: times for name, times in done.outputs.items() if name[0] == "counts"})
-    assert counts == Bag((one.stream, one.value) for one in expected.elements() if one.stream == "counts")
+    assert counts == Bag(
+        (element.stream, element.value) for element in expected.elements() if element.stream == "counts"
+    )
     return done
 
 
@@ -206,7 +208,9 @@ def test_a_removed_computation_waits_for_its_timers() -> None:
     got = [event for event in done.all(h.Executed) if event.computation == "auditor" and not event.timer]
     assert max(event.at_us for event in got) < AT + 100 * MILLISECOND
     assert AT + 500 * MILLISECOND < max(event.at_us for event in fired) < removed(done)["auditor"]
-    counted = sum(msgspec.json.decode(one.value)["count"] for event in fired for one in event.productions)
+    counted = sum(
+        msgspec.json.decode(production.value)["count"] for event in fired for production in event.productions
+    )
     assert counted == len(got)
     assert not any(event.late for event in got)
 
@@ -320,7 +324,7 @@ def test_a_version_that_changes_a_computations_productions_is_refused_before_any
 
 
 class Lingerer(Copier):
-    """Passes on, and has a timer open for a second: it can not leave before that has fired."""
+    """Passes on, and has a timer open for a second: it cannot leave before that has fired."""
 
     def process_record(self, context: Context, record: Record) -> None:
         super().process_record(context, record)
