@@ -10,10 +10,29 @@ from headrace.history import FaultStruck, Healed, IntervalDropped, ProcessStarte
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.messages import Progress
 from headrace_properties.checkers import judge
-from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_properties.verdict import Holds, Violated
 from headrace_sim import ClusterOptions, FaultSchedule, Protocol, simulate
 from headrace_sim import faults as f
-from tests.properties.explain.stories import Story, begin, healthy
+from tests.properties.checkers.steps import (
+    Row,
+    Table,
+    add,
+    advance,
+    back,
+    check,
+    end,
+    holds,
+    mint,
+    own,
+    owner_reports,
+    publish,
+    scan,
+    spares,
+    unknown,
+    violates,
+    wait,
+)
+from tests.properties.stories import Story, begin, healthy
 from tests.sim.rig import calm_owner, letters, mail
 
 LOW, HIGH = KeyInterval("", "m"), KeyInterval("m")
@@ -25,66 +44,6 @@ def halves() -> Story:
     story.own("counter", 1, interval=LOW)
     story.own("counter", 2, "worker-1", HIGH)
     return story
-
-
-# S12
-
-
-def test_the_authority_may_say_what_all_owners_have_computed() -> None:
-    story = halves()
-    story.owner_reports("counter", 30, interval=LOW)
-    story.owner_reports("counter", 50, sequencer=2, interval=HIGH)
-    story.publish("counter", 30)
-    assert story.verdicts()["S12"] == Holds(1)
-    story.publish("counter", 31)
-    assert "exceeds what was known of ['', 'm')" in story.violated("S12")
-
-
-def test_a_missing_interval_holds_the_rest_back() -> None:
-    story = halves()
-    story.owner_reports("counter", 30, interval=LOW)
-    story.publish("counter", 30)
-    assert "exceeds what was known of ['m', end)" in story.violated("S12")
-
-
-def test_an_interval_that_is_missing_has_its_last_known_value() -> None:
-    story = begin()
-    story.owner_reports("counter", 30)
-    story.mint("counter", 3, "worker-1", LOW)
-    story.mint("counter", 4, "worker-2", HIGH)
-    story.owner_reports("counter", 90, sequencer=3, interval=LOW)
-    story.publish("counter", 30)
-    assert "S12" not in story.broken()
-    story.publish("counter", 31)
-    story.violated("S12")
-
-
-def test_what_a_zombie_reports_does_not_count() -> None:
-    story = begin()
-    story.mint("counter", 3, "worker-1")
-    story.owner_reports("counter", 30)
-    story.publish("counter", 30)
-    story.violated("S12")
-
-
-def test_horizons_are_held_to_the_reports_too() -> None:
-    story = begin()
-    story.owner_reports("counter", 30, 3)
-    story.publish("counter", 30, 4)
-    assert "its horizon" in story.violated("S12")
-
-
-def test_an_injector_that_has_not_reported_holds_its_own_back() -> None:
-    story = begin()
-    story.owner_reports("counter", 0)
-    story.publish("queries", 10)
-    assert "queries/0 had not reported so much" in story.violated("S12")
-
-
-def test_a_host_whose_owners_report_nothing_has_no_authority() -> None:
-    story = begin()
-    story.publish("counter", 30)
-    assert story.verdicts()["S12"] == Unknown("no owner reported its progress")
 
 
 class Optimist(WatermarkAuthority):
@@ -112,25 +71,6 @@ def test_an_authority_that_overlooks_an_interval_is_caught() -> None:
     assert isinstance(judge(history, [pipeline])["S12"], Violated)
 
 
-# S11 over several owners
-
-
-def test_a_new_owner_begins_where_the_ones_before_it_had_been() -> None:
-    story = begin()
-    story.advance("counter", 50)
-    story.mint("counter", 3, "worker-1")
-    story.scan("counter", 3, "worker-1")
-    story.advance("counter", 49, sequencer=3, process="worker-1")
-    assert "worker-1 took the input of 'counter'" in story.violated("S11")
-
-
-def test_an_owner_of_old_may_be_behind() -> None:
-    story = halves()
-    story.advance("counter", 50)
-    story.advance("counter", 40, sequencer=2, process="worker-1")
-    assert "S11" not in story.broken()
-
-
 # L5
 
 
@@ -138,53 +78,6 @@ def ended(story: Story, after_ms: int = 6_000) -> Story:
     story.tick(after_ms)
     story.end()
     return story
-
-
-def test_owners_that_have_scanned_own() -> None:
-    assert ended(begin()).verdicts()["L5"] == Holds(2)
-
-
-def test_a_host_without_scans_is_not_judged_by_them() -> None:
-    story = Story()
-    story.mint("counter", 1)
-    assert ended(story).verdicts()["L5"] == Unknown("this host has no recovery scans")
-
-
-def test_keys_that_nobody_was_given_are_told() -> None:
-    story = Story()
-    story.own("counter", 1, interval=LOW)
-    assert "only ['', 'm') of 'counter'" in ended(story).violated("L5")
-
-
-def test_an_owner_that_never_scans_is_told_when_its_time_is_over() -> None:
-    story = begin()
-    story.mint("counter", 3, "worker-1")
-    assert "L5" not in ended(story, 4_000).broken()
-    story.events.pop()
-    assert "has not scanned it, or dropped it" in ended(story, 2_000).violated("L5")
-
-
-def test_an_owner_that_dropped_its_interval_is_told() -> None:
-    story = begin()
-    story.add(IntervalDropped(story.tick(), "worker-0", "counter", KeyInterval(), 1, "table"))
-    ended(story).violated("L5")
-
-
-def test_an_owner_that_stays_bad_must_be_replaced() -> None:
-    story = begin()
-    story.add(FaultStruck(story.tick(), "worker-0", "pause", ""))
-    story.add(Healed(story.tick(), "", ("worker-0",)))
-    assert "its owner worker-0 (sequencer 1) has stopped" in ended(story).violated("L5")
-
-
-def test_an_owner_that_began_anew_owns_nothing_and_is_told_when_its_time_is_over() -> None:
-    story = begin()
-    story.tick(6_000)
-    story.add(ProcessStarted(story.tick(), "worker-0", 2))
-    assert "L5" not in ended(story, 4_000).broken()
-    story.events.pop()
-    story.add(ProcessStarted(story.tick(), "worker-0", 3))  # a third life does not excuse the second
-    assert "has begun anew without it" in ended(story, 2_000).violated("L5")
 
 
 @pytest.mark.parametrize("patience_us", [SECOND, 1_000 * SECOND])
@@ -200,5 +93,77 @@ def test_a_master_that_does_not_replace_the_dead_is_caught(patience_us: int) -> 
     assert isinstance(verdicts["L5"], Holds if patience_us == SECOND else Violated)
 
 
-def test_a_healthy_run_says_no_more_than_its_owners() -> None:
-    assert healthy().verdicts()["S12"] == Holds(4)
+# fmt: off
+HISTORIES: Table = {
+    # S12
+    "the authority may say what all owners have computed": (
+        halves, owner_reports("counter", 30, interval=LOW), owner_reports("counter", 50, sequencer=2, interval=HIGH),
+        publish("counter", 30),
+        holds("S12", 1),
+        publish("counter", 31),
+        violates("S12", "exceeds what was known of ['', 'm')")),
+    "a missing interval holds the rest back": (
+        halves, owner_reports("counter", 30, interval=LOW), publish("counter", 30),
+        violates("S12", "exceeds what was known of ['m', end)")),
+    "an interval that is missing has its last known value": (
+        begin, owner_reports("counter", 30), mint("counter", 3, "worker-1", LOW), mint("counter", 4, "worker-2", HIGH),
+        owner_reports("counter", 90, sequencer=3, interval=LOW), publish("counter", 30),
+        spares("S12"),
+        publish("counter", 31),
+        violates("S12")),
+    "what a zombie reports does not count": (
+        begin, mint("counter", 3, "worker-1"), owner_reports("counter", 30), publish("counter", 30),
+        violates("S12")),
+    "horizons are held to the reports too": (
+        begin, owner_reports("counter", 30, 3), publish("counter", 30, 4),
+        violates("S12", "its horizon")),
+    "an injector that has not reported holds its own back": (
+        begin, owner_reports("counter", 0), publish("queries", 10),
+        violates("S12", "queries/0 had not reported so much")),
+    "a host whose owners report nothing has no authority": (
+        begin, publish("counter", 30),
+        unknown("S12", "no owner reported its progress")),
+
+    # S11 over several owners
+    "a new owner begins where the ones before it had been": (
+        begin, advance("counter", 50), mint("counter", 3, "worker-1"), scan("counter", 3, "worker-1"),
+        advance("counter", 49, sequencer=3, process="worker-1"),
+        violates("S11", "worker-1 took the input of 'counter'")),
+    "an owner of old may be behind": (
+        halves, advance("counter", 50), advance("counter", 40, sequencer=2, process="worker-1"),
+        spares("S11")),
+    "owners that have scanned own": (
+        begin, wait(6_000), end(),
+        holds("L5", 2)),
+    "a host without scans is not judged by them": (
+        Story, mint("counter", 1), wait(6_000), end(),
+        unknown("L5", "this host has no recovery scans")),
+    "keys that nobody was given are told": (
+        Story, own("counter", 1, interval=LOW), wait(6_000), end(),
+        violates("L5", "only ['', 'm') of 'counter'")),
+    "an owner that never scans is told when its time is over": (
+        begin, mint("counter", 3, "worker-1"), wait(4_000), end(),
+        spares("L5"),
+        back(), wait(2_000), end(),
+        violates("L5", "has not scanned it, or dropped it")),
+    "an owner that dropped its interval is told": (
+        begin, add(IntervalDropped, "worker-0", "counter", KeyInterval(), 1, "table"), wait(6_000), end(),
+        violates("L5")),
+    "an owner that stays bad must be replaced": (
+        begin, add(FaultStruck, "worker-0", "pause", ""), add(Healed, "", ("worker-0",)), wait(6_000), end(),
+        violates("L5", "its owner worker-0 (sequencer 1) has stopped")),
+    "an owner that began anew owns nothing and is told when its time is over": (
+        begin, wait(6_000), add(ProcessStarted, "worker-0", 2), wait(4_000), end(),
+        spares("L5"),
+        back(), add(ProcessStarted, "worker-0", 3), wait(2_000), end(),
+        violates("L5", "has begun anew without it")),
+    "a healthy run says no more than its owners": (
+        healthy,
+        holds("S12", 4)),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+    check(row)

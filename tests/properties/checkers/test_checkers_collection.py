@@ -3,15 +3,39 @@
 import dataclasses
 
 import msgspec
+import pytest
 
 from headrace import MAX_TIME, SECOND, EngineOptions
 from headrace.history import Healed, History, Resent
 from headrace.store.mediator import Mediator, StoredRow
 from headrace.wire import messages as m
 from headrace_properties.checkers import judge
-from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_properties.verdict import Holds, Violated
 from headrace_sim import ClusterOptions, Protocol, simulate
-from tests.properties.explain.stories import Story, begin, healthy, record
+from tests.properties.checkers.steps import (
+    COUNT,
+    QUERY,
+    Row,
+    Table,
+    add,
+    back,
+    check,
+    collect,
+    end,
+    holds,
+    inject,
+    own,
+    publish,
+    query,
+    report,
+    run,
+    spares,
+    take,
+    unknown,
+    violates,
+    wait,
+)
+from tests.properties.stories import Story, begin, healthy, record
 from tests.sim.rig import letters, mail
 
 CALM = ClusterOptions(
@@ -28,65 +52,10 @@ def collected() -> Story:
     return story
 
 
-# S13
-
-
-def test_an_id_that_nobody_can_send_again_may_be_collected() -> None:
-    assert collected().verdicts()["S13"] == Holds(1)
-
-
-def test_without_a_collection_nothing_is_known() -> None:
-    assert isinstance(begin().verdicts()["S13"], Unknown)
-
-
 def test_the_slack_is_kept() -> None:
     story = collected()
     options = EngineOptions(id_slack_us=1)
     assert isinstance(judge(story.events, story.pipelines, options)["S13"], Violated)
-
-
-def test_an_id_must_not_go_before_its_injector_is_past_it() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100, origin=5))
-    story.report(300, horizon=5)
-    story.collect("counter", 6, 1)
-    assert "injector queries/0 was not past it by the slack" in story.violated("S13")
-
-
-def test_an_id_must_not_go_while_work_upstream_is_as_old() -> None:
-    story = begin()
-    count = record("counter@1.1#0", "detector", 100, origin=5)
-    story.take("counter", 1, story.inject(0, 100, origin=5), count)
-    story.report(300, horizon=10)
-    story.collect("detector", 10, 0)
-    assert "was unfinished" in story.violated("S13")
-
-
-def test_no_more_ids_go_than_lie_behind_the_horizon() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100, origin=5))
-    story.report(300, horizon=10)
-    story.collect("counter", 5, 1)
-    assert "1 ids were deleted, and 0 lay before it" in story.violated("S13")
-
-
-def test_an_injector_must_not_send_again_what_was_collected() -> None:
-    story = collected()
-    story.inject(0, 100, origin=5)
-    assert "was sent again by queries/0" in story.violated("S13")
-    story = collected()
-    story.add(Resent(story.tick(), "queries/0", "queries/0:0", "counter"))
-    story.violated("S13")
-
-
-def test_an_owner_must_not_run_what_was_collected_and_a_zombie_does_not_count() -> None:
-    story = collected()
-    query = record("queries/0:0", "counter", 100, origin=5)
-    story.own("counter", 3, "worker-1")
-    story.run("counter", 2, query)
-    assert "S13" not in story.broken()
-    story.run("counter", 1, query, sequencer=3, process="worker-1")
-    assert "was run again by worker-1" in story.violated("S13")
 
 
 class HastyCollector(Mediator):
@@ -121,62 +90,74 @@ def test_a_store_that_collects_too_much_is_caught() -> None:
     assert isinstance(judge(run_on(HastyCollector), [mail()], CALM.engine)["S13"], Violated)
 
 
-# L3
-
-
-def test_a_deleted_checkpoint_has_drained() -> None:
-    assert isinstance(healthy().verdicts()["L3"], Holds)
-
-
-def test_without_anything_to_delete_nothing_is_known() -> None:
-    story = begin()
-    story.end()
-    assert story.verdicts()["L3"] == Unknown("nothing was to be deleted")
-
-
-def test_a_checkpoint_that_arrived_long_ago_must_be_gone() -> None:
-    story = begin()
-    count = record("counter@1.1#0", "detector", 100)
-    story.take("counter", 1, story.inject(0, 100), count)
-    story.take("detector", 1, count, sequencer=2)
-    story.end()
-    assert "L3" not in story.broken()
-    story.events.pop()
-    story.tick(2_000)
-    story.end()
-    assert "the checkpoint of counter@1.1#0" in story.violated("L3")
-
-
-def test_a_checkpoint_may_stay_for_a_while_after_the_heal() -> None:
-    """Its sender was told of the ACK, and died before it could delete it."""
-    story = begin()
-    count = record("counter@1.1#0", "detector", 100)
-    story.take("counter", 1, story.inject(0, 100), count)
-    story.take("detector", 1, count, sequencer=2)
-    story.tick(2_000)
-    story.add(Healed(story.tick(), "", ()))
-    story.end()
-    assert "L3" not in story.broken()
-    story.events.pop()
-    story.tick(2_000)
-    story.end()
-    assert "the checkpoint of counter@1.1#0" in story.violated("L3")
-
-
-def test_an_id_far_behind_the_horizon_must_be_gone() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100, origin=5))
-    story.publish("queries", 10, horizon=5 * SECOND)
-    story.tick(4_000)
-    story.end()
-    assert "L3" not in story.broken()
-    story.events.pop()
-    story.tick(4_000)
-    story.end()
-    assert "id queries/0:0 is still in a row" in story.violated("L3")
-
-
 def test_stores_that_delete_nothing_are_caught() -> None:
     assert isinstance(judge(run_on(Mediator), [mail()], CALM.engine)["L3"], Holds)
     for broken in (NoCollector, Hoarder):
         assert isinstance(judge(run_on(broken), [mail()], CALM.engine)["L3"], Violated), broken
+
+
+# fmt: off
+HISTORIES: Table = {
+    # S13
+    "an id that nobody can send again may be collected": (
+        collected,
+        holds("S13", 1)),
+    "without a collection nothing is known": (
+        begin,
+        unknown("S13")),
+    "an id must not go before its injector is past it": (
+        begin, inject(0, 100, origin=5), take("counter", 1, query(0, 100, origin=5)), report(300, horizon=5),
+        collect("counter", 6, 1),
+        violates("S13", "injector queries/0 was not past it by the slack")),
+    "an id must not go while work upstream is as old": (
+        begin, inject(0, 100, origin=5),
+        take("counter", 1, query(0, 100, origin=5), record("counter@1.1#0", "detector", 100, origin=5)),
+        report(300, horizon=10), collect("detector", 10, 0),
+        violates("S13", "was unfinished")),
+    "no more ids go than lie behind the horizon": (
+        begin, inject(0, 100, origin=5), take("counter", 1, query(0, 100, origin=5)), report(300, horizon=10),
+        collect("counter", 5, 1),
+        violates("S13", "1 ids were deleted, and 0 lay before it")),
+    "an injector must not send again what was collected": (
+        collected, inject(0, 100, origin=5),
+        violates("S13", "was sent again by queries/0"),
+        back(), add(Resent, "queries/0", "queries/0:0", "counter"),
+        violates("S13")),
+    "an owner must not run what was collected and a zombie does not count": (
+        collected, own("counter", 3, "worker-1"), run("counter", 2, record("queries/0:0", "counter", 100, origin=5)),
+        spares("S13"),
+        run("counter", 1, record("queries/0:0", "counter", 100, origin=5), sequencer=3, process="worker-1"),
+        violates("S13", "was run again by worker-1")),
+
+    # L3
+    "a deleted checkpoint has drained": (
+        healthy,
+        holds("L3")),
+    "without anything to delete nothing is known": (
+        begin, end(),
+        unknown("L3", "nothing was to be deleted")),
+    "a checkpoint that arrived long ago must be gone": (
+        begin, inject(0, 100), take("counter", 1, QUERY, COUNT), take("detector", 1, COUNT, sequencer=2), end(),
+        spares("L3"),
+        back(), wait(2_000), end(),
+        violates("L3", "the checkpoint of counter@1.1#0")),
+    # Its sender was told of the ACK, and died before it could delete it.
+    "a checkpoint may stay for a while after the heal": (
+        begin, inject(0, 100), take("counter", 1, QUERY, COUNT), take("detector", 1, COUNT, sequencer=2), wait(2_000),
+        add(Healed, "", ()), end(),
+        spares("L3"),
+        back(), wait(2_000), end(),
+        violates("L3", "the checkpoint of counter@1.1#0")),
+    "an id far behind the horizon must be gone": (
+        begin, inject(0, 100, origin=5), take("counter", 1, query(0, 100, origin=5)),
+        publish("queries", 10, horizon=5 * SECOND), wait(4_000), end(),
+        spares("L3"),
+        back(), wait(4_000), end(),
+        violates("L3", "id queries/0:0 is still in a row")),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+    check(row)

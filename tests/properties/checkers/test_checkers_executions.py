@@ -1,86 +1,42 @@
 """S14 to S16: each on a History that it must pass, on one that it must not, and on a broken engine."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from headrace import MILLISECOND, MIN_TIME, SECOND, Clock, Computation, Context, KeyInterval, Pipeline, Record
-from headrace.history import Executed
+from headrace.history import Executed, Injected
 from headrace.worker import execution as _execution
 from headrace.worker.accounts import Accounts
 from headrace.worker.commits import Commits
 from headrace_properties.checkers import judge
-from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_properties.verdict import Violated
 from headrace_sim import FaultSchedule, Feed, FeedBuilder, simulate
 from headrace_sim import faults as f
-from tests.properties.explain.stories import Story, begin, counting, healthy, record, timer
+from tests.properties.checkers.steps import (
+    COUNT,
+    QUERY,
+    Row,
+    Table,
+    add,
+    check,
+    fire,
+    holds,
+    inject,
+    own,
+    query,
+    run,
+    spares,
+    step,
+    take,
+    unknown,
+    violates,
+    write,
+)
+from tests.properties.stories import Story, begin, counting, healthy, record, timer
 from tests.sim.rig import letters, mail
-
-
-def unknown(story: Story, name: str) -> str:
-    verdict = story.verdicts()[name]
-    assert isinstance(verdict, Unknown), verdict
-    return verdict.why
-
-
-# S14
-
-
-def test_a_step_that_runs_while_the_one_before_is_not_written_overlaps_it() -> None:
-    story = begin()
-    first, second = story.inject(0, 100), story.inject(1, 101)
-    story.run("counter", 1, first)
-    story.run("counter", 2, second)
-    assert "while the step 1.1 before it was not written yet" in story.violated("S14")
-
-
-def test_records_of_one_step_do_not_overlap() -> None:
-    story = begin()
-    first, second = story.inject(0, 100), story.inject(1, 101)
-    story.run("counter", 1, first)
-    story.run("counter", 1, second)
-    story.write("counter", 1, seen=((first.record_id, 0), (second.record_id, 0)))
-    assert story.verdicts()["S14"] == Holds(2)
-
-
-def test_a_zombies_step_may_overlap_its_successors() -> None:
-    story = begin()
-    query = story.inject(0, 100)
-    story.run("counter", 1, query)
-    story.own("counter", 3, "worker-1")
-    story.run("counter", 1, query, sequencer=3, process="worker-1")
-    assert "S14" not in story.broken()
-
-
-def test_without_exactly_once_a_step_may_need_no_write_and_a_late_one_tells() -> None:
-    story = begin(counting(exactly_once=False))
-    first, second = story.inject(0, 100), story.inject(1, 101)
-    story.run("counter", 1, first)
-    story.run("counter", 2, second)
-    assert "S14" not in story.broken()
-    story.write("counter", 1, state=b"1")
-    story.violated("S14")
-
-
-def test_user_code_runs_for_the_key_of_its_record_only() -> None:
-    story = begin()
-    query = msgspec.structs.replace(story.inject(0, 100), key="dogs")
-    run = msgspec.structs.replace(story.events[-1], productions=(query,))
-    story.events[-1] = run
-    story.run("counter", 1, query)
-    assert "that record is for key 'dogs'" in story.violated("S14")
-
-
-def test_user_code_runs_at_an_owner_of_its_key_only() -> None:
-    story = Story()
-    story.own("counter", 1, interval=KeyInterval("m"))
-    story.run("counter", 1, story.inject(0, 100))
-    assert "under a sequencer of ['m', end)" in story.violated("S14")
-
-
-def test_without_a_run_nothing_is_known_of_steps() -> None:
-    assert unknown(begin(), "S14") == "no user code ran"
 
 
 def crowd(pipeline: Pipeline) -> Feed:
@@ -92,42 +48,15 @@ def test_an_engine_that_unlocks_a_key_too_early_is_caught(monkeypatch: pytest.Mo
 
     def unlocked(self: Commits) -> Any:
         steps = next_batch(self)
-        for step in steps:
-            step.slot.busy = False
-            step.slot.queue = None
+        for one in steps:
+            one.slot.busy = False
+            one.slot.queue = None
         return steps
 
     monkeypatch.setattr(Commits, "_next_batch", unlocked)
     pipeline = mail()
     verdict = judge(simulate(pipeline, crowd(pipeline)), [pipeline])["S14"]
     assert isinstance(verdict, Violated)
-
-
-# S15
-
-
-def test_a_production_older_than_its_record_is_told() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100), record("counter@1.1#0", "detector", 99))
-    assert "whose time is" in story.violated("S15")
-
-
-def test_a_production_older_than_its_timer_is_told() -> None:
-    story = begin()
-    story.fire("counter", 1, timer("w", 200, 0), record("counter@1.1#0", "detector", 199))
-    story.violated("S15")
-
-
-def test_a_wall_timer_without_a_hold_has_no_event_time() -> None:
-    story = begin()
-    story.fire("counter", 1, timer("w", 10**9, 0, clock=Clock.WALL), record("counter@1.1#0", "detector", 5))
-    assert story.verdicts()["S15"] == Holds(1)
-
-
-def test_without_productions_nothing_is_known_of_their_times() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100))
-    assert unknown(story, "S15") == "nothing was produced"
 
 
 class Backdater(Computation):
@@ -155,48 +84,13 @@ def test_an_engine_that_lets_outputs_be_older_is_caught(monkeypatch: pytest.Monk
 # S16
 
 
+@step
 def late_at_detector(story: Story, count: Any) -> None:
     """The detector runs a count that lies behind its input watermark."""
     story.run("detector", 1, count, sequencer=2, watermark=count.timestamp + 1)
     run = story.events[-1]
     assert isinstance(run, Executed)
     story.events[-1] = msgspec.structs.replace(run, late=True)
-
-
-def test_what_the_source_gave_in_time_must_not_be_late_downstream() -> None:
-    story = begin()
-    count = record("counter@1.1#0", "detector", 100)
-    story.take("counter", 1, story.inject(0, 100), count)
-    late_at_detector(story, count)
-    assert "late, and nothing that led to it was" in story.violated("S16")
-
-
-def test_what_stems_from_a_late_record_may_be_late() -> None:
-    story = begin()
-    count = record("counter@1.1#0", "detector", 100)
-    story.take("counter", 1, story.inject(0, 100, watermark=200), count)
-    late_at_detector(story, count)
-    assert unknown(story, "S16") == "no record that was in time met a watermark"
-
-
-def test_what_stems_from_a_timer_that_a_late_record_set_may_be_late() -> None:
-    story = begin()
-    window, count = timer("w", 150, 1), record("counter@1.2#0", "detector", 150)
-    story.take("counter", 1, story.inject(0, 100, watermark=200), set_timers=(window,))
-    story.fire("counter", 2, window, count, watermark=160)
-    late_at_detector(story, count)
-    assert "S16" not in story.broken()
-
-
-def test_what_a_percentile_makes_late_is_late_by_design() -> None:
-    story = begin(counting(watermark_percentile=90))
-    query = story.inject(0, 100)
-    story.run("counter", 1, query, watermark=200)
-    assert "S16" not in story.broken()
-
-
-def test_a_healthy_run_has_no_late_record() -> None:
-    assert healthy().verdicts()["S16"] == Holds(2)
 
 
 def test_an_engine_whose_owners_forget_their_own_work_makes_records_late(
@@ -212,3 +106,76 @@ def test_an_engine_whose_owners_forget_their_own_work_makes_records_late(
     ]
     history = simulate(pipeline, letters(pipeline), faults=FaultSchedule(tuple(held)))
     assert isinstance(judge(history, [pipeline])["S16"], Violated)
+
+
+DOGS = msgspec.structs.replace(QUERY, key="dogs")
+
+# fmt: off
+HISTORIES: Table = {
+    # S14
+    "a step that runs while the one before is not written overlaps it": (
+        begin, inject(0, 100), inject(1, 101), run("counter", 1, QUERY), run("counter", 2, query(1, 101)),
+        violates("S14", "while the step 1.1 before it was not written yet")),
+    "records of one step do not overlap": (
+        begin, inject(0, 100), inject(1, 101), run("counter", 1, QUERY), run("counter", 1, query(1, 101)),
+        write("counter", 1, seen=(("queries/0:0", 0), ("queries/0:1", 0))),
+        holds("S14", 2)),
+    "a zombies step may overlap its successors": (
+        begin, inject(0, 100), run("counter", 1, QUERY), own("counter", 3, "worker-1"),
+        run("counter", 1, QUERY, sequencer=3, process="worker-1"),
+        spares("S14")),
+    "without exactly once a step may need no write and a late one tells": (
+        partial(begin, counting(exactly_once=False)), inject(0, 100), inject(1, 101), run("counter", 1, QUERY),
+        run("counter", 2, query(1, 101)),
+        spares("S14"),
+        write("counter", 1, state=b"1"),
+        violates("S14")),
+    "user code runs for the key of its record only": (
+        begin, add(Injected, "queries/0", 0, MIN_TIME, (DOGS,)), run("counter", 1, DOGS),
+        violates("S14", "that record is for key 'dogs'")),
+    "user code runs at an owner of its key only": (
+        Story, own("counter", 1, interval=KeyInterval("m")), inject(0, 100), run("counter", 1, QUERY),
+        violates("S14", "under a sequencer of ['m', end)")),
+    "without a run nothing is known of steps": (
+        begin,
+        unknown("S14", "no user code ran")),
+
+    # S15
+    "a production older than its record is told": (
+        begin, inject(0, 100), take("counter", 1, QUERY, record("counter@1.1#0", "detector", 99)),
+        violates("S15", "whose time is")),
+    "a production older than its timer is told": (
+        begin, fire("counter", 1, timer("w", 200, 0), record("counter@1.1#0", "detector", 199)),
+        violates("S15")),
+    "a wall timer without a hold has no event time": (
+        begin, fire("counter", 1, timer("w", 10 ** 9, 0, clock=Clock.WALL), record("counter@1.1#0", "detector", 5)),
+        holds("S15", 1)),
+    "without productions nothing is known of their times": (
+        begin, inject(0, 100), take("counter", 1, QUERY),
+        unknown("S15", "nothing was produced")),
+
+    # S16
+    "what the source gave in time must not be late downstream": (
+        begin, inject(0, 100), take("counter", 1, QUERY, COUNT), late_at_detector(COUNT),
+        violates("S16", "late, and nothing that led to it was")),
+    "what stems from a late record may be late": (
+        begin, inject(0, 100, watermark=200), take("counter", 1, QUERY, COUNT), late_at_detector(COUNT),
+        unknown("S16", "no record that was in time met a watermark")),
+    "what stems from a timer that a late record set may be late": (
+        begin, inject(0, 100, watermark=200), take("counter", 1, QUERY, set_timers=(timer("w", 150, 1),)),
+        fire("counter", 2, timer("w", 150, 1), record("counter@1.2#0", "detector", 150), watermark=160),
+        late_at_detector(record("counter@1.2#0", "detector", 150)),
+        spares("S16")),
+    "what a percentile makes late is late by design": (
+        partial(begin, counting(watermark_percentile=90)), inject(0, 100), run("counter", 1, QUERY, watermark=200),
+        spares("S16")),
+    "a healthy run has no late record": (
+        healthy,
+        holds("S16", 2)),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+    check(row)

@@ -1,13 +1,42 @@
 """S10, S10-horizon, S11 and L4, each on a History that it must pass and on one that it must not."""
 
+from functools import partial
+
 import pytest
 
 from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Productions
 from headrace.history import ComputationRemoved, DuplicateDropped, FaultStruck, Published, RoleClaimed
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
-from headrace_properties.verdict import Holds, Unknown
-from tests.properties.explain.stories import Story, begin, counting, record, timer
+from tests.properties.checkers.steps import (
+    COUNT,
+    QUERY,
+    WEAK_COUNT,
+    Row,
+    Table,
+    ack,
+    add,
+    advance,
+    back,
+    breaks,
+    check,
+    end,
+    fire,
+    holds,
+    inject,
+    own,
+    publish,
+    query,
+    report,
+    run,
+    spares,
+    take,
+    unknown,
+    violates,
+    wait,
+    write,
+)
+from tests.properties.stories import Story, begin, counting, record, timer
 
 
 def held(time: int) -> Story:
@@ -20,404 +49,212 @@ def held(time: int) -> Story:
     return story
 
 
-# S10
-
-
-def test_a_broadcast_past_an_undelivered_production_is_caught() -> None:
-    story = held(100)
-    story.publish("counter", 101)
-    message = story.violated("S10")
-    assert "the low watermark of 'counter' was broadcast as 0.000101s" in message
-    assert (
-        "while record counter@1.1#0 of 'counter' to 'detector' (key 'cats', timestamp 0.000100s)" in message
-    )
-
-
-def test_a_broadcast_up_to_pending_work_holds() -> None:
-    story = held(100)
-    story.publish("counter", 100)
-    story.publish("detector", 100)
-    assert story.verdicts()["S10"] == Holds(3)
-
-
-def test_work_upstream_holds_the_watermark_of_all_downstream() -> None:
-    story = held(100)
-    story.publish("detector", 101)
-    assert "the low watermark of 'detector' was broadcast" in story.violated("S10")
-
-
-def test_a_record_that_is_applied_holds_nothing_any_more() -> None:
-    story = held(100)
-    story.take("detector", 1, record("counter@1.1#0", "detector", 100, origin=7), sequencer=2)
-    story.publish("counter", 900)
-    assert isinstance(story.verdicts()["S10"], Holds)
-
-
-def test_an_accepted_record_holds_its_injectors_watermark() -> None:
-    story = begin()
-    story.inject(0, 100)
-    story.publish("queries", 101)
-    assert "record queries/0:0 of 'queries' to 'counter'" in story.violated("S10")
-
-
-def test_a_record_that_was_injected_late_holds_nothing() -> None:
-    story = begin()
-    story.inject(0, 100, watermark=101)
-    story.publish("queries", 900)
-    assert story.verdicts()["S10"] == Holds(1)
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"set_timers": (timer("w", 200, 1),)}, "watermark timer 'w' of key 'cats' at 'counter'"),
-        ({"hold": 200}, "the state of key 'cats' at 'counter' (which holds 0.000200s)"),
-    ],
-)
-def test_timers_and_held_state_hold_the_watermark(changes: dict[str, object], what: str) -> None:
-    story = begin()
-    query = story.inject(0, 100)
-    story.take("counter", 1, query, **changes)  # type: ignore[arg-type]
-    story.publish("queries", 1_000)
-    story.publish("counter", 200)
-    assert story.verdicts()["S10"] == Holds(2)
-    story.publish("counter", 201)
-    assert what in story.violated("S10")
-
-
-def test_a_hold_that_is_released_and_a_timer_that_is_cancelled_hold_nothing() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100), set_timers=(timer("w", 200, 1),), hold=200)
-    story.take("counter", 2, story.inject(1, 150), cancelled=("w",), hold=MAX_TIME)
-    story.publish("counter", 900)
-    assert story.verdicts()["S10"] == Holds(1)
-
-
-def test_a_timer_that_is_moved_holds_at_its_new_time() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100), set_timers=(timer("w", 200, 1),))
-    story.take("counter", 2, story.inject(1, 150), set_timers=(timer("w", 300, 2),))
-    story.publish("counter", 300)
-    assert story.verdicts()["S10"] == Holds(1)
-    story.publish("counter", 301)
-    story.violated("S10")
-
-
-def test_a_wall_timer_without_a_hold_holds_nothing() -> None:
-    story = begin()
-    story.take("counter", 1, story.inject(0, 100), set_timers=(timer("w", 200, 1, clock=Clock.WALL),))
-    story.publish("counter", 900)
-    assert story.verdicts()["S10"] == Holds(1)
-
-
-def test_a_windows_production_holds_though_the_input_has_passed_it() -> None:
-    """The timer at 200 fires when the input is at 1000; its production at 200 is not late."""
-    story = begin()
-    window = timer("w", 200, 1)
-    story.take("counter", 1, story.inject(0, 100), set_timers=(window,))
-    story.report(1_000)
-    story.publish("queries", 1_000)
-    story.publish("counter", 200)
-    story.fire("counter", 2, window, record("counter@1.2#0", "detector", 200), watermark=1_000)
-    story.publish("counter", 201)
-    assert "record counter@1.2#0" in story.violated("S10")
-
-
-def test_what_a_late_record_leads_to_holds_nothing_behind_the_injectors() -> None:
-    story = begin()
-    story.report(1_000)
-    story.publish("queries", 1_000)
-    query = story.inject(0, 100, watermark=1_000)
-    story.take(
-        "counter", 1, query, record("counter@1.1#0", "detector", 100), set_timers=(timer("w", 1_200, 1),)
-    )
-    story.publish("counter", 1_000)
-    assert story.verdicts()["S10"] == Holds(2)
-    story.publish("counter", 1_201)
-    assert "timer 'w'" in story.violated("S10")
-
-
-@pytest.mark.parametrize("broadcast", ["before", "afterwards"])
-def test_what_a_late_record_leads_to_at_the_very_watermark_is_not_late(broadcast: str) -> None:
-    story = begin()
-    story.report(1_000)
-    story.publish("queries", 1_000)
-    if broadcast == "before":
-        story.publish("counter", 1_000)
-    query = story.inject(0, 100, watermark=1_000)
-    story.take("counter", 1, query, set_timers=(timer("w", 1_000, 1),))
-    story.publish("counter", 1_000)
-    assert isinstance(story.verdicts()["S10"], Holds)
-    story.publish("counter", 1_001)
-    assert "timer 'w'" in story.violated("S10")
-
-
-def test_what_a_late_record_leads_to_holds_nothing_before_its_owner_knows_of_it() -> None:
-    """The reply to the write is lost; the owner reports on, and learns later that the timer is durable, and late."""
-    story = begin()
-    story.report(1_000)
-    query = story.inject(0, 100, watermark=1_000)
-    story.run("counter", 1, query)
-    story.write("counter", 1, seen=((query.record_id, 0),), set_timers=(timer("w", 1_200, 1),))
-    story.report(1_300)
-    story.publish("queries", 1_300)
-    story.publish("counter", 1_300)
-    story.ack("counter", query.record_id)
-    story.publish("counter", 1_400)
-    assert isinstance(story.verdicts()["S10"], Holds)
-
-
-def test_work_that_is_born_behind_a_broadcast_is_late() -> None:
-    story = begin()
-    story.publish("counter", 500)
-    story.take("counter", 1, story.inject(0, 100, watermark=101), record("counter@1.1#0", "detector", 100))
-    story.publish("counter", 600)
-    assert story.verdicts()["S10"] == Holds(2)
-
-
-def test_a_production_that_eluded_a_scan_makes_the_watermark_wrong() -> None:
-    """Figure 12's second form: the zombie's commit lets A forget the record, and B-prime does not know what came of it."""
-    story = begin()
-    query = story.inject(0, 100)
-    count = record("counter@1.1#0", "detector", 100)
-    story.run("counter", 1, query, count)
-    story.own("counter", 3, "worker-1")
-    story.write("counter", 1, live=3, seen=((query.record_id, 0),), productions=(count,))
-    story.ack("counter", query.record_id)
-    story.report(1_000)
-    story.publish("queries", 1_000)
-    story.publish("counter", 1_000)
-    assert "while record counter@1.1#0" in story.violated("S10")
-    assert {"S6", "S7", "S10"} <= story.broken()
-
-
-def weak_in_flight() -> tuple[Story, Production]:
-    """A weak step has sent its production, and is not committed; the consumer has set a timer for it."""
-    story = begin(counting(productions=Productions.WEAK))
-    query = story.inject(0, 100)
-    count = record("queries/0:0>counter#0", "detector", 100)
-    story.run("counter", 1, query, count)
-    story.report(1_000)
-    story.take("detector", 1, count, sequencer=2, set_timers=(timer("w", 150, 1, sequencer=2),))
-    return story, query
-
-
-def test_what_a_weak_production_in_flight_leads_to_holds_the_watermark() -> None:
-    story, query = weak_in_flight()
-    story.write("counter", 1, seen=((query.record_id, 0),))
-    story.publish("detector", 151)
-    assert "timer 'w' of key 'cats' at 'detector'" in story.violated("S10")
-
-
-def test_a_weak_production_holds_by_its_cause_until_it_is_checkpointed() -> None:
-    story = begin(counting(productions=Productions.WEAK))
-    query = story.inject(0, 100)
-    count = record("queries/0:0>counter#0", "detector", 100)
-    story.run("counter", 1, query, count)
-    story.publish("counter", 101)
-    assert "record queries/0:0 of 'queries'" in story.violated("S10")
-    story.events.pop()
-    story.write("counter", 1, seen=((query.record_id, 0),), productions=(count,))
-    story.publish("counter", 101)
-    assert "record queries/0:0>counter#0 of 'counter'" in story.violated("S10")
-
-
-def test_a_worker_that_acts_upon_a_watermark_past_pending_work_is_caught() -> None:
-    story = held(100)
-    story.advance("detector", 100, sequencer=2)
-    assert isinstance(story.verdicts()["S10"], Holds)
-    story.advance("detector", 101, sequencer=2)
-    assert "worker-0 took 0.000101s for the input watermark of 'detector'" in story.violated("S10")
-
-
-def test_a_percentile_watermark_may_pass_pending_work() -> None:
-    story = begin(counting(watermark_percentile=50.0))
-    story.inject(0, 100)
-    story.advance("counter", 900)
-    assert "S10" not in story.broken()
-
-
-def test_a_production_to_a_computation_that_was_removed_holds_nothing() -> None:
-    story = held(100)
-    story.add(ComputationRemoved(story.tick(), "store", "detector"))
-    story.publish("counter", 900)
-    story.end()
-    assert not story.broken() - {"L4"}
-
-
-def test_what_joins_a_running_topology_behind_a_computation_is_late_for_it() -> None:
-    """The detector has come to 500 when a second, slower counter begins to feed it."""
-    before = counting()
-    after = counting()
-    after.add(Computation(), name="slow", inputs=["queries"], outputs=["counts"])
-    story = begin(before, after)
-    story.publish("queries", 90)
-    story.publish("detector", 500)
-    story.own("slow", 3)
-    query = story.inject(0, 100)
-    story.take("counter", 1, query)
-    story.publish("detector", 600)
-    assert "S10" not in story.broken()
-
-
-# S10-horizon
-
-
-def test_a_horizon_past_the_origin_of_an_unfinished_record_is_caught() -> None:
-    story = held(100)
-    story.publish("counter", 100, horizon=7)
-    assert isinstance(story.verdicts()["S10-horizon"], Holds)
-    story.publish("detector", 100, horizon=8)
-    message = story.violated("S10-horizon")
-    assert "the horizon of 'detector' was broadcast as 0.000008s" in message
-    assert "record counter@1.1#0 of 'counter'" in message
-
-
-def test_late_records_hold_the_horizon_like_any() -> None:
-    story = begin()
-    story.inject(0, 100, watermark=900, origin=7)
-    story.publish("queries", 900, horizon=8)
-    story.violated("S10-horizon")
-
-
-def test_of_two_copies_of_a_record_the_older_origin_holds_the_horizon() -> None:
-    story = begin()
-    story.inject(0, 100, origin=9)
-    story.inject(0, 100, origin=7)
-    story.publish("queries", 100, horizon=8)
-    story.violated("S10-horizon")
-
-
-def test_remnants_of_code_without_exactly_once_are_not_unfinished() -> None:
-    """A record is run twice, strong; what the second run made is refused behind the horizon (6.1.3)."""
-    story = begin(counting(exactly_once=False))
-    query = story.inject(0, 100, origin=7)
-    for number in (1, 2):
-        count = record(f"counter@1.{number}#0", "detector", 100, origin=7)
-        story.run("counter", number, query, count)
-        story.write("counter", number, productions=(count,))
-        story.ack("counter", query.record_id)
-        if number == 1:
-            story.take("detector", 1, count, sequencer=2)
-            story.report(900, horizon=8)
-            story.publish("counter", 900, horizon=8)
-    story.add(DuplicateDropped(story.tick(), "worker-0", "detector", "cats", "counter@1.2#0", "horizon"))
-    story.ack("detector", "counter@1.2#0")
-    story.publish("counter", 950, horizon=9)
-    story.end()
-    assert not story.broken() - {"L4"}
-
-
-# S11
-
-
-def test_a_low_watermark_that_goes_back_is_caught() -> None:
-    story = begin()
-    story.publish("counter", 200, horizon=5)
-    story.publish("counter", 199, horizon=5)
-    assert (
-        "broadcast the progress of 'counter' at 0.006000s with a low watermark of 0.000199s"
-        in story.violated("S11")
-    )
-
-
-def test_a_horizon_that_goes_back_is_caught() -> None:
-    story = begin()
-    story.publish("counter", 200, horizon=5)
-    story.publish("counter", 200, horizon=4, process="authority-0.1")
-    assert "with a horizon of 0.000004s, after 0.000005s" in story.violated("S11")
-
-
-def test_a_percentile_that_goes_back_is_caught() -> None:
-    story = begin()
-    for time in (300, 299):
-        progress = Progress(200, 5, ((90.0, time),))
-        story.add(Published(story.tick(), "authority-0.0", (("counter", progress),)))
-    assert "with a 90 % watermark of 0.000299s" in story.violated("S11")
-
-
-def test_a_new_authority_that_knows_less_than_was_broadcast_is_caught() -> None:
-    story = begin()
-    story.publish("counter", 200, process="authority-0.0")
-    story.add(RoleClaimed(story.tick(), "store", "authority-0", 2, "authority-0.1"))
-    story.publish("counter", 100, process="authority-0.1")
-    story.violated("S11")
-
-
-def test_a_replaced_authority_may_repeat_what_it_had_journaled() -> None:
-    story = begin()
-    story.add(RoleClaimed(story.tick(), "store", "authority-0", 1, "authority-0.0#1"))
-    story.publish("counter", 200, process="authority-0.0")
-    story.add(RoleClaimed(story.tick(), "store", "authority-0", 2, "authority-0.1#1"))
-    story.publish("counter", 300, process="authority-0.1")
-    story.publish("counter", 250, process="authority-0.0")
-    assert isinstance(story.verdicts()["S11"], Holds)
-
-
-def test_an_input_watermark_that_goes_back_is_caught_for_one_owner_only() -> None:
-    story = begin()
-    story.advance("counter", 200)
-    story.advance("counter", 100, sequencer=3, process="worker-1")
-    assert isinstance(story.verdicts()["S11"], Holds)
-    story.advance("counter", 199)
-    assert "worker-0 took the input of 'counter'" in story.violated("S11")
-
-
-def test_an_injector_that_reports_less_after_a_restart_is_caught() -> None:
-    story = begin()
-    story.report(200, horizon=5)
-    story.report(200, horizon=4)
-    assert "injector queries/0 reported at" in story.violated("S11")
-
-
-# L4
-
-
-def test_a_watermark_that_stops_behind_its_injectors_is_caught() -> None:
-    story = held(100)
-    story.publish("counter", 100)
-    story.end()
-    message = story.violated("L4")
-    assert "the low watermark of 'counter' stands at 0.000100s at the end" in message
-    assert "its injectors had reported 0.001000s; record counter@1.1#0" in message
-
-
-def test_watermarks_that_reach_their_injectors_hold() -> None:
-    story = begin()
-    story.report(300)
-    story.publish("counter", 300)
-    story.publish("detector", MAX_TIME)
-    story.end()
-    assert story.verdicts()["L4"] == Holds(2)
-
-
-def test_a_deadline_leaves_a_watermark_some_time() -> None:
-    for late_ms, stuck in ((100, False), (6_000, True)):
-        story = begin()
-        story.report(300)
-        story.tick(late_ms)
-        story.end("deadline")
-        assert ("L4" in story.broken()) is stuck
-
-
-def test_a_computation_that_was_removed_need_not_arrive() -> None:
-    story = begin()
-    story.report(300)
-    story.publish("counter", 300)
-    story.add(ComputationRemoved(story.tick(), "store", "detector"))
-    story.end()
-    assert story.verdicts()["L4"] == Holds(1)
-
-
-def test_without_a_report_nothing_is_known_of_the_aim() -> None:
-    story = begin()
-    story.report(MIN_TIME)
-    story.end()
-    assert story.verdicts()["L4"] == Unknown("no injector reported a low watermark")
-
-
-def test_an_unhealed_run_is_not_asked_to_arrive() -> None:
-    story = held(100)
-    story.add(FaultStruck(story.tick(), "worker-0", "pause", ""))
-    story.end("deadline")
-    assert isinstance(story.verdicts()["L4"], Unknown)
+WINDOW = timer("w", 200, 1)
+OLD_QUERY = query(0, 100, origin=7)
+WITH_SLOW = counting()
+WITH_SLOW.add(Computation(), name="slow", inputs=["queries"], outputs=["counts"])
+
+
+def made(number: int) -> Production:
+    """What the counter's write of this number makes of the old query."""
+    return record(f"counter@1.{number}#0", "detector", 100, origin=7)
+
+
+# fmt: off
+HISTORIES: Table = {
+    # S10
+    "a broadcast past an undelivered production is caught": (
+        partial(held, 100), publish("counter", 101),
+        violates("S10", "the low watermark of 'counter' was broadcast as 0.000101s",
+            "while record counter@1.1#0 of 'counter' to 'detector' (key 'cats', timestamp 0.000100s)")),
+    "a broadcast up to pending work holds": (
+        partial(held, 100), publish("counter", 100), publish("detector", 100),
+        holds("S10", 3)),
+    "work upstream holds the watermark of all downstream": (
+        partial(held, 100), publish("detector", 101),
+        violates("S10", "the low watermark of 'detector' was broadcast")),
+    "a record that is applied holds nothing any more": (
+        partial(held, 100), take("detector", 1, record("counter@1.1#0", "detector", 100, origin=7), sequencer=2),
+        publish("counter", 900),
+        holds("S10")),
+    "an accepted record holds its injectors watermark": (
+        begin, inject(0, 100), publish("queries", 101),
+        violates("S10", "record queries/0:0 of 'queries' to 'counter'")),
+    "a record that was injected late holds nothing": (
+        begin, inject(0, 100, watermark=101), publish("queries", 900),
+        holds("S10", 1)),
+    "timers hold the watermark": (
+        begin, inject(0, 100), take("counter", 1, QUERY, set_timers=(WINDOW,)), publish("queries", 1_000),
+        publish("counter", 200),
+        holds("S10", 2),
+        publish("counter", 201),
+        violates("S10", "watermark timer 'w' of key 'cats' at 'counter'")),
+    "held state holds the watermark": (
+        begin, inject(0, 100), take("counter", 1, QUERY, hold=200), publish("queries", 1_000), publish("counter", 200),
+        holds("S10", 2),
+        publish("counter", 201),
+        violates("S10", "the state of key 'cats' at 'counter' (which holds 0.000200s)")),
+    "a hold that is released and a timer that is cancelled hold nothing": (
+        begin, inject(0, 100), take("counter", 1, QUERY, set_timers=(WINDOW,), hold=200), inject(1, 150),
+        take("counter", 2, query(1, 150), cancelled=("w",), hold=MAX_TIME), publish("counter", 900),
+        holds("S10", 1)),
+    "a timer that is moved holds at its new time": (
+        begin, inject(0, 100), take("counter", 1, QUERY, set_timers=(WINDOW,)), inject(1, 150),
+        take("counter", 2, query(1, 150), set_timers=(timer("w", 300, 2),)), publish("counter", 300),
+        holds("S10", 1),
+        publish("counter", 301),
+        violates("S10")),
+    "a wall timer without a hold holds nothing": (
+        begin, inject(0, 100), take("counter", 1, QUERY, set_timers=(timer("w", 200, 1, clock=Clock.WALL),)),
+        publish("counter", 900),
+        holds("S10", 1)),
+    # The timer at 200 fires when the input is at 1000; its production at 200 is not late.
+    "a windows production holds though the input has passed it": (
+        begin, inject(0, 100), take("counter", 1, QUERY, set_timers=(WINDOW,)), report(1000),
+        publish("queries", 1000), publish("counter", 200),
+        fire("counter", 2, WINDOW, record("counter@1.2#0", "detector", 200), watermark=1000),
+        publish("counter", 201),
+        violates("S10", "record counter@1.2#0")),
+    "what a late record leads to holds nothing behind the injectors": (
+        begin, report(1000), publish("queries", 1000), inject(0, 100, watermark=1000),
+        take("counter", 1, QUERY, COUNT, set_timers=(timer("w", 1200, 1),)), publish("counter", 1000),
+        holds("S10", 2),
+        publish("counter", 1201),
+        violates("S10", "timer 'w'")),
+    "what a late record leads to at the very watermark that was broadcast before is not late": (
+        begin, report(1_000), publish("queries", 1_000), publish("counter", 1_000), inject(0, 100, watermark=1_000),
+        take("counter", 1, QUERY, set_timers=(timer("w", 1_000, 1),)), publish("counter", 1_000),
+        holds("S10"),
+        publish("counter", 1_001),
+        violates("S10", "timer 'w'")),
+    "what a late record leads to at the very watermark that is broadcast afterwards is not late": (
+        begin, report(1_000), publish("queries", 1_000), inject(0, 100, watermark=1_000),
+        take("counter", 1, QUERY, set_timers=(timer("w", 1_000, 1),)), publish("counter", 1_000),
+        holds("S10"),
+        publish("counter", 1_001),
+        violates("S10", "timer 'w'")),
+    # The reply to the write is lost; the owner reports on, and learns later that the timer is durable, and late.
+    "what a late record leads to holds nothing before its owner knows of it": (
+        begin, report(1000), inject(0, 100, watermark=1000), run("counter", 1, QUERY),
+        write("counter", 1, seen=(("queries/0:0", 0),), set_timers=(timer("w", 1200, 1),)), report(1300),
+        publish("queries", 1300), publish("counter", 1300), ack("counter", "queries/0:0"), publish("counter", 1400),
+        holds("S10")),
+    "work that is born behind a broadcast is late": (
+        begin, publish("counter", 500), inject(0, 100, watermark=101), take("counter", 1, QUERY, COUNT),
+        publish("counter", 600),
+        holds("S10", 2)),
+    # Figure 12's second form: the zombie's commit lets A forget the record, and B-prime does not know what came of it.
+    "a production that eluded a scan makes the watermark wrong": (
+        begin, inject(0, 100), run("counter", 1, QUERY, COUNT), own("counter", 3, "worker-1"),
+        write("counter", 1, live=3, seen=(("queries/0:0", 0),), productions=(COUNT,)), ack("counter", "queries/0:0"),
+        report(1_000), publish("queries", 1_000), publish("counter", 1_000),
+        violates("S10", "while record counter@1.1#0"), violates("S6"), violates("S7")),
+    # The weak step has sent its production and is not committed; the consumer has set a timer for it.
+    "what a weak production in flight leads to holds the watermark": (
+        partial(begin, counting(productions=Productions.WEAK)), inject(0, 100), run("counter", 1, QUERY, WEAK_COUNT),
+        report(1_000), take("detector", 1, WEAK_COUNT, sequencer=2, set_timers=(timer("w", 150, 1, sequencer=2),)),
+        write("counter", 1, seen=(("queries/0:0", 0),)), publish("detector", 151),
+        violates("S10", "timer 'w' of key 'cats' at 'detector'")),
+    "a weak production holds by its cause until it is checkpointed": (
+        partial(begin, counting(productions=Productions.WEAK)), inject(0, 100), run("counter", 1, QUERY, WEAK_COUNT),
+        publish("counter", 101),
+        violates("S10", "record queries/0:0 of 'queries'"),
+        back(), write("counter", 1, seen=(("queries/0:0", 0),), productions=(WEAK_COUNT,)), publish("counter", 101),
+        violates("S10", "record queries/0:0>counter#0 of 'counter'")),
+    "a worker that acts upon a watermark past pending work is caught": (
+        partial(held, 100), advance("detector", 100, sequencer=2),
+        holds("S10"),
+        advance("detector", 101, sequencer=2),
+        violates("S10", "worker-0 took 0.000101s for the input watermark of 'detector'")),
+    "a percentile watermark may pass pending work": (
+        partial(begin, counting(watermark_percentile=50.0)), inject(0, 100), advance("counter", 900),
+        spares("S10")),
+    "a production to a computation that was removed holds nothing": (
+        partial(held, 100), add(ComputationRemoved, "store", "detector"), publish("counter", 900), end(),
+        breaks(but="L4")),
+    # The detector has come to 500 when a second, slower counter begins to feed it.
+    "what joins a running topology behind a computation is late for it": (
+        partial(begin, counting(), WITH_SLOW), publish("queries", 90), publish("detector", 500), own("slow", 3),
+        inject(0, 100), take("counter", 1, QUERY), publish("detector", 600),
+        spares("S10")),
+
+    # S10-horizon
+    "a horizon past the origin of an unfinished record is caught": (
+        partial(held, 100), publish("counter", 100, horizon=7),
+        holds("S10-horizon"),
+        publish("detector", 100, horizon=8),
+        violates("S10-horizon", "the horizon of 'detector' was broadcast as 0.000008s", "record counter@1.1#0 of 'counter'")),
+    "late records hold the horizon like any": (
+        begin, inject(0, 100, watermark=900, origin=7), publish("queries", 900, horizon=8),
+        violates("S10-horizon")),
+    "of two copies of a record the older origin holds the horizon": (
+        begin, inject(0, 100, origin=9), inject(0, 100, origin=7), publish("queries", 100, horizon=8),
+        violates("S10-horizon")),
+    # A record is run twice, strong; what the second run made is refused behind the horizon (6.1.3).
+    "remnants of code without exactly once are not unfinished": (
+        partial(begin, counting(exactly_once=False)), inject(0, 100, origin=7), run("counter", 1, OLD_QUERY, made(1)),
+        write("counter", 1, productions=(made(1),)), ack("counter", "queries/0:0"), take("detector", 1, made(1), sequencer=2),
+        report(900, horizon=8), publish("counter", 900, horizon=8), run("counter", 2, OLD_QUERY, made(2)),
+        write("counter", 2, productions=(made(2),)), ack("counter", "queries/0:0"),
+        add(DuplicateDropped, "worker-0", "detector", "cats", "counter@1.2#0", "horizon"), ack("detector", "counter@1.2#0"),
+        publish("counter", 950, horizon=9), end(),
+        breaks(but="L4")),
+
+    # S11
+    "a low watermark that goes back is caught": (
+        begin, publish("counter", 200, horizon=5), publish("counter", 199, horizon=5),
+        violates("S11", "broadcast the progress of 'counter' at 0.006000s with a low watermark of 0.000199s")),
+    "a horizon that goes back is caught": (
+        begin, publish("counter", 200, horizon=5), publish("counter", 200, horizon=4, process="authority-0.1"),
+        violates("S11", "with a horizon of 0.000004s, after 0.000005s")),
+    "a new authority that knows less than was broadcast is caught": (
+        begin, publish("counter", 200, process="authority-0.0"), add(RoleClaimed, "store", "authority-0", 2, "authority-0.1"),
+        publish("counter", 100, process="authority-0.1"),
+        violates("S11")),
+    "a replaced authority may repeat what it had journaled": (
+        begin, add(RoleClaimed, "store", "authority-0", 1, "authority-0.0#1"),
+        publish("counter", 200, process="authority-0.0"), add(RoleClaimed, "store", "authority-0", 2, "authority-0.1#1"),
+        publish("counter", 300, process="authority-0.1"), publish("counter", 250, process="authority-0.0"),
+        holds("S11")),
+    "an input watermark that goes back is caught for one owner only": (
+        begin, advance("counter", 200), advance("counter", 100, sequencer=3, process="worker-1"),
+        holds("S11"),
+        advance("counter", 199),
+        violates("S11", "worker-0 took the input of 'counter'")),
+    "an injector that reports less after a restart is caught": (
+        begin, report(200, horizon=5), report(200, horizon=4),
+        violates("S11", "injector queries/0 reported at")),
+    "a percentile that goes back is caught": (
+        begin, add(Published, "authority-0.0", (("counter", Progress(200, 5, ((90.0, 300),))),)),
+        add(Published, "authority-0.0", (("counter", Progress(200, 5, ((90.0, 299),))),)),
+        violates("S11", "with a 90 % watermark of 0.000299s")),
+
+    # L4
+    "a watermark that stops behind its injectors is caught": (
+        partial(held, 100), publish("counter", 100), end(),
+        violates("L4", "the low watermark of 'counter' stands at 0.000100s at the end",
+            "its injectors had reported 0.001000s; record counter@1.1#0")),
+    "watermarks that reach their injectors hold": (
+        begin, report(300), publish("counter", 300), publish("detector", MAX_TIME), end(),
+        holds("L4", 2)),
+    "a computation that was removed need not arrive": (
+        begin, report(300), publish("counter", 300), add(ComputationRemoved, "store", "detector"), end(),
+        holds("L4", 1)),
+    "without a report nothing is known of the aim": (
+        begin, report(MIN_TIME), end(),
+        unknown("L4", "no injector reported a low watermark")),
+    "an unhealed run is not asked to arrive": (
+        partial(held, 100), add(FaultStruck, "worker-0", "pause", ""), end("deadline"),
+        unknown("L4")),
+    "a deadline leaves a watermark some time": (
+        begin, report(300), wait(100), end("deadline"),
+        spares("L4"),
+        back(), wait(5_900), end("deadline"),
+        violates("L4")),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_checkers_say_of_a_history_what_they_should(row: Row) -> None:
+    check(row)

@@ -10,7 +10,7 @@ from headrace_properties.explain.causality import (
     program_order,
 )
 from headrace_scenarios.catalogue import SCENARIOS
-from tests.properties.explain.stories import healthy, timer
+from tests.properties.stories import healthy, timer
 
 
 def ends(story_kind: LinkKind) -> list[tuple[str, str]]:

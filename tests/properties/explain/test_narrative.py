@@ -13,7 +13,7 @@ from headrace_properties.explain.narrative import LONGEST, Narrative, narrate, s
 from headrace_properties.explain.snapshot import UnknownEventError, find_event, world_at
 from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_scenarios.catalogue import SCENARIOS
-from tests.properties.explain.stories import ALL, Story, begin, healthy, record, timer
+from tests.properties.stories import ALL, Story, begin, healthy, record, timer
 
 
 def zombie() -> Story:

@@ -14,7 +14,7 @@ from headrace.history import Applied, Output, ProcessStarted
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime import lanes_of, spacetime_html
 from headrace_scenarios.scenario import ScenarioRun
-from tests.properties.explain.stories import healthy, record
+from tests.properties.stories import healthy, record
 
 
 @pytest.fixture(scope="module")

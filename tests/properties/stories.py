@@ -125,6 +125,7 @@ class Story:
 
     def write(
         self,
+        /,
         computation: str,
         number: int,
         *,
@@ -141,6 +142,7 @@ class Story:
 
     def take(
         self,
+        /,
         computation: str,
         number: int,
         taken: Production,
@@ -155,7 +157,7 @@ class Story:
         self.ack(computation, taken.record_id)
 
     def fire(
-        self, computation: str, number: int, fired: StoredTimer, *made: Production, sequencer: int = 1,
+        self, /, computation: str, number: int, fired: StoredTimer, *made: Production, sequencer: int = 1,
         watermark: int | None = None, **changes: Any,
     ) -> None:  # fmt: skip
         """A strong step for a timer: run and written."""
