@@ -1,11 +1,11 @@
-"""The History of a run: typed, ordered events, in one vocabulary for every host.
+"""The History of a run: typed, ordered events, the same on every host.
 
 Checkers, timelines, latency figures and comparisons are functions of a History and of nothing else. Every event begins with
-``at_us``, true (not a process's own) wall time in microseconds, and ``process``, the address where it happened. The order of a
-History is the order in which things happened.
+``at_us``, true (not a process's own) wall time in microseconds, and ``process``, the address where it happened. Events are in
+the order in which they happened.
 
-The engine writes its events itself, through the `History` that it was built with; the host only keeps `History.at_us`
-current. Faults and the run's end are written by the host.
+The engine records its events itself, in the `History` that it was built with; the host only keeps `History.at_us`
+current, and records faults and the run's end.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from headrace.wire.value import Value
 
 
 class Injected(Value, frozen=True, gc=False):
-    """An injector accepted a record from the source, and sends it (5.2).
+    """An injector accepted a record from the source and sends it (5.2).
 
-    Written again when it is re-read after a crash. ``source_watermark``: what the injector had published before; the record is
-    late from the source if its timestamp is smaller. ``productions``: one for each consumer.
+    Recorded again when the source is re-read after a crash. ``source_watermark``: the watermark that the injector had published
+    before; a record with an earlier timestamp was late at the source. ``productions``: one for each consumer.
     """
 
     at_us: int
@@ -36,7 +36,7 @@ class Injected(Value, frozen=True, gc=False):
 
 
 class Delivered(Value, frozen=True, gc=False):
-    """A record reached its owner and is new to its memory."""
+    """A record reached the owner of its key, which had no memory of it."""
 
     at_us: int
     process: str
@@ -47,7 +47,7 @@ class Delivered(Value, frozen=True, gc=False):
 
 
 class DuplicateDropped(Value, frozen=True, gc=False):
-    """A record was recognised as a duplicate and ACKed. ``by``: "id", "horizon" or "in progress" (then it is not ACKed yet)."""
+    """A record was recognized as a duplicate and ACKed. ``by``: "id", "horizon" or "in progress" (not ACKed yet)."""
 
     at_us: int
     process: str
@@ -58,14 +58,14 @@ class DuplicateDropped(Value, frozen=True, gc=False):
 
 
 class Executed(Value, frozen=True, gc=False):
-    """User code ran for a record (``timer`` is ``None``) or a timer. It counts only if its write is applied.
+    """User code ran for a record (``timer`` is ``None``) or a timer. The run counts only if its write is applied.
 
     Attributes:
         cause: record id, or the timer's identity.
-        late: the record was behind the input watermark.
-        input_watermark: as the worker knew it.
-        version: of the write that will carry it.
-        productions: what it made, one for each consumer.
+        late: whether the record was behind the input watermark.
+        input_watermark: input watermark known to the worker.
+        version: version of the write that will carry the step.
+        productions: productions of the step, one for each consumer.
     """
 
     at_us: int
@@ -82,7 +82,7 @@ class Executed(Value, frozen=True, gc=False):
 
 
 class UserCodeFailed(Value, frozen=True, gc=False):
-    """User code raised; nothing of this attempt counts."""
+    """User code raised an exception; nothing of this attempt counts."""
 
     at_us: int
     process: str
@@ -94,7 +94,7 @@ class UserCodeFailed(Value, frozen=True, gc=False):
 
 
 class DeadLettered(Value, frozen=True, gc=False):
-    """A record or timer went to the dead letters' stream."""
+    """A dead letter for a record or timer was produced to ``stream``."""
 
     at_us: int
     process: str
@@ -106,7 +106,7 @@ class DeadLettered(Value, frozen=True, gc=False):
 class Applied(Value, frozen=True, gc=False):
     """The store applied one row delta (6.2). ``process`` is the store; ``live`` is the sequencer that owned the key then.
 
-    A write that was taken before (re-sent, doubled on the wire) is not applied again and not written here.
+    A repeated write (re-sent, or duplicated by the network) is not applied again and not recorded.
     """
 
     at_us: int
@@ -120,7 +120,7 @@ class Applied(Value, frozen=True, gc=False):
 class CheckpointsDeleted(Value, frozen=True, gc=False):
     """The store deleted checkpoints of productions that were ACKed (6.1.2). ``live``: as for `Applied`, for the first key.
 
-    Those that were deleted before (re-sent, doubled on the wire) are not in it. ``checkpoints``: (key, record id, consumer).
+    ``checkpoints``: (key, record id, consumer), without those that were deleted before (re-sent, or duplicated by the network).
     """
 
     at_us: int
@@ -132,7 +132,7 @@ class CheckpointsDeleted(Value, frozen=True, gc=False):
 
 
 class WriteRefused(Value, frozen=True, gc=False):
-    """The store refused a write whole: its sequencer was not live any more."""
+    """The store refused a write as a whole: its sequencer was no longer live."""
 
     at_us: int
     process: str
@@ -143,7 +143,7 @@ class WriteRefused(Value, frozen=True, gc=False):
 
 
 class AckSent(Value, frozen=True, gc=False):
-    """An owner told a sender that these records are done."""
+    """An owner sent an ACK for these records to their sender."""
 
     at_us: int
     process: str
@@ -153,7 +153,7 @@ class AckSent(Value, frozen=True, gc=False):
 
 
 class Acked(Value, frozen=True, gc=False):
-    """A sender learned that a record is done at this consumer."""
+    """A sender received this consumer's ACK for a record."""
 
     at_us: int
     process: str
@@ -162,7 +162,7 @@ class Acked(Value, frozen=True, gc=False):
 
 
 class Checkpointed(Value, frozen=True, gc=False):
-    """A weak straggler is being checkpointed, so that its cause can be ACKed (6.1.3)."""
+    """A weak production is a straggler and is being checkpointed, so that its cause can be ACKed (6.1.3)."""
 
     at_us: int
     process: str
@@ -172,7 +172,7 @@ class Checkpointed(Value, frozen=True, gc=False):
 
 
 class Resent(Value, frozen=True, gc=False):
-    """A sender sent an un-ACKed record again."""
+    """A sender sent an unACKed record again."""
 
     at_us: int
     process: str
@@ -181,7 +181,7 @@ class Resent(Value, frozen=True, gc=False):
 
 
 class IntervalMinted(Value, frozen=True, gc=False):
-    """The store gave an interval a new sequencer and killed those that overlapped (6.2)."""
+    """The store gave an interval a new sequencer and invalidated all overlapping ones (6.2)."""
 
     at_us: int
     process: str
@@ -201,10 +201,10 @@ class ComputationRemoved(Value, frozen=True, gc=False):
 
 
 class VersionAdopted(Value, frozen=True, gc=False):
-    """A version of the pipeline is in force (3): at the store from now on, and for a process as soon as it learns of it.
+    """A version of the pipeline took effect (3): in the store, or in a process that learned of it.
 
-    What a worker or an injector's process makes goes to the consumers in the version that it has adopted last; each incarnation
-    begins with version 0. ``version``: its index among those that are deployed.
+    The productions of a worker or an injector's process go to the consumers in the version that it adopted last; each
+    incarnation begins with version 0. ``version``: index among the deployed versions.
     """
 
     at_us: int
@@ -223,7 +223,7 @@ class ScanBegun(Value, frozen=True, gc=False):
 
 
 class ScanEnded(Value, frozen=True, gc=False):
-    """Its soft state now has these timers and checkpointed productions; it begins to work (7.1)."""
+    """A new owner finished its recovery scan and has these timers and checkpointed productions in memory (7.1)."""
 
     at_us: int
     process: str
@@ -236,7 +236,7 @@ class ScanEnded(Value, frozen=True, gc=False):
 
 
 class IntervalDropped(Value, frozen=True, gc=False):
-    """A worker learned that it does not own an interval any more. ``why``: "table" or "refused"."""
+    """A worker learned that it no longer owns an interval. ``why``: "table" or "refused"."""
 
     at_us: int
     process: str
@@ -269,7 +269,7 @@ class InjectorReported(Value, frozen=True, gc=False):
 
 
 class Published(Value, frozen=True, gc=False):
-    """The authority broadcast what it has journaled, where it changed. Values by computation and injector (7.2)."""
+    """The authority broadcast its journaled progress. ``values``: changed progress by computation and injector (7.2)."""
 
     at_us: int
     process: str
@@ -298,7 +298,7 @@ class IdsCollected(Value, frozen=True, gc=False):
 
 
 class RoleClaimed(Value, frozen=True, gc=False):
-    """A process became master, an authority's shard, or an injector's process (6.2, 7.1)."""
+    """A process claimed a role: master, a shard of the authority, or an injector's process (6.2, 7.1)."""
 
     at_us: int
     process: str
@@ -316,7 +316,7 @@ class Output(Value, frozen=True, gc=False):
 
 
 class ProcessStarted(Value, frozen=True, gc=False):
-    """A process began with an empty memory."""
+    """A process started with empty memory."""
 
     at_us: int
     process: str
@@ -324,9 +324,9 @@ class ProcessStarted(Value, frozen=True, gc=False):
 
 
 class KeysSampled(Value, frozen=True, gc=False):
-    """Of what happens to rows, the History has only what happens to this part of the keys; ``fraction``: between 0 and 1.
+    """This History records only a sample of the keys; ``fraction``: between 0 and 1.
 
-    The first event of such a History. Of what happens to a key that is in it nothing is left out.
+    The first event of such a History. For a sampled key, it contains every event.
     """
 
     at_us: int
@@ -335,7 +335,7 @@ class KeysSampled(Value, frozen=True, gc=False):
 
 
 class FaultStruck(Value, frozen=True, gc=False):
-    """The host made a fault happen. ``kind``: the fault's verb; ``detail``: on whom or what, for people."""
+    """The host injected a fault. ``kind``: the fault's verb; ``detail``: its target, for people."""
 
     at_us: int
     process: str
@@ -344,13 +344,13 @@ class FaultStruck(Value, frozen=True, gc=False):
 
 
 class StepReached(Value, frozen=True, gc=False):
-    """A protocol step has come that a fault was tied to, and the fault begins.
+    """A run reached the protocol step at which a fault is scheduled, and the fault begins.
 
     Attributes:
-        at_us: true time.
-        process: whose step it is.
-        step: what it does, such as ``sends Write``.
-        nth: which of those, from 1.
+        at_us: true time, microseconds.
+        process: the process that takes the step.
+        step: what the process does, such as ``sends Write``.
+        nth: number of the step among its kind, from 1.
         moment: ``before`` or ``after`` the step.
         fault: the fault's verb.
     """
@@ -364,7 +364,7 @@ class StepReached(Value, frozen=True, gc=False):
 
 
 class Healed(Value, frozen=True, gc=False):
-    """From here on there are no more faults; liveness is due (L1-L5). ``lasting``: processes that stay bad."""
+    """All faults have ended, and liveness is required from now on (L1-L5). ``lasting``: processes that stay faulty."""
 
     at_us: int
     process: str
@@ -374,8 +374,8 @@ class Healed(Value, frozen=True, gc=False):
 class RunEnded(Value, frozen=True, gc=False):
     """The run's last event.
 
-    ``why``: "quiescent" (all work done, watermarks at their end), "deadline" (it is not, and nothing more was done in the time
-    that was granted) or "limit" (something still was, when the run had to end).
+    ``why``: "quiescent" (all work done, watermarks at their end), "deadline" (work remained, but none was done within the time
+    allowed) or "limit" (work was still being done when the run had to end).
     """
 
     at_us: int
@@ -395,9 +395,9 @@ class History:
     """Events in the order in which they happened.
 
     Attributes:
-        at_us: true time of what happens now, microseconds; kept by the host.
-        events: what has happened. Append only.
-        keeps: it keeps what is recorded; if not, what happens with each record need not be told.
+        at_us: the current true time, microseconds; set by the host.
+        events: the events so far. Append only.
+        keeps: whether it keeps events; if not, events about single records need not be recorded.
     """
 
     __slots__ = ("at_us", "events", "keeps", "record")
@@ -410,7 +410,7 @@ class History:
 
     @classmethod
     def discarding(cls) -> "History":
-        """A History that keeps nothing, for hosts that were not asked for one."""
+        """Make a History that keeps nothing, for hosts that need none."""
         history = cls()
         history.record = _discard
         history.keeps = False
@@ -425,15 +425,15 @@ class History:
         return len(self.events)
 
     def to_bytes(self) -> bytes:
-        """Write it as JSON lines, one event a line."""
+        """Encode as JSON lines, one event per line."""
         return _ENCODER.encode_lines(self.events)
 
     def digest(self) -> str:
-        """Hash it (SHA-256, hex): equal digests mean equal runs, byte for byte."""
+        """Return the SHA-256 hash in hex: equal digests mean equal runs, byte for byte."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write it to a file of JSON lines; the last line has the number of events and their digest, to tell a torn file."""
+        """Write to a file of JSON lines. Its last line has the number of events and their digest, to detect a truncated file."""
         data = self.to_bytes()
         path.write_bytes(data + _end_of(data, len(self)))
 
@@ -442,7 +442,7 @@ class History:
         """Read a file that `save` wrote.
 
         Raises:
-            HistoryFormatError: it is not one, or not all of one.
+            HistoryFormatError: the file is not a History, or is incomplete or changed.
         """
         try:
             data = path.read_bytes()
@@ -452,8 +452,8 @@ class History:
         except (OSError, msgspec.MsgspecError) as error:
             raise HistoryFormatError("history", str(path), str(error)) from error
         if end.rstrip(b"\n") != _end_of(body, len(history)).rstrip(b"\n"):
-            what = "is not that of the events before it" if end else "is missing"
-            reason = f"its last line, which counts its events and has their digest, {what}: it was cut off or changed"
+            what = "does not match the events before it" if end else "is missing"
+            reason = f"the last line, with the number of events and their digest, {what}: the file was truncated or changed"
             raise HistoryFormatError("history", str(path), reason)
         return history
 
@@ -468,5 +468,5 @@ _END = b'{"events":'
 
 
 def _end_of(data: bytes, events: int) -> bytes:
-    """The last line of a file; every event's begins with its type."""
+    """Return the last line of a file; unlike an event's line, it does not begin with a type."""
     return b'%s%d,"sha256":"%s"}\n' % (_END, events, hashlib.sha256(data).hexdigest().encode())

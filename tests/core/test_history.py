@@ -122,14 +122,14 @@ def test_a_file_whose_events_are_not_those_that_were_saved_is_no_history(
     History([h.Injected(0, "mail/0", 4, 7, ()), *EVERYTHING]).save(path)
     *events, end = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*spoil(events), end]))
-    with pytest.raises(HistoryFormatError, match="is not that of the events before it"):
+    with pytest.raises(HistoryFormatError, match="does not match the events before it"):
         History.load(path)
 
 
 def test_a_history_without_its_end_says_so(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(History(EVERYTHING).to_bytes())
-    with pytest.raises(HistoryFormatError, match=r"its last line, .* is missing: it was cut off"):
+    with pytest.raises(HistoryFormatError, match=r"the last line, .* is missing: the file was truncated"):
         History.load(path)
 
 

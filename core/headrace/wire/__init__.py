@@ -1,1 +1,1 @@
-"""What crosses a boundary: key intervals, rows, messages and effects, all of them values (MillWheel 6, 7)."""
+"""Values that cross a boundary: key intervals, rows, messages and effects (MillWheel 6, 7)."""

@@ -1,4 +1,4 @@
-"""What a state machine is told besides messages, and what it asks of its driver (sans-IO)."""
+"""Events that state machines get besides messages, and effects that they request from their driver (sans-IO)."""
 
 from collections.abc import Iterable
 
@@ -10,26 +10,26 @@ from headrace.wire.value import Value
 
 
 class Start(Value, frozen=True, gc=False):
-    """The process has started, with an empty memory. ``incarnation`` counts its starts, from 1."""
+    """The process has started with empty memory. ``incarnation`` counts its starts, from 1."""
 
     incarnation: int
 
 
 class Wake(Value, frozen=True, gc=False):
-    """A time that the process asked for with `WakeAt` has come."""
+    """A time requested with `WakeAt` has come."""
 
 
 class SourceRecord(Value, frozen=True, gc=False):
     """To an injector: the source has a record.
 
     Attributes:
-        offset: its place in the source; counts up, the same whenever it is read again.
-        stream: the stream that it is for.
+        offset: its position in the source; increases, and stays the same when the record is read again.
+        stream: the stream to inject it into.
         key: the record's own key.
-        value: encoded for the stream's codec.
+        value: the value, encoded by the stream's codec.
         timestamp: event time, microseconds.
-        arrived_us: when the source got it, by the source's own clock; the same whenever it is read again. It becomes the record's
-            origin (see docs/protocol.md), and should not decrease from offset to offset.
+        arrived_us: when the source received it, by the source's own clock, microseconds; stays the same when the record is read
+            again. It becomes the record's origin (see docs/protocol.md), and should not decrease from offset to offset.
     """
 
     offset: int
@@ -44,9 +44,9 @@ class SourceWatermark(Value, frozen=True, gc=False):
     """To an injector: the source promises no earlier timestamps from here on (an estimate; 4.5).
 
     Attributes:
-        offset: its place in the source, like a record's.
+        offset: its position in the source, like a record's.
         low_watermark: event time, microseconds; `MAX_TIME`: the source has ended.
-        arrived_us: like a record's. A source that is idle for long should go on sending these: watermark and horizon wait for it.
+        arrived_us: like a record's. An idle source should keep sending these, since watermark and horizon wait for it.
     """
 
     offset: int
@@ -58,11 +58,11 @@ SourceEvent = SourceRecord | SourceWatermark
 
 
 class Deliveries(Value, frozen=True, gc=False):
-    """To a worker: as many `Deliver` messages as there are productions, in order, at once; from a host that has them so.
+    """To a worker: many `Deliver` messages from one sender in one event, in order, from hosts that deliver in batches.
 
     Attributes:
         productions: the records.
-        sender: of all of them.
+        sender: the address to ACK.
     """
 
     productions: Iterable[Production]
@@ -70,24 +70,24 @@ class Deliveries(Value, frozen=True, gc=False):
 
 
 class Replayed(Value, frozen=True, gc=False):
-    """To an injector: all that was in the source when it asked for `Replay` has been given to it."""
+    """To an injector: it has been given everything that was in the source when it requested `Replay`."""
 
 
 class Send(Value, frozen=True, gc=False):
-    """Send a message to an address; it may be lost, late, doubled or out of order."""
+    """Send a message to an address; it may be lost, delayed, duplicated or reordered."""
 
     to: str
     message: Message
 
 
 class WakeAt(Value, frozen=True, gc=False):
-    """Send `Wake` at this time of the process's own clock, microseconds. A later request does not replace an earlier one."""
+    """Send `Wake` at this time of the process's own clock, microseconds. A new request does not replace earlier ones."""
 
     at_us: int
 
 
 class Replay(Value, frozen=True, gc=False):
-    """Of an injector: feed the source again from this offset (inclusive), and say `Replayed` when that is done."""
+    """From an injector: feed the source again from this offset (inclusive), then send `Replayed`."""
 
     offset: int
 
@@ -96,7 +96,7 @@ class Halt:
     """Stop the run: user code or input has failed for good.
 
     Attributes:
-        error: what to tell the user.
+        error: the error to show to the user.
     """
 
     __slots__ = ("error",)

@@ -1,4 +1,4 @@
-"""Key intervals (MillWheel 7.1): lexicographic ranges of keys that together cover all key possibilities.
+"""Key intervals (MillWheel 7.1): lexicographic ranges that together cover all keys.
 
 Keys are ``str``, ordered by code point, which is also the order of their UTF-8 bytes.
 """
@@ -21,15 +21,15 @@ class KeyInterval(Value, frozen=True, gc=False):
     high: str | None = None
 
     def contains(self, key: str) -> bool:
-        """Tell whether the interval has this key."""
+        """Tell whether the interval contains a key."""
         return self.low <= key and (self.high is None or key < self.high)
 
     def overlaps(self, other: "KeyInterval") -> bool:
-        """Tell whether some key is in both."""
+        """Tell whether the two intervals share a key."""
         return (self.high is None or other.low < self.high) and (other.high is None or self.low < other.high)
 
     def __str__(self) -> str:
-        """Write it as mathematicians do."""
+        """Format in mathematical notation."""
         return f"[{self.low!r}, {'end' if self.high is None else repr(self.high)})"
 
 
@@ -37,7 +37,7 @@ ALL_KEYS = KeyInterval()
 
 
 def split_all_keys(boundaries: Iterable[str]) -> list[KeyInterval]:
-    """Divide all keys at these boundaries.
+    """Split the whole key space at these boundaries.
 
     >>> [str(interval) for interval in split_all_keys(["m"])]
     ["['', 'm')", "['m', end)"]
@@ -48,13 +48,13 @@ def split_all_keys(boundaries: Iterable[str]) -> list[KeyInterval]:
 
 
 def cover_same_keys(left: Iterable[KeyInterval], right: Iterable[KeyInterval]) -> bool:
-    """Tell whether two sets of disjoint intervals have exactly the same keys."""
+    """Tell whether two sets of disjoint intervals cover exactly the same keys."""
     return _coalesce(left) == _coalesce(right)
 
 
 def _coalesce(intervals: Iterable[KeyInterval]) -> list[KeyInterval]:
     merged: list[KeyInterval] = []
-    for interval in sorted(intervals, key=lambda one: one.low):
+    for interval in sorted(intervals, key=lambda interval: interval.low):
         if merged and merged[-1].high == interval.low:
             merged[-1] = KeyInterval(merged[-1].low, interval.high)
         else:

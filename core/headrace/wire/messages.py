@@ -1,6 +1,6 @@
-"""What processes say to each other and to the store (MillWheel 6, 7). One class a message; all are values.
+"""Messages between processes, and requests to the store with their replies (MillWheel 6, 7). One class per message.
 
-Requests to the store carry ``request``, a number that the asker counts up and the reply repeats.
+Each request to the store carries a number, ``request``, counted by the requester; the reply repeats it.
 """
 
 from headrace.api.time import MIN_TIME
@@ -16,14 +16,14 @@ STORE = "store"
 
 
 class Deliver(Value, frozen=True, gc=False):
-    """A production on its way to its consumer's owner. ``sender``: the address to ACK."""
+    """A production sent to the owner of its key. ``sender``: the address to ACK."""
 
     production: Production
     sender: str
 
 
 class Ack(Value, frozen=True, gc=False):
-    """These records of this consumer are durable; stop sending them."""
+    """These records are durable at this consumer; stop sending them."""
 
     consumer: str
     record_ids: tuple[str, ...]
@@ -33,7 +33,7 @@ class Ack(Value, frozen=True, gc=False):
 
 
 class Assignment(Value, frozen=True, gc=False):
-    """One interval of the assignment table: who owns it under which sequencer."""
+    """One interval of the assignment table: its owner and its sequencer."""
 
     computation: str
     interval: KeyInterval
@@ -43,15 +43,15 @@ class Assignment(Value, frozen=True, gc=False):
 
 
 class Table(Value, frozen=True, gc=False):
-    """The whole assignment, as the store holds it. Compare by ``version``.
+    """The whole assignment, as the store holds it. Compare tables by ``version``.
 
     Attributes:
-        version: counts mints.
+        version: number of mints so far.
         topology: index of the pipeline version in force (3: computations are added and removed while it runs).
-        retiring: computations that get no new records and leave when they have drained.
-        assignments: sorted by computation and interval.
-        joining: index of the version that is to be put in force once everybody knows its added computations, if any.
-        retired_from: of each that is retiring: the version that was in force until then, by which it goes on.
+        retiring: computations that get no new records and are removed once drained.
+        assignments: all intervals, sorted by computation and interval.
+        joining: index of the pipeline version, if any, to put in force once all processes know its added computations.
+        retired_from: for each retiring computation, the pipeline version in force before it retired, which it keeps using.
     """
 
     version: int = 0
@@ -63,16 +63,16 @@ class Table(Value, frozen=True, gc=False):
 
 
 class IntervalLoad(Value, frozen=True, gc=False):
-    """What an owner says of one interval.
+    """An owner's load report for one interval.
 
     Attributes:
         computation: the computation.
-        sequencer: of the interval; it names the interval.
-        records: deliveries and timers run since the last heartbeat.
-        bytes: of soft state in memory.
+        sequencer: the interval's sequencer, which identifies it.
+        records: number of deliveries and timers run since the last heartbeat.
+        bytes: size of its soft state in memory.
         split_key: a key that would halve its work; ``""``: unknown.
-        pending: productions not ACKed yet, pending timers and queued work, all in one count (for draining).
-        cpu_us: that its user code took since the last heartbeat, microseconds; 0 from a host that does not measure it.
+        pending: total number of unACKed productions, pending timers and queued work (for draining).
+        cpu_us: CPU time of its user code since the last heartbeat, microseconds; 0 from a host that does not measure it.
     """
 
     computation: str
@@ -88,12 +88,12 @@ class Heartbeat(Value, frozen=True, gc=False):
     """From workers and injectors to every master.
 
     Attributes:
-        sender: address.
-        incarnation: of the process; counts its restarts.
-        table_version: of the table it acts upon.
-        loads: of each interval that it owns and has scanned; empty for injectors.
-        owing: consumer to number of deliveries that this process has not got ACKed, for retiring computations only.
-        is_worker: it can own intervals.
+        sender: the process's address.
+        incarnation: number of the process's starts.
+        table_version: version of the table it acts on.
+        loads: load of each interval that it owns and has scanned; empty for injectors.
+        owing: (consumer, number of its unACKed deliveries from this process), for retiring computations only.
+        is_worker: whether it can own intervals.
     """
 
     sender: str
@@ -105,7 +105,7 @@ class Heartbeat(Value, frozen=True, gc=False):
 
 
 class MoveInterval(Value, frozen=True, gc=False):
-    """Operator's verb, to a master: give the interval with this key to a worker (``""``: to the least loaded other one)."""
+    """Operator's request to a master: move the interval with this key to a worker (``""``: to the least loaded other worker)."""
 
     computation: str
     key: str
@@ -113,21 +113,21 @@ class MoveInterval(Value, frozen=True, gc=False):
 
 
 class SplitInterval(Value, frozen=True, gc=False):
-    """Operator's verb, to a master: divide an interval so that ``key`` begins the upper part."""
+    """Operator's request to a master: split an interval so that ``key`` begins the upper part."""
 
     computation: str
     key: str
 
 
 class MergeIntervals(Value, frozen=True, gc=False):
-    """Operator's verb, to a master: join the interval with this key and the next one."""
+    """Operator's request to a master: merge the interval with this key and the next one."""
 
     computation: str
     key: str
 
 
 class ChangeTopology(Value, frozen=True, gc=False):
-    """Operator's verb, to a master: put another of the deployed pipeline versions in force."""
+    """Operator's request to a master: put another of the deployed pipeline versions in force."""
 
     topology: int
 
@@ -136,12 +136,12 @@ class ChangeTopology(Value, frozen=True, gc=False):
 
 
 class Progress(Value, frozen=True, gc=False):
-    """How far something has come.
+    """The progress of a computation or injector.
 
     Attributes:
-        low_watermark: no record still to come is before it, event time in microseconds.
-        horizon: no record still to come has an origin before it, microseconds.
-        percentiles: (per cent, event time) of the heuristic watermarks that somebody asked for.
+        low_watermark: event time before which no record is still to come, microseconds.
+        horizon: origin before which no record is still to come, microseconds.
+        percentiles: (percent, event time) of the heuristic watermarks in use.
     """
 
     low_watermark: int = MIN_TIME
@@ -149,7 +149,7 @@ class Progress(Value, frozen=True, gc=False):
     percentiles: tuple[tuple[float, int], ...] = ()
 
     def at_least(self, other: "Progress") -> "Progress":
-        """The further of the two in every respect: progress never goes back."""
+        """Return the maximum of the two in every field: progress never goes back."""
         if other.percentiles and self.percentiles:
             mine = dict(self.percentiles)
             merged = tuple((p, max(t, mine.get(p, MIN_TIME))) for p, t in other.percentiles)
@@ -161,15 +161,15 @@ class Progress(Value, frozen=True, gc=False):
 
 
 class IntervalReport(Value, frozen=True, gc=False):
-    """One interval's progress: the minimum of its own oldest work and of its input as its owner knows it.
+    """One interval's progress: the minimum of its own oldest work and its input watermark, as known to its owner.
 
     Attributes:
         computation: the computation.
         interval: its keys.
-        sequencer: of the interval.
+        sequencer: the interval's sequencer.
         low_watermark: event time, microseconds.
         horizon: origin, microseconds.
-        pending: (event time rounded down, count) of the pending work, for percentiles; empty when nobody asked.
+        pending: (event time rounded down, count) of its pending work, for percentiles; empty unless percentiles are used.
     """
 
     computation: str
@@ -184,13 +184,13 @@ class InjectorReport(Value, frozen=True, gc=False):
     """One injector process's progress (5.2).
 
     Attributes:
-        injector: name.
-        process: number.
-        epoch: of the process's journal.
-        low_watermark: event time, microseconds; no record that it will send, or that is un-ACKed, is before it.
+        injector: the injector's name.
+        process: the process's number.
+        epoch: epoch of the process's journal.
+        low_watermark: event time, microseconds; no future or unACKed record is before it.
         horizon: origin, microseconds.
-        frontier: the source's own watermark, without regard to what is un-ACKed (for percentiles).
-        pending: (event time rounded down, count) of what is un-ACKed, for percentiles; empty when nobody asked.
+        frontier: the source's own watermark, event time in microseconds, regardless of unACKed records (for percentiles).
+        pending: (event time rounded down, count) of unACKed records, for percentiles; empty unless percentiles are used.
     """
 
     injector: str
@@ -216,7 +216,7 @@ class Watermarks(Value, frozen=True, gc=False):
     values: tuple[tuple[str, Progress], ...]
 
 
-# Requests to the store, and its replies
+# Requests to the store and their replies
 
 
 class Read(Value, frozen=True, gc=False):
@@ -236,9 +236,9 @@ class RowRead(Value, frozen=True, gc=False):
 
 
 class Scan(Value, frozen=True, gc=False):
-    """Read the rows of an interval from ``after`` on (exclusive; ``None``: from its beginning), a page at a time.
+    """Read one page of an interval's rows, from ``after`` on (exclusive; ``None``: from the beginning).
 
-    ``progress_of``: names whose journaled progress to return with it.
+    ``progress_of``: computations and injectors whose journaled progress to return as well.
     """
 
     request: int
@@ -250,7 +250,7 @@ class Scan(Value, frozen=True, gc=False):
 
 
 class Scanned(Value, frozen=True, gc=False):
-    """A page of rows; ``after``: where the next page begins, ``None`` if this was the last."""
+    """A page of rows; ``after``: the key after which the next page begins, ``None`` if this was the last."""
 
     request: int
     rows: tuple[RowImage, ...]
@@ -259,9 +259,9 @@ class Scanned(Value, frozen=True, gc=False):
 
 
 class Write(Value, frozen=True, gc=False):
-    """Apply these row deltas, each atomically, and delete these checkpoints, if the sequencer is live and covers all their keys.
+    """Apply row deltas, each atomically, and delete checkpoints, if the sequencer is live and its interval covers all the keys.
 
-    ``delivered``: (key, record id, consumer) of the checkpoints; they have been ACKed.
+    ``delivered``: (key, record id, consumer) of checkpoints that have been ACKed.
     """
 
     request: int
@@ -271,7 +271,7 @@ class Write(Value, frozen=True, gc=False):
     delivered: tuple[tuple[str, str, str], ...] = ()
 
     def keys(self) -> list[str]:
-        """The rows that it changes."""
+        """Return the keys of the rows that it changes."""
         keys = [delta.key for delta in self.deltas]
         return keys + [key for key, _, _ in self.delivered] if self.delivered else keys
 
@@ -283,7 +283,7 @@ class Written(Value, frozen=True, gc=False):
 
 
 class CollectIds(Value, frozen=True, gc=False):
-    """Delete the ids of this interval whose origin is before ``below`` (6.1.1)."""
+    """Delete this interval's record ids whose origin is before ``below`` (6.1.1)."""
 
     request: int
     computation: str
@@ -299,20 +299,20 @@ class Collected(Value, frozen=True, gc=False):
 
 
 class Refused(Value, frozen=True, gc=False):
-    """The sequencer or epoch of this request is not the latest any more. ``latest``: the live one, 0 if none."""
+    """The sequencer or epoch of this request is no longer the latest. ``latest``: the live one; 0: none."""
 
     request: int
     latest: int
 
 
 class Unavailable(Value, frozen=True, gc=False):
-    """The store could not serve this request; ask again."""
+    """The store could not serve this request; try again."""
 
     request: int
 
 
 class MintChange(Value, frozen=True, gc=False):
-    """An interval to exist from now on, and its owner."""
+    """A new interval and its owner."""
 
     computation: str
     interval: KeyInterval
@@ -324,13 +324,13 @@ class Mint(Value, frozen=True, gc=False):
     """Replace the overlapping intervals of the table by these, each with a new sequencer (6.2).
 
     Attributes:
-        request: correlation.
-        epoch: of the master's journal.
-        number: counts this epoch's mints; the same number gets the same reply.
-        changes: together they cover exactly the intervals that they replace, or a computation that has none.
-        topology: the pipeline version in force from now on.
+        request: number of the request.
+        epoch: epoch of the master's journal.
+        number: number of this mint within the epoch; repeating a number repeats the reply.
+        changes: new intervals, which together cover exactly the intervals that they replace, or a computation that has none.
+        topology: index of the pipeline version in force from now on.
         retiring: computations that are draining from now on.
-        removed: computations whose intervals vanish.
+        removed: computations whose intervals are removed.
         joining: see `Table`.
     """
 
@@ -345,21 +345,21 @@ class Mint(Value, frozen=True, gc=False):
 
 
 class Minted(Value, frozen=True, gc=False):
-    """The table as it is now."""
+    """The table after the mint."""
 
     request: int
     table: Table
 
 
 class Peek(Value, frozen=True, gc=False):
-    """Look at a role's journal without claiming it."""
+    """Read the state of a role's journal without claiming the role."""
 
     request: int
     role: str
 
 
 class Peeked(Value, frozen=True, gc=False):
-    """Its epoch, and a count that moves whenever the holder renews or journals."""
+    """The journal's epoch, and a count that increases whenever the holder renews or journals."""
 
     request: int
     epoch: int
@@ -367,7 +367,7 @@ class Peeked(Value, frozen=True, gc=False):
 
 
 class Claim(Value, frozen=True, gc=False):
-    """Become the holder of a role: raise its epoch from ``seen_epoch`` (refused if it moved meanwhile)."""
+    """Become the holder of a role: raise its epoch from ``seen_epoch`` (refused if the epoch has changed since)."""
 
     request: int
     role: str
@@ -376,7 +376,7 @@ class Claim(Value, frozen=True, gc=False):
 
 
 class Claimed(Value, frozen=True, gc=False):
-    """The new epoch, the contents that the former holder journaled, and the assignment table (for masters)."""
+    """The new epoch, the previous holder's journal, and the assignment table (for masters)."""
 
     request: int
     epoch: int
@@ -386,7 +386,7 @@ class Claimed(Value, frozen=True, gc=False):
 
 
 class Renew(Value, frozen=True, gc=False):
-    """Show that the holder lives."""
+    """Show that the holder is alive."""
 
     request: int
     role: str
@@ -394,15 +394,15 @@ class Renew(Value, frozen=True, gc=False):
 
 
 class Renewed(Value, frozen=True, gc=False):
-    """It is still the holder."""
+    """The requester is still the holder."""
 
     request: int
 
 
 class JournalWatermarks(Value, frozen=True, gc=False):
-    """An authority's shard journals its progress, with the reports that it rests on since the last time (7.2).
+    """An authority's shard journals progress, and names the new reports on which it is based (7.2).
 
-    ``reports``: (computation, sequencer), (injector process's role, epoch): each must be live, or nothing is journaled.
+    ``reports``: (computation, sequencer) or (injector process's role, epoch); each must be live, or nothing is journaled.
     """
 
     request: int
@@ -413,14 +413,14 @@ class JournalWatermarks(Value, frozen=True, gc=False):
 
 
 class Journaled(Value, frozen=True, gc=False):
-    """The journal has it. ``stale``: reports that were not live; if any, nothing was journaled."""
+    """The entry is journaled, unless ``stale`` names reports that were not live: then nothing was journaled."""
 
     request: int
     stale: tuple[tuple[str, int], ...] = ()
 
 
 class JournalPosition(Value, frozen=True, gc=False):
-    """An injector process journals how far everything was ACKed, and the progress that it is about to publish (5.2)."""
+    """An injector process journals the position up to which everything is ACKed, and the progress that it will publish (5.2)."""
 
     request: int
     role: str

@@ -1,6 +1,6 @@
-"""The row (MillWheel 6.2, 7.1): all that is durable of one key of one computation, and the deltas that change it.
+"""The row (MillWheel 6.2, 7.1): all durable data for one key of one computation, and the deltas that change it.
 
-Every change is a blind delta (6.1.2): it can be applied without having been read first.
+Every change is a blind delta (6.1.2): it can be applied without reading the row first.
 """
 
 from headrace.api.records import Clock
@@ -9,27 +9,27 @@ from headrace.wire.value import Value
 
 
 class Version(Value, frozen=True, order=True, gc=False):
-    """Which write of which owner: ``sequencer`` of the interval, and the owner's own count."""
+    """A write, identified by the ``sequencer`` of its owner's interval and its ``number``, counted by the owner."""
 
     sequencer: int
     number: int
 
     def __str__(self) -> str:
-        """Write it short, as it stands in record ids."""
+        """Format as in record ids."""
         return f"{self.sequencer}.{self.number}"
 
 
 class Production(Value, frozen=True, gc=False):
-    """One record on its way to one consumer (MillWheel 6.1.1).
+    """One record addressed to one consumer (MillWheel 6.1.1).
 
     Attributes:
-        record_id: one id for each logical emission, the same for all its consumers.
+        record_id: id of the logical emission, the same for all its consumers.
         stream: the stream's name.
-        consumer: the consuming computation; ``""`` is the outside world.
-        key: the consumer's key for it.
-        value: encoded by the stream's codec.
+        consumer: the consuming computation; ``""``: the outside world.
+        key: the key extracted by the consumer.
+        value: the value, encoded by the stream's codec.
         timestamp: event time, microseconds.
-        origin: when the chain of work that led to it entered the system (the injector's stamp, microseconds).
+        origin: when the input that led to it entered the system, as stamped by the injector, microseconds.
     """
 
     record_id: str
@@ -42,18 +42,18 @@ class Production(Value, frozen=True, gc=False):
 
 
 class StoredTimer(Value, frozen=True, gc=False, omit_defaults=True):
-    """A pending timer as it stands in the row (MillWheel 4.6).
+    """A pending timer as stored in the row (MillWheel 4.6).
 
     Attributes:
-        tag: one timer a key and tag.
-        timestamp: what the user asked for, microseconds of its clock.
+        tag: the timer's name; one timer per key and tag.
+        timestamp: the time that user code asked for, microseconds of its clock.
         clock: the clock that it waits for.
-        due: when it is to fire: ``timestamp``, or the time of the handler that set it if that was not earlier.
-        overdue: it was set at or before its handler's time, and so fires after those already due.
-        hold: event time that a wall timer holds the low watermark at, if any.
-        set_by: the write that set it; with the tag, its identity.
-        origin: the origin of what set it.
-        set_at: of a wall timer without a hold, the event time of what set it; `MIN_TIME` for others.
+        due: when to fire it: the later of ``timestamp`` and the time of the handler that set it, microseconds of its clock.
+        overdue: whether it was set at or before its handler's time, and so fires after timers already due.
+        hold: event time at which a wall timer holds the low watermark, if any.
+        set_by: the write that set it, which identifies it together with the tag.
+        origin: origin of the record or timer that set it.
+        set_at: event time of the record or timer that set it, for a wall timer without a hold; `MIN_TIME` for all others.
     """
 
     tag: str
@@ -68,27 +68,27 @@ class StoredTimer(Value, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def order(self) -> tuple[int, bool, int, str]:
-        """In this order the timers of a key fire."""
+        """Sort key: the timers of a key fire in this order."""
         return (self.due, self.overdue, self.timestamp, self.tag)
 
     @property
     def held(self) -> int | None:
-        """The event time at which it holds the low watermark back, if any (4.5)."""
+        """The event time at which it holds the low watermark, if any (4.5)."""
         return self.timestamp if self.clock is Clock.WATERMARK else self.hold
 
 
 class RowDelta(Value, frozen=True, gc=False):
-    """What one step changes in one row, all of it or nothing (MillWheel 6.2).
+    """One step's changes to one row, applied completely or not at all (MillWheel 6.2).
 
     Attributes:
-        key: the row.
+        key: the row's key.
         number: the owner's count; with the sequencer of the write, the row's new version.
-        state: the new state; ``None`` leaves it, ``b""`` clears it.
-        hold: the new event time at which the state holds the watermark; ``None``: as it was; `MAX_TIME`: none.
-        set_timers: timers to add, or to move.
+        state: the new state; ``None``: unchanged; ``b""``: cleared.
+        hold: the new event time at which the state holds the watermark; ``None``: unchanged; `MAX_TIME`: no hold.
+        set_timers: timers to add or move.
         cancelled: tags of timers to remove without firing.
-        fired: timers that this step fired; removed as well.
-        seen: (record id, origin) of the records that this step has consumed.
+        fired: timers that this step fired, which are also removed.
+        seen: (record id, origin) of the records that this step consumed.
         productions: checkpoints to add.
     """
 
@@ -104,7 +104,7 @@ class RowDelta(Value, frozen=True, gc=False):
 
 
 class RowImage(Value, frozen=True, gc=False):
-    """A row as a read or a scan returns it."""
+    """A row as returned by a read or a scan."""
 
     key: str
     version: Version

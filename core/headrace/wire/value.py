@@ -1,11 +1,11 @@
-"""What every value that crosses a boundary is made of.
+"""The base class of all values that cross a boundary.
 
-Choice: ``msgspec.Struct`` instead of frozen dataclasses. It is as frozen and as typed, is built four times faster,
-and comes with the wire format that histories, fault schedules and replay files are written in.
+Choice: ``msgspec.Struct`` instead of frozen dataclasses. It is just as frozen and typed, is built four times faster,
+and provides the format of histories, fault schedules and replay files.
 """
 
 import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A frozen, comparable, serialisable value."""
+    """A frozen, comparable, serializable value."""
