@@ -1,16 +1,17 @@
-"""What a sender has sent and not got ACKed (MillWheel 6.1.1): deliveries are retried until they are ACKed.
+"""A sender's unACKed productions (MillWheel 6.1.1): deliveries are retried until they are ACKed.
 
 Rules of this file:
 
-* A pending production is known by ``(record id, consumer)``; an ACK, or giving up the interval that made it, ends it.
-* Pauses double from ``retry_us`` to ``retry_max_us``. All that wait for the same pause stand in one queue, in the order in
-  which they were sent, which is the order in which they are due: no heap is needed. Whoever sees that its clock was put back
-  says so (`set_clock_back`); until then none is due before the one ahead of it.
-* What is done stays in its queue until it comes to the head, and is skipped there.
-* When the table says that a key's interval has a new sequencer, what its former owner had in memory is gone: such records are
-  sent again at once, and their pauses begin anew.
+* A pending production is identified by ``(record id, consumer)``; it ends with an ACK, or when its sender gives up the interval
+  that produced it.
+* Retry delays double from ``retry_us`` to ``retry_max_us``. All productions with the same delay are in one queue, in the order
+  in which they were sent and hence are due, so no heap is needed. None is due before the one ahead of it, unless the sender
+  reports that its clock was set back (`set_clock_back`).
+* A finished production stays in its queue until it reaches the head, and is skipped there.
+* When the table gives a key's interval a new sequencer, the former owner's memory is lost: records for that key are sent again at
+  once, and their retry delays start over.
 
-This is the hottest path of a sender: plain dicts and deques.
+This is a sender's hottest path, hence plain dicts and deques.
 """
 
 from collections import deque
@@ -31,10 +32,10 @@ class Pending(msgspec.Struct, Generic[HolderT], eq=False):
 
     Attributes:
         production: the record.
-        holder: what the sender keeps with it, such as the step that made it.
-        attempts: how often it was sent since its owner last changed.
+        holder: an object that the sender keeps with it, such as the step that made it.
         due_us: when to send it again, microseconds.
-        done: it was ACKed or discarded.
+        attempts: number of times it was sent since its owner last changed.
+        done: whether it was ACKed or discarded.
     """
 
     production: Production
@@ -48,8 +49,8 @@ class Outbox(Generic[HolderT]):
     """All pending productions of one sender.
 
     Args:
-        retry_us: the first pause, microseconds.
-        retry_max_us: the longest pause, microseconds.
+        retry_us: first retry delay, microseconds.
+        retry_max_us: longest retry delay, microseconds.
     """
 
     __slots__ = ("_consumers", "_pauses_us", "_queues")
@@ -60,12 +61,12 @@ class Outbox(Generic[HolderT]):
         self._consumers: dict[str, dict[str, Pending[HolderT]]] = {}
 
     def add(self, now: int, production: Production, holder: HolderT) -> Pending[HolderT]:
-        """Keep a production that is being sent for the first time."""
+        """Add a production that is being sent for the first time."""
         consumer, record_id = production.consumer, production.record_id
         found = self._consumers.get(consumer)
         if found is None:
             found = self._consumers[consumer] = {}
-        assert record_id not in found, f"{record_id} is pending already at {consumer!r}"
+        assert record_id not in found, f"{record_id} is already pending at {consumer!r}"
         due_us, queue = now + self._pauses_us[0], self._queues[0]
         if queue and queue[-1].due_us > due_us:
             due_us = queue[-1].due_us
@@ -75,16 +76,16 @@ class Outbox(Generic[HolderT]):
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """List the consumers that something has been sent to."""
+        """The consumers to which anything has been sent."""
         return tuple(self._consumers)
 
     def find(self, consumer: str, record_id: str) -> Pending[HolderT] | None:
-        """Return the pending production of this id and consumer, if there is one."""
+        """Return the pending production with this id and consumer, if any."""
         found = self._consumers.get(consumer)
         return None if found is None else found.get(record_id)
 
     def acked(self, consumer: str, record_id: str) -> Pending[HolderT] | None:
-        """Take out what was ACKed; ``None``: it was ACKed before, or given up."""
+        """Remove and return an ACKed production; ``None``: it was already ACKed or discarded."""
         found = self._consumers.get(consumer)
         if found is None:
             return None
@@ -94,12 +95,12 @@ class Outbox(Generic[HolderT]):
         return pending
 
     def discard(self, pending: Pending[HolderT]) -> None:
-        """Give one up: its sender does not own it any more. Nothing happens if it is done."""
+        """Drop a production that its sender no longer owns; do nothing if it is done."""
         if not pending.done:
             self.acked(pending.production.consumer, pending.production.record_id)
 
     def due(self, now: int) -> list[Pending[HolderT]]:
-        """Return what is to be sent again now, and begin its next pause."""
+        """Return the productions to send again now, and start their next retry delay."""
         found: list[Pending[HolderT]] = []
         last = len(self._queues) - 1
         for level, queue in enumerate(self._queues):
@@ -118,12 +119,12 @@ class Outbox(Generic[HolderT]):
         return found
 
     def _following_due(self, now: int, level: int) -> int:
-        """When what joins a queue now is due, microseconds."""
+        """Return when a production that joins a queue now is due, microseconds."""
         queue, due_us = self._queues[level], now + self._pauses_us[level]
         return max(due_us, queue[-1].due_us) if queue else due_us
 
     def next_due(self) -> int | None:
-        """Return when `due` will next have something, microseconds; ``None``: nothing is pending."""
+        """Return when `due` will next return a production, microseconds; ``None``: nothing is pending."""
         earliest: int | None = None
         for queue in self._queues:
             while queue and queue[0].done:
@@ -133,12 +134,12 @@ class Outbox(Generic[HolderT]):
         return earliest
 
     def resend_to_changed(self, now: int, before: Routing, after: Routing) -> list[Pending[HolderT]]:
-        """Return what is to be sent now because another table was adopted; its pauses begin anew.
+        """Return the productions to send now because their interval has a new sequencer; restart their retry delays.
 
         Args:
             now: this process's clock, microseconds.
-            before: of the table that was in force.
-            after: of the table that is now.
+            before: routing of the previous table.
+            after: routing of the new table.
         """
         changed: list[Pending[HolderT]] = []
         for level, queue in enumerate(self._queues):
@@ -155,27 +156,27 @@ class Outbox(Generic[HolderT]):
         return changed
 
     def set_clock_back(self, now: int) -> None:
-        """The sender's clock was put back; see `headrace.deadlines`."""
+        """Adjust to a sender's clock that was set back: no production waits longer than its retry delay from now."""
         for pause_us, queue in zip(self._pauses_us, self._queues, strict=True):
             for pending in queue:
                 pending.due_us = brought_forward(pending.due_us, now, pause_us)
 
     def owing(self, consumers: Iterable[str]) -> tuple[tuple[str, int], ...]:
-        """Count what is pending for each of these consumers, as a `Heartbeat` says it; those with nothing are left out."""
+        """Count the pending productions of each of these consumers for a `Heartbeat`; omit consumers without any."""
         counts = ((consumer, len(self._consumers.get(consumer, ()))) for consumer in consumers)
         return tuple((consumer, count) for consumer, count in counts if count)
 
     def __len__(self) -> int:
-        """Count what is pending."""
+        """Count the pending productions."""
         return sum(map(len, self._consumers.values()))
 
     def __iter__(self) -> Iterator[Pending[HolderT]]:
-        """Iterate over what is pending: by consumer, and there in the order in which it was added."""
+        """Iterate over the pending productions by consumer, in the order in which they were added."""
         for found in self._consumers.values():
             yield from found.values()
 
     def check_invariants(self) -> None:
-        """Each pending production stands in one queue, that of its pause, and each queue is in order of time."""
+        """Assert that each pending production is in one queue, that of its retry delay, and each queue is sorted by time."""
         queued: list[Pending[HolderT]] = []
         for level, queue in enumerate(self._queues):
             times = [pending.due_us for pending in queue]
@@ -183,17 +184,17 @@ class Outbox(Generic[HolderT]):
             waiting = [pending for pending in queue if not pending.done]
             last = len(self._queues) - 1
             assert all(min(pending.attempts - 1, last) == level for pending in waiting), (
-                f"queue {level} has another's"
+                f"queue {level} has productions of another queue"
             )
             queued.extend(waiting)
-        assert len(queued) == len(self), f"{len(queued)} are queued and {len(self)} are pending"
+        assert len(queued) == len(self), f"{len(queued)} are queued, but {len(self)} are pending"
         assert {id(pending) for pending in queued} == {id(pending) for pending in self}, (
             "queues and index differ"
         )
 
 
 def _pauses(retry_us: int, retry_max_us: int) -> list[int]:
-    """Double from the first pause until the longest.
+    """List the retry delays: doubling from the first to the longest.
 
     >>> _pauses(200, 1000)
     [200, 400, 800, 1000]

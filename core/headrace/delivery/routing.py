@@ -1,7 +1,8 @@
-"""Who owns a key (MillWheel 6.2, 7.1): the assignment table, arranged for looking up.
+"""The owner of a key (MillWheel 6.2, 7.1): the assignment table, indexed for lookups.
 
 Rules of this file: a `Routing` is a function of one `Table` value and never changes; the intervals of a computation cover
-all keys, so the last interval that begins at or before a key has it; a computation that is not in the table has no owner yet.
+all keys, so the last interval that begins at or before a key contains it; a computation that is not in the table has no owner
+yet.
 """
 
 from bisect import bisect_right
@@ -10,14 +11,14 @@ from headrace.api.specs import OUTSIDE
 from headrace.wire.messages import Assignment, Table
 
 OUTSIDE_ADDRESS = "outside"
-"""The address of the outside world, which takes the streams that nobody consumes."""
+"""The address of the outside world, which receives the streams without consumers."""
 
 
 class Routing:
-    """The owners by key of one table, read-only and shared by all processes that have adopted it.
+    """The owners of keys according to one table, read-only and shared by all processes that have adopted it.
 
     Attributes:
-        table: what it was built from.
+        table: the table it was built from.
     """
 
     __slots__ = ("_assignments", "_by_owner", "_owners", "table")
@@ -32,12 +33,13 @@ class Routing:
             self._by_owner.setdefault(assignment.owner, []).append(assignment)
         for computation, found in self._assignments.items():
             _check_cover(found)
-            self._owners[computation] = ([one.interval.low for one in found], [one.owner for one in found])
+            lows = [assignment.interval.low for assignment in found]
+            self._owners[computation] = (lows, [assignment.owner for assignment in found])
 
     def owner(self, computation: str, key: str) -> str | None:
-        """Return the address that a record of this consumer and key goes to; ``None``: nobody owns it yet.
+        """Return the address to send a record of this consumer and key to; ``None``: nobody owns the key yet.
 
-        Called for each send.
+        Called for every send.
         """
         found = self._owners.get(computation)
         if found is None:
@@ -53,21 +55,21 @@ class Routing:
         return found[bisect_right(self._owners[computation][0], key) - 1].sequencer
 
     def assigned_to(self, address: str) -> tuple[Assignment, ...]:
-        """Return all that is assigned to a process, in whatever incarnation, sorted as in the table."""
+        """Return all assignments to a process, in any incarnation, sorted as in the table."""
         return tuple(self._by_owner.get(address, ()))
 
 
 NOWHERE = Routing(Table())
-"""Before the first table: only the outside world can be reached."""
+"""The routing before the first table: only the outside world can be reached."""
 
 
 def routing_of(table: Table) -> Routing:
-    """Return the routing of a table; all who ask for the same object share one.
+    """Return the routing of a table; callers with the same table object share one.
 
-    Choice: remembered by identity, since hashing or comparing a whole table would cost what it is to save.
+    Choice: cached by identity, since hashing or comparing a whole table would cost as much as the cache saves.
     """
     known = _RECENT.get(id(table))
-    if known is None:  # An entry keeps its table alive, so its id can not come to mean another one.
+    if known is None:  # An entry keeps its table alive, so its id cannot be reused for another table.
         while len(_RECENT) >= _REMEMBERED:
             del _RECENT[next(iter(_RECENT))]
         known = _RECENT[id(table)] = Routing(table)
@@ -79,11 +81,11 @@ _RECENT: dict[int, Routing] = {}
 
 
 def _check_cover(assignments: list[Assignment]) -> None:
-    """A table is sorted, and each computation's intervals cover all keys once (7.1)."""
+    """Assert that a computation's intervals are sorted and cover every key once (7.1)."""
     end: str | None = ""
     for assignment in assignments:
         assert assignment.interval.low == end, (
-            f"keys from {end!r} on are missing or doubled before {assignment}"
+            f"keys from {end!r} on are missing or covered twice before {assignment}"
         )
         end = assignment.interval.high
     assert end is None, f"keys from {end!r} on are missing in {assignments[-1].computation!r}"

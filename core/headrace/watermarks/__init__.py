@@ -1,1 +1,1 @@
-"""Low watermarks: oldest work, its minimum over key intervals, and the authority (MillWheel 4.5, 7.2)."""
+"""Low watermarks: oldest work, the minimum over key intervals, and the authority (MillWheel 4.5, 7.2)."""

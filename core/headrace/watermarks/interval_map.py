@@ -1,18 +1,19 @@
-"""The interval map of a computation (MillWheel 7.2): what the authority knows of each key interval's progress.
+"""The interval map of a computation (MillWheel 7.2): the authority's knowledge of each key interval's progress.
 
 Rules of this file:
 
-* The map covers the whole key space. What nobody has reported yet is at minus infinity; what is missing has its last known value.
-* A report counts unless an overlapping interval has a newer sequencer. It cuts what it overlaps of older intervals; the
-  rest of them keeps its last known value.
-* A report by the same owner never takes back an earlier one (the network reorders); one by a newer owner does.
-* Every value is either confirmed (the store took a journal entry that rests on it, and found its owner in place) or falls back
-  to the last confirmed one when the store says that its owner had been replaced.
+* The map covers the whole key space. Keys that nobody has reported yet are at minus infinity; missing intervals keep their last
+  known value.
+* A report counts unless an overlapping interval has a newer sequencer. It replaces the parts of older intervals that it
+  overlaps; their remaining parts keep the last known value.
+* A report by the same owner never lowers an earlier one, since the network reorders; a report by a newer owner may.
+* Every value is either confirmed (the store accepted a journal entry based on it, and found its owner in place) or returns to
+  the last confirmed value when the store says that its owner had been replaced.
 
-Choice: the processes of an injector are the intervals of such a map too, with a process's number for its keys and its epoch for
-the sequencer (`interval_of_process`): the rules are the same.
+Choice: an injector's processes are also kept as intervals of such a map, with the process number as keys and the epoch as
+sequencer (`interval_of_process`), since the rules are the same.
 
-Costs: the common report, of an interval that exists, is a dictionary lookup; for the minima see `_interval_minimum`.
+Cost: the common report, for an existing interval, is a dictionary lookup; for the minima see `interval_minimum`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,10 +26,10 @@ from headrace.wire.keys import ALL_KEYS, KeyInterval
 
 
 class Unconfirmed:
-    """Values that a journal entry rests on, as they were when it was made.
+    """The values on which a journal entry is based, as they were when the entry was made.
 
     Attributes:
-        reporters: (interval, sequencer) of those who reported them, each once.
+        reporters: (interval, sequencer) of each owner that reported one, once each.
     """
 
     __slots__ = ("_values", "reporters")
@@ -46,13 +47,13 @@ class IntervalMap:
     """Progress by key interval, over all keys.
 
     Args:
-        rules: what it asks.
+        rules: the rules of the protocol.
 
     >>> known = IntervalMap()
     >>> known.update(KeyInterval("", "m"), 1, low_watermark=30, horizon=3)
     True
     >>> from headrace.api.time import MIN_TIME
-    >>> known.low_watermark == MIN_TIME  # nobody has said anything of the other keys
+    >>> known.low_watermark == MIN_TIME  # nobody has reported the other keys
     True
     >>> known.update(KeyInterval("m"), 2, low_watermark=20, horizon=2)
     True
@@ -91,36 +92,36 @@ class IntervalMap:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each interval has been reported by an owner that the store has not disowned since."""
+        """Whether every interval was reported by an owner that the store has not disowned since."""
         return self._unheard == 0
 
     def entries(self) -> Iterator[Entry]:
-        """Iterate over all intervals in the order of their keys, missing ones included."""
+        """Iterate over all intervals in key order, including missing ones."""
         return (self._by_low[low] for low in self._lows)
 
     def pending(self) -> Iterator[tuple[int, int]]:
-        """Iterate over (event time rounded down, count) of all intervals' pending work; times repeat."""
+        """Iterate over (event time rounded down, count) of all intervals' pending work; times may repeat."""
         for entry in self.entries():
             yield from entry.pending
 
     def __len__(self) -> int:
-        """How many intervals there are, missing ones included."""
+        """Count the intervals, including missing ones."""
         return len(self._lows)
 
     def update(
         self, interval: KeyInterval, sequencer: int, low_watermark: int, horizon: int, pending: Pending = ()
     ) -> bool:
-        """Take a report (7.2).
+        """Accept a report (7.2).
 
         Args:
-            interval: the keys that it speaks for.
-            sequencer: of the interval's owner.
+            interval: the keys that it covers.
+            sequencer: the sequencer of the interval's owner.
             low_watermark: event time, microseconds.
             horizon: origin, microseconds.
             pending: the interval's pending work, for percentiles.
 
         Returns:
-            Whether it counts; it does not if a newer sequencer has been heard of for any of these keys.
+            Whether the report counts; it does not if a newer sequencer is known for any of these keys.
         """
         entry = self._by_low.get(interval.low)
         if entry is None or (entry.interval is not interval and entry.interval.high != interval.high):
@@ -130,7 +131,7 @@ class IntervalMap:
         elif sequencer == entry.sequencer:
             if (
                 low_watermark >= entry.low_watermark and horizon >= entry.horizon and entry.heard
-            ):  # the usual one
+            ):  # the common case
                 entry.low_watermark, entry.horizon = low_watermark, horizon
                 if entry.pending is not pending:
                     entry.pending = pending
@@ -152,7 +153,7 @@ class IntervalMap:
         return True
 
     def _set(self, entry: Entry, low_watermark: int, horizon: int) -> None:
-        """Change what is known. Whatever is not confirmed has to be, whoever said it first."""
+        """Change a value. Any unconfirmed value has to be confirmed, whoever reported it first."""
         before, entry.low_watermark = entry.low_watermark, low_watermark
         if low_watermark < before:
             self._low_watermarks.lowered(entry)
@@ -163,15 +164,15 @@ class IntervalMap:
             self._list(entry)
 
     def _list(self, entry: Entry) -> None:
-        """Note what may be unconfirmed."""
+        """List an entry that is not confirmed."""
         if not entry.is_confirmed:
             entry.is_listed = True
             self._listed.append(entry)
 
-    # Bounds that are new: the table was minted anew there (7.1)
+    # New bounds: a mint changed the intervals there (7.1)
 
     def _carve(self, interval: KeyInterval, sequencer: int) -> Entry | None:
-        """Make room for an interval, unless something newer is in the way."""
+        """Make room for an interval, unless it overlaps a newer one."""
         begin = bisect_right(self._lows, interval.low) - 1
         end = len(self._lows) if interval.high is None else bisect_left(self._lows, interval.high)
         old = [self._by_low[low] for low in self._lows[begin:end]]
@@ -199,16 +200,16 @@ class IntervalMap:
         return Entry(interval, number=self._numbers)
 
     def _merged(self, interval: KeyInterval, old: Sequence[Entry]) -> Entry:
-        """Return an entry with what is known of all its keys: the least of everything."""
+        """Return an entry with the minimum of each value over its keys' previous entries."""
         entry = self._entry(interval)
-        entry.low_watermark = min(one.low_watermark for one in old)
-        entry.horizon = min(one.horizon for one in old)
-        entry.confirmed_low_watermark = min(one.confirmed_low_watermark for one in old)
-        entry.confirmed_horizon = min(one.confirmed_horizon for one in old)
+        entry.low_watermark = min(part.low_watermark for part in old)
+        entry.horizon = min(part.horizon for part in old)
+        entry.confirmed_low_watermark = min(part.confirmed_low_watermark for part in old)
+        entry.confirmed_horizon = min(part.confirmed_horizon for part in old)
         return entry
 
     def _part(self, old: Entry, interval: KeyInterval) -> Entry:
-        """Return an entry for some of the keys of another, with all that is known of them."""
+        """Return an entry for some of another entry's keys, with all its values."""
         entry = self._merged(interval, [old])
         entry.sequencer, entry.pending, entry.heard = old.sequencer, old.pending, old.heard
         if old.is_listed and not old.is_confirmed:
@@ -227,14 +228,14 @@ class IntervalMap:
         self._horizons.lowered(entry)
         self._unheard += not entry.heard
 
-    # What the store has confirmed
+    # Confirmation by the store
 
     def unconfirmed(self) -> Unconfirmed:
-        """Return the values that no accepted journal entry rests on yet."""
+        """Return the values on which no accepted journal entry is based yet."""
         return Unconfirmed(self._still_unconfirmed())
 
     def _still_unconfirmed(self) -> list[Entry]:
-        """Of those that are listed; all others leave the list."""
+        """Return the listed entries that are still unconfirmed; take all others off the list."""
         before, self._listed = self._listed, []
         for entry in before:
             entry.is_listed = entry.in_map and not entry.is_confirmed
@@ -243,15 +244,15 @@ class IntervalMap:
         return self._listed
 
     def confirm(self, journaled: Unconfirmed) -> None:
-        """The store took a journal entry that rests on these."""
+        """Confirm these values: the store accepted a journal entry based on them."""
         for entry, low_watermark, horizon in journaled:
             entry.confirmed_low_watermark, entry.confirmed_horizon = low_watermark, horizon
         self._still_unconfirmed()
 
     def disown(self, sequencer: int, keys: KeyInterval = ALL_KEYS) -> None:
-        """The store says that the owner of these keys had been replaced: forget what it reported since the last confirmation.
+        """Forget an owner's unconfirmed reports for these keys: the store says that it had been replaced.
 
-        Its successor's sequencer is greater; until that is heard of, nobody is.
+        From then on only reports with a greater sequencer count, such as its successor's.
         """
         for entry in list(self._listed):
             if (
@@ -269,9 +270,9 @@ class IntervalMap:
         self._still_unconfirmed()
 
     def start_from(self, low_watermark: int, horizon: int) -> None:
-        """Take the journaled minimum as every interval's last known value (7.2).
+        """Start from the journaled minimum as every interval's last known value (7.2).
 
-        What was heard before, by a standby, stands until it is confirmed or disowned.
+        Reports that a standby has already received stay valid until they are confirmed or disowned.
         """
         missing = self._rules.value_of_missing
         for entry in self.entries():
@@ -284,23 +285,23 @@ class IntervalMap:
             self._set(entry, *reached)
 
     def check_invariants(self) -> None:
-        """Assert that the map covers all keys once, and that its minima are those of its entries."""
+        """Assert that the map covers every key once, and that its minima are those of its entries."""
         entries = list(self.entries())
-        assert len(entries) == len(self._by_low), "entries that no boundary leads to"
+        assert len(entries) == len(self._by_low), "some entries have no boundary"
         end: str | None = ""
         for entry in entries:
-            assert entry.interval.low == end, f"keys from {end!r} on are missing or doubled"
+            assert entry.interval.low == end, f"keys from {end!r} on are missing or covered twice"
             end = entry.interval.high
         assert end is None, f"keys from {end!r} on are missing"
         assert self.low_watermark == min(entry.low_watermark for entry in entries)
         assert self.horizon == min(entry.horizon for entry in entries)
         assert self._unheard == sum(not entry.heard for entry in entries)
         for entry in entries:
-            assert entry.is_confirmed or entry.is_listed, f"{entry.interval} rests on nothing"
+            assert entry.is_confirmed or entry.is_listed, f"{entry.interval} is neither confirmed nor listed"
 
 
 def interval_of_process(process: int, processes: int) -> KeyInterval:
-    """Return the place of an injector's process among its expected ones (5.2).
+    """Return the interval that stands for one of an injector's expected processes (5.2).
 
     >>> [str(interval_of_process(process, 2)) for process in (0, 1)]
     ["['', '00000001')", "['00000001', end)"]
@@ -310,5 +311,5 @@ def interval_of_process(process: int, processes: int) -> KeyInterval:
 
 
 def process_of_interval(interval: KeyInterval) -> int:
-    """Return the number of the process that `interval_of_process` gave this place."""
+    """Return the number of the process for which `interval_of_process` returned this interval."""
     return int(interval.low or "0")

@@ -1,7 +1,7 @@
-"""The smallest of one value over all intervals of a map, read without looking at all of them (MillWheel 4.5, 7.2).
+"""The minimum of a value over all intervals of a map, read without visiting all of them (MillWheel 4.5, 7.2).
 
-Values mostly rise, so that a report seldom touches anything here: what is out of date is looked at when it comes to the front,
-and the bucket that it moves to is found at once, however many intervals there are.
+Values mostly rise, so reports seldom change anything here: an outdated entry is updated when it reaches the front, and moves to
+its new bucket in constant time, however many intervals there are.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ from headrace.api.time import MIN_TIME
 from headrace.wire.keys import KeyInterval
 
 Pending = tuple[tuple[int, int], ...]
-"""(event time rounded down, count) of pending work, as reports carry it."""
+"""(event time rounded down, count) of pending work, as in reports."""
 
 
 class Entry(msgspec.Struct, eq=False, gc=False):
-    """What is known of one interval.
+    """The known values of one interval.
 
-    ``number`` orders entries; ``in_map`` ends when the entry is cut; ``is_listed``: it is among those that may be unconfirmed.
-    What each report asks for stands together: with very many entries, what costs is what the processor has not in its caches.
+    ``number``: orders entries; ``in_map``: false once the entry has been replaced; ``is_listed``: whether it is listed as
+    unconfirmed. The fields that every report reads are adjacent: with very many entries, CPU cache misses dominate the cost.
     """
 
     interval: KeyInterval
@@ -37,22 +37,22 @@ class Entry(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_confirmed(self) -> bool:
-        """The store has taken what is known."""
+        """Whether the store has confirmed its values."""
         return self.low_watermark == self.confirmed_low_watermark and self.horizon == self.confirmed_horizon
 
 
 _Slot = tuple[int, int, Entry]
-"""A value that was an entry's, the entry's number, and the entry."""
+"""A former value of an entry, the entry's number, and the entry."""
 _BUCKET_BITS = 10
-"""Choice: about a millisecond. What intervals report is some hundred milliseconds apart, so that a bucket has few of them."""
+"""Choice: about a millisecond. Intervals' values lie within some hundred milliseconds, so a bucket holds few of them."""
 
 
 class Minimum:
-    """The smallest of one value over all entries of a map.
+    """The minimum of a value over all entries of a map.
 
-    Each entry is in a bucket at or below its value. Those of the first bucket are sorted when it is opened, and what comes to it
-    later is in a heap. What is stale at the front moves to the bucket of its value as it is now. An entry whose value fell is in
-    two places for a while, which does no harm; all are put in order anew when there are too many.
+    Each entry is in a bucket at or below its value. The first bucket is sorted when it is opened, and later additions to it are
+    kept in a heap. A stale entry at the front moves to the bucket of its current value. An entry whose value fell is in two
+    places for a while, which is harmless; everything is rebuilt when there are too many of these.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Minimum:
         self._count = 0
 
     def lowered(self, entry: Entry) -> None:
-        """Note an entry that is new, or whose value fell."""
+        """Add an entry that is new, or whose value fell."""
         self._count += 1
         if self._count > 2 * len(self._entries) + 64:
             self.rebuild()
@@ -81,7 +81,7 @@ class Minimum:
             self._put(self._value_of(entry), entry)
 
     def rebuild(self) -> None:
-        """Put all entries in order anew."""
+        """Sort all entries into buckets again."""
         self._clear()
         self._count = len(self._entries)
         for entry in self._entries.values():
@@ -121,13 +121,13 @@ class Minimum:
                 self._count -= 1
                 continue
             bucket = buckets.get(current >> _BUCKET_BITS)
-            if bucket is not None:  # as `_put` does, without a call for each
+            if bucket is not None:  # inlined from `_put`
                 bucket.append(entry)
             else:
                 self._put(current, entry)
 
     def _open(self) -> None:
-        """Make the next bucket the first one, the smallest last. What has another bucket by now goes there at once."""
+        """Make the next bucket the first one, sorted smallest last; move entries that belong to another bucket by now."""
         value_of = self._value_of
         number = self._number = heappop(self._order)
         slots = [(value_of(entry), entry.number, entry) for entry in self._buckets.pop(number)]

@@ -1,6 +1,6 @@
-"""Oldest work (MillWheel 4.5, 7.2): the smallest of many pending times, kept up as work comes and goes.
+"""Oldest work (MillWheel 4.5, 7.2): the smallest of many pending times, kept up to date as work comes and goes.
 
-A count for each distinct time, and a heap whose stale tops are dropped when somebody looks.
+It keeps a count for each distinct time, and a heap whose stale entries are dropped when the minimum is read.
 """
 
 from heapq import heappop, heappush
@@ -27,7 +27,7 @@ class OldestWork:
         self._heap: list[int] = []
 
     def add(self, time_us: int) -> None:
-        """Work of this time has come."""
+        """Add pending work with this time."""
         counts = self._counts
         if time_us in counts:
             counts[time_us] += 1
@@ -35,13 +35,11 @@ class OldestWork:
         counts[time_us] = 1
         heap = self._heap
         heappush(heap, time_us)
-        if len(heap) > _SPARE + 4 * len(
-            counts
-        ):  # while one time is held, what is done behind it would pile up
+        if len(heap) > _SPARE + 4 * len(counts):  # stale entries pile up behind a time that stays pending
             self._heap = sorted(counts)
 
     def remove(self, time_us: int) -> None:
-        """Work of this time is done."""
+        """Remove work with this time: it is done."""
         counts = self._counts
         left = counts[time_us] - 1
         if left:
@@ -50,7 +48,7 @@ class OldestWork:
             del counts[time_us]
 
     def oldest(self) -> int:
-        """The smallest time; `MAX_TIME` if there is no work."""
+        """Return the smallest time; `MAX_TIME` if no work is pending."""
         heap, counts = self._heap, self._counts
         while heap:
             if heap[0] in counts:
@@ -59,7 +57,7 @@ class OldestWork:
         return MAX_TIME
 
     def buckets(self, width_us: int) -> tuple[tuple[int, int], ...]:
-        """(time rounded down to ``width_us``, count), sorted: what percentile watermarks are made of (7.2)."""
+        """Return sorted (time rounded down to ``width_us``, count) pairs, for percentile watermarks (7.2)."""
         found: dict[int, int] = {}
         for time_us, count in self._counts.items():
             bucket = time_us // width_us * width_us
@@ -67,5 +65,5 @@ class OldestWork:
         return tuple(sorted(found.items()))
 
     def __len__(self) -> int:
-        """How much work there is."""
+        """Count the pending work."""
         return sum(self._counts.values())

@@ -1,10 +1,10 @@
-"""Heuristic watermarks (MillWheel 7.2): the progress of p per cent of the timestamps, for those who would rather be early.
+"""Heuristic watermarks (MillWheel 7.2): the progress of p percent of the timestamps, for users who prefer early results.
 
 Rules of this file:
 
-* Of all pending records of a computation and of everything upstream, at most (100 - p) per cent are before its p % watermark.
-* It never goes back, never falls behind the low watermark, and never runs ahead of what the sources promise: what they
-  have not read yet is not pending, and could not be stripped away as an outlier.
+* Of all pending records of a computation and everything upstream, at most (100 - p) percent are before its p % watermark.
+* It never goes back, never falls behind the low watermark, and never runs ahead of the sources' watermark: records that a source
+  has not read yet are not pending, so they cannot be discarded as outliers.
 """
 
 from collections.abc import Iterable
@@ -20,18 +20,18 @@ def percentile_watermark(
     pending: Iterable[tuple[int, int]],
     rules: Rules = RULES,
 ) -> int:
-    """Return the watermark that this per cent of the pending records have reached.
+    """Return the watermark that this percentage of the pending records has reached.
 
     >>> percentile_watermark(90, previous=0, low_watermark=10, frontier=60, pending=[(10, 1), (40, 9), (50, 1)])
     40
 
     Args:
         percent: more than 0 and at most 100.
-        previous: what it was before, event time in microseconds.
-        low_watermark: of the same computation, event time in microseconds.
+        previous: its previous value, event time in microseconds.
+        low_watermark: low watermark of the same computation, event time in microseconds.
         frontier: the sources' own watermark, event time in microseconds.
         pending: (event time, count) of pending records, in any order; times may repeat.
-        rules: what it asks.
+        rules: the rules of the protocol.
 
     Returns:
         Event time in microseconds.

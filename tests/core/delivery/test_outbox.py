@@ -93,7 +93,7 @@ def test_a_discarded_record_is_not_sent_again_and_discarding_twice_is_harmless()
 
 def test_the_same_record_can_not_be_pending_twice() -> None:
     outbox = outbox_of(0, "a")
-    with pytest.raises(AssertionError, match="a is pending already at 'counter'"):
+    with pytest.raises(AssertionError, match="a is already pending at 'counter'"):
         outbox.add(0, production("a"), "again")
 
 
