@@ -22,11 +22,12 @@ from headrace.wire.effects import WakeAt
 from headrace.wire.rows import Production
 from headrace.worker.cache import CachedRow, compact
 from headrace.worker.interval_state import IntervalInput, IntervalState
+from headrace.worker.shared import Shared
 from headrace.worker.step import Holder, KeySlot, Step, StepInput, StepState
 from headrace.worker.stepping import StepRunner
 
 if TYPE_CHECKING:
-    from headrace.worker.interval import OwnedInterval, Shared
+    from headrace.worker.interval import OwnedInterval
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
 _OWNED = IntervalState.OWNED
@@ -76,7 +77,7 @@ class Commits:
         "waits",
     )  # fmt: skip
 
-    def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
+    def __init__(self, interval: "OwnedInterval", shared: Shared) -> None:
         options, where = shared.options, interval.where
         self.interval = interval
         self.shared = shared
@@ -158,7 +159,7 @@ class Commits:
         if step is None:  # user code failed, and the key rests
             return
         count = len(step.arrivals) + len(step.fired)
-        self.interval.records_run += count
+        self.interval.load.records += count
         if not count:
             self.interval.release(slot)
         elif self._sends_first:
@@ -192,7 +193,7 @@ class Commits:
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
             if known is not None and any(one.durable for one in known.holder.all()):
                 continue
-            holder = Holder(self.interval, step.slot, step, durable=False)
+            holder = Holder(self.interval.sequencer, step.slot, step, durable=False)
             step.holders += (holder,)
             step.waiting += 1
             self.interval.send_or_share(now, production, holder)
@@ -327,7 +328,7 @@ class Commits:
             slot = step.slot
             if self._sends_after:
                 for production in step.productions:
-                    interval.send(now, production, Holder(interval, slot, None, durable=True))
+                    interval.send(now, production, Holder(interval.sequencer, slot, None, durable=True))
             elif step.holders:
                 self._settle_holders(now, step)
             if step.held_origins:

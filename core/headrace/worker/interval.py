@@ -14,63 +14,33 @@ from collections.abc import Callable
 from typing import ClassVar
 from zlib import crc32
 
-from headrace.api.options import EngineOptions
 from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.deployed import Deployed
-from headrace.delivery.outbox import Outbox
-from headrace.delivery.routing import NOWHERE, Routing
 from headrace.history import (
     AckSent,
     Delivered,
     DuplicateDropped,
-    History,
     InputWatermarkAdvanced,
     IntervalDropped,
 )
-from headrace.rules import Act, Rules
-from headrace.store.client import StoreClient
+from headrace.rules import Act
 from headrace.wire import messages as m
-from headrace.wire.effects import Effect, Send, WakeAt
+from headrace.wire.effects import Send, WakeAt
 from headrace.wire.keys import KeyInterval
 from headrace.wire.rows import Production
 from headrace.worker.accounts import Accounts
-from headrace.worker.cache import NO_IDS, RowCache
+from headrace.worker.cache import NO_IDS
 from headrace.worker.commits import Commits
 from headrace.worker.interval_state import INTERVAL, IntervalInput, IntervalState
 from headrace.worker.recovery import OnRecovered, Recovery
 from headrace.worker.seen import SeenFilter, fingerprint
+from headrace.worker.shared import Load, Shared
 from headrace.worker.step import Arrival, Holder, KeySlot, StepState, linked
 from headrace.worker.timers import TimerQueue
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
 _SCANNING, _OWNED = IntervalState.SCANNING, IntervalState.OWNED
-
-
-class Shared:
-    """What all intervals of a worker share.
-
-    Attributes:
-        runs: how often user code ran.
-        uncharged: for which intervals it ran, run by run, since the host last said what CPU time that took.
-    """
-
-    __slots__ = (
-        "address", "cache", "effects", "history", "options", "outbox", "routing", "rules", "runs", "store", "uncharged",
-    )  # fmt: skip
-
-    def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
-        self.address = address
-        self.rules = rules
-        self.options = options
-        self.history = history
-        self.effects: list[Effect] = []
-        self.store = StoreClient(self.effects, options.store_timeout_us)
-        self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)
-        self.cache = RowCache(options.cache_bytes, options.eviction, rules)
-        self.routing: Routing = NOWHERE
-        self.runs = 0
-        self.uncharged: list[OwnedInterval] = []
 
 
 class OwnedInterval:
@@ -86,8 +56,7 @@ class OwnedInterval:
         timer_watermark: what its timers and lateness follow: the same, or a percentile (7.2).
         horizon: of its input, origin in microseconds.
         begun: its recovery scan was asked for.
-        records_run: records and timers run since the last heartbeat.
-        cpu_us: CPU time that its user code took since then.
+        load: what it has run since the last heartbeat.
         accounts: its oldest work.
         slots: what is known of its keys.
         in_progress: record id to the delivery that waits or is being processed.
@@ -116,14 +85,13 @@ class OwnedInterval:
         "begun",
         "commits",
         "computation",
-        "cpu_us",
         "horizon",
         "in_progress",
         "interval",
+        "load",
         "low_watermark",
         "pump",
         "ready",
-        "records_run",
         "seen_filter",
         "sequencer",
         "shared",
@@ -145,7 +113,7 @@ class OwnedInterval:
         self.low_watermark = MIN_TIME
         self.timer_watermark = MIN_TIME
         self.horizon = MIN_TIME
-        self.records_run = self.cpu_us = 0
+        self.load = Load(self.computation)
         self.begun = False
         self.accounts = Accounts(strong=where.strong, rules=shared.rules)
         self.slots: dict[str, KeySlot] = {}
@@ -188,7 +156,7 @@ class OwnedInterval:
                 self.ack(arrival.sender, [record_id])
         shared.store.forget(self)
         for pending in list(shared.outbox):
-            others = [one for one in pending.holder.all() if one.interval is not self]
+            others = [one for one in pending.holder.all() if one.sequencer != self.sequencer]
             if others:
                 pending.holder = linked(others)
             else:
@@ -332,10 +300,6 @@ class OwnedInterval:
 
     def acked(self, now: int, holder: Holder, production: Production) -> None:
         """A production of this interval has arrived for good."""
-        if holder.other is not None:
-            holder.other.interval.acked(now, holder.other, production)
-            if holder.other.interval is not self:  # whoever calls this pumps this one
-                holder.other.interval.pump(now)
         self.accounts.remove_production(holder, production)
         self._pending -= 1
         if holder.durable:
@@ -457,11 +421,11 @@ class OwnedInterval:
         pending = self.accounts.pending_buckets(bucket_us) if bucket_us is not None else ()
         return m.IntervalReport(self.computation, self.interval, self.sequencer, low, horizon, pending)
 
-    def load(self) -> m.IntervalLoad:
+    def take_load(self) -> m.IntervalLoad:
         """Its load since the last heartbeat (7.1)."""
         options = self.shared.options
-        records, self.records_run = self.records_run, 0
-        cpu_us, self.cpu_us = self.cpu_us, 0
+        records, cpu_us = self.load.records, self.load.cpu_us
+        self.load.records = self.load.cpu_us = 0
         split_key = ""
         is_hot = records >= options.split_load or cpu_us >= options.split_cpu_us
         if is_hot and len(self.slots) > 1:

@@ -16,10 +16,11 @@ from headrace.wire.rows import Production, RowImage
 from headrace.worker.cache import CachedRow
 from headrace.worker.interval_state import IntervalInput
 from headrace.worker.seen import fingerprint
+from headrace.worker.shared import Shared
 from headrace.worker.step import Holder, KeySlot
 
 if TYPE_CHECKING:
-    from headrace.worker.interval import OwnedInterval, Shared
+    from headrace.worker.interval import OwnedInterval
 
 _EARLY_LIMIT = 10_000
 """Deliveries kept during a scan; more are left to their senders' retries."""
@@ -38,7 +39,7 @@ class Recovery:
 
     __slots__ = ("_early", "_interval", "_scanned", "_shared")
 
-    def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
+    def __init__(self, interval: "OwnedInterval", shared: Shared) -> None:
         self._interval = interval
         self._shared = shared
         self._early: list[tuple[Production, str]] = []
@@ -122,7 +123,7 @@ class Recovery:
         self._shared.cache.keep(slot)
         for production in image.productions:
             if production.consumer in interval.where.present:
-                interval.send_or_share(now, production, Holder(interval, slot, None, durable=True))
+                interval.send_or_share(now, production, Holder(interval.sequencer, slot, None, durable=True))
             else:  # its consumer has left the topology
                 interval.commits.delete(now, slot.key, production)
 
@@ -160,6 +161,6 @@ class Recovery:
         """Record id and consumer of what this interval sends until it is ACKed, and of what it is about to delete."""
         interval = self._interval
         for pending in self._shared.outbox:
-            if any(one.interval is interval for one in pending.holder.all()):
+            if any(one.sequencer == interval.sequencer for one in pending.holder.all()):
                 yield pending.production.record_id, pending.production.consumer
         yield from [(record_id, consumer) for _, record_id, consumer in interval.commits.delivered]

@@ -13,7 +13,6 @@ What is built for each record is a struct: like a class with slots, but built se
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,9 +20,6 @@ from headrace.api.records import Clock
 from headrace.api.time import MAX_TIME
 from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
 from headrace.worker.cache import CachedRow
-
-if TYPE_CHECKING:
-    from headrace.worker.interval import OwnedInterval
 
 
 class StepState(enum.IntEnum):
@@ -207,7 +203,7 @@ class Holder(msgspec.Struct, eq=False):
     checkpoint, if a sender's re-run gave the causing record another key. One is pending, and has a holder for each of them.
 
     Attributes:
-        interval: the owned interval that sends it.
+        sequencer: of the interval that sends it.
         slot: the key that made it.
         step: of a weak production, the step that waits for it.
         durable: the row has it as a checkpoint, to be deleted once it is ACKed.
@@ -216,7 +212,7 @@ class Holder(msgspec.Struct, eq=False):
         other: the next holder of the same production.
     """
 
-    interval: "OwnedInterval"
+    sequencer: int
     slot: KeySlot
     step: Step | None
     durable: bool

@@ -28,11 +28,12 @@ from headrace.worker.execution import (
     stored_timers,
     timer_identity,
 )
+from headrace.worker.shared import Shared
 from headrace.worker.step import Arrival, KeySlot, Step
 from headrace.worker.timers import due_timers
 
 if TYPE_CHECKING:
-    from headrace.worker.interval import OwnedInterval, Shared
+    from headrace.worker.interval import OwnedInterval
 
 
 MOST_IN_STEP = 256
@@ -66,7 +67,7 @@ class StepRunner:
 
     __slots__ = ("_failures", "_next_number", "_resting", "interval", "shared")
 
-    def __init__(self, interval: "OwnedInterval", shared: "Shared") -> None:
+    def __init__(self, interval: "OwnedInterval", shared: Shared) -> None:
         self.interval = interval
         self.shared = shared
         self._next_number = 1
@@ -167,7 +168,7 @@ class StepRunner:
         watermark, version = interval.timer_watermark, step.version
         shared = self.shared
         shared.runs += 1
-        shared.uncharged.append(interval)  # as `_note_run` does
+        shared.uncharged.append(interval.load)  # as `_note_run` does
         try:
             context = run_record(interval.where, slot.key, _state_of(step), record, watermark, now)
             after = context.new_state()
@@ -219,7 +220,7 @@ class StepRunner:
     def _note_run(self) -> None:
         """User code runs, and somebody is to be charged for it."""
         self.shared.runs += 1
-        self.shared.uncharged.append(self.interval)
+        self.shared.uncharged.append(self.interval.load)
 
     def _cause_of_timer(self, timer: StoredTimer) -> Cause:
         interval = self.interval

@@ -22,8 +22,10 @@ from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.rows import Production
-from headrace.worker.interval import OwnedInterval, Shared
+from headrace.worker.interval import OwnedInterval
 from headrace.worker.interval_state import IntervalInput, IntervalState
+from headrace.worker.shared import Load, Shared
+from headrace.worker.step import Holder
 
 _REPEAT_REPORTS = 4
 """A report that has not changed is sent every so many periods only: messages may be lost."""
@@ -93,8 +95,8 @@ class Worker:
         return self._shared.runs
 
     @property
-    def uncharged_runs(self) -> Sequence[OwnedInterval]:
-        """For which intervals it has run, run by run, since the last `charge`."""
+    def uncharged_runs(self) -> Sequence[Load]:
+        """The intervals user code has run for, run by run, since the last `charge`."""
         return self._shared.uncharged
 
     def charge(self, cpu_us: int) -> None:
@@ -110,8 +112,8 @@ class Worker:
         uncharged = self._shared.uncharged
         if uncharged:
             share_us = cpu_us // len(uncharged)
-            for interval in uncharged:
-                interval.cpu_us += share_us
+            for load in uncharged:
+                load.cpu_us += share_us
             uncharged.clear()
 
     @property
@@ -251,12 +253,22 @@ class Worker:
                 continue
             history.record(Acked(history.at_us, self.address, record_id, consumer))
             holder = pending.holder
-            if touched is not None and holder.interval is not touched:
+            interval = self._intervals[holder.sequencer]
+            if touched is not None and interval is not touched:
                 touched.pump(now)
-            touched = holder.interval
-            touched.acked(now, holder, pending.production)
+            touched = interval
+            self._settle(now, interval, holder, pending.production)
         if touched is not None and not touched.where.strong:  # a weak step may have waited for it
             touched.pump(now)
+
+    def _settle(self, now: int, interval: OwnedInterval, holder: Holder, production: Production) -> None:
+        """Tell every interval that waits for a production that it was ACKed; the caller pumps the first one."""
+        if holder.other is not None:
+            other = self._intervals[holder.other.sequencer]
+            self._settle(now, other, holder.other, production)
+            if other is not interval:
+                other.pump(now)
+        interval.acked(now, holder, production)
 
     def _on_refused(self, now: int, message: m.Refused) -> None:
         self._shared.store.reply(now, message)
@@ -329,7 +341,8 @@ class Worker:
         present = {OUTSIDE, *self._table.retiring, *self._topologies[self._table.topology].computations}
         for pending in [one for one in self._shared.outbox if one.production.consumer not in present]:
             self._shared.outbox.discard(pending)
-            pending.holder.interval.acked(now, pending.holder, pending.production)
+            interval = self._intervals[pending.holder.sequencer]
+            self._settle(now, interval, pending.holder, pending.production)
 
     # Watermarks (7.2)
 
@@ -446,7 +459,7 @@ class Worker:
     def _heartbeat(self) -> None:
         if not self._is_charged:  # this host does not measure it
             self._shared.uncharged.clear()
-        loads = tuple(one.load() for one in self._intervals.values() if one.state is IntervalState.OWNED)
+        loads = tuple(one.take_load() for one in self._intervals.values() if one.state is IntervalState.OWNED)
         message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
         self._shared.effects.extend(Send(to, message) for to in self._options.master_addresses())
 

@@ -132,7 +132,7 @@ class DeletedByOwnDelivery(OwnedInterval):
         super().acked(now, holder, production)
         for pending in self.shared.outbox:
             other = pending.holder
-            if other.interval is self and other.slot is holder.slot and other.durable:
+            if other.sequencer == self.sequencer and other.slot is holder.slot and other.durable:
                 self.probe.note()
                 self.commits.delete(now, other.slot.key, pending.production)
 

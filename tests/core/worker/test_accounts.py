@@ -48,7 +48,7 @@ def production(timestamp: int, origin: int = 0) -> Production:
 
 
 def holder() -> Holder:
-    return Holder(Rig(counter()).interval, KeySlot("dog"), None, durable=True)
+    return Holder(1, KeySlot("dog"), None, durable=True)
 
 
 def timer(
@@ -179,7 +179,7 @@ def test_whatever_comes_and_goes_reports_only_rise_and_never_pass_what_held_them
     for move, time, origin in moves:
         match move:
             case "p":
-                productions.append((Holder(interval, slot, None, durable=True), production(time, origin)))
+                productions.append((Holder(interval.sequencer, slot, None, durable=True), production(time, origin)))
                 made.add_production(*productions[-1])
             case "t":
                 made.add_timer(timer(time, origin))

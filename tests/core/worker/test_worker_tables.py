@@ -127,12 +127,12 @@ def test_heartbeats_tell_the_table_that_is_acted_upon_and_each_intervals_load() 
 def test_a_loaded_interval_names_a_key_that_would_halve_it() -> None:
     rig = Rig(counter(), options=replace(QUIET, split_load=3))
     for number, key in enumerate("cab"):
-        assert rig.worker.intervals[0].load().split_key == ""
+        assert rig.worker.intervals[0].take_load().split_key == ""
         for again in range(3 if key == "b" else 1):
             rig.settle(click(f"r{number}.{again}", key))
-    load = rig.worker.intervals[0].load()
+    load = rig.worker.intervals[0].take_load()
     assert (load.split_key, load.records) == ("b", 3)
-    assert rig.worker.intervals[0].load().records == 0
+    assert rig.worker.intervals[0].take_load().records == 0
 
 
 def test_a_host_says_what_cpu_time_user_code_took_and_each_interval_gets_its_part() -> None:
@@ -146,8 +146,8 @@ def test_a_host_says_what_cpu_time_user_code_took_and_each_interval_gets_its_par
         rig.settle(click(f"r{number}", key))
     rig.worker.charge(300)
     rig.worker.charge(50)  # what ran no user code is nobody's
-    assert [one.load().cpu_us for one in (left, right)] == [110, 900]
-    assert [one.load().cpu_us for one in (left, right)] == [0, 0], "since the last heartbeat"
+    assert [one.take_load().cpu_us for one in (left, right)] == [110, 900]
+    assert [one.take_load().cpu_us for one in (left, right)] == [0, 0], "since the last heartbeat"
 
 
 def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() -> None:
@@ -155,7 +155,7 @@ def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() 
     for key, split_key in (("a", ""), ("b", ""), ("c", "b")):
         rig.settle(click(f"r {key}", key))
         rig.worker.charge(500 if key == "c" else 499)
-        assert rig.worker.intervals[0].load().split_key == split_key
+        assert rig.worker.intervals[0].take_load().split_key == split_key
 
 
 def test_runs_are_not_kept_for_a_host_that_charges_nothing() -> None:

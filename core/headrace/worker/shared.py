@@ -1,0 +1,54 @@
+"""What all intervals of a worker share: its store client, outbox, cache, routing and effects."""
+
+from headrace.api.options import EngineOptions
+from headrace.delivery.outbox import Outbox
+from headrace.delivery.routing import NOWHERE, Routing
+from headrace.history import History
+from headrace.rules import Rules
+from headrace.store.client import StoreClient
+from headrace.wire.effects import Effect
+from headrace.worker.cache import RowCache
+from headrace.worker.step import Holder
+
+
+class Load:
+    """What an interval has run since the last heartbeat (7.1).
+
+    Attributes:
+        computation: whose interval.
+        records: records and timers.
+        cpu_us: CPU time of its user code, microseconds.
+    """
+
+    __slots__ = ("computation", "cpu_us", "records")
+
+    def __init__(self, computation: str) -> None:
+        self.computation = computation
+        self.records = self.cpu_us = 0
+
+
+class Shared:
+    """What all intervals of a worker share.
+
+    Attributes:
+        effects: what the host is asked to do once the event has been handled.
+        runs: how often user code ran.
+        uncharged: the intervals it ran for, run by run, since the host last said what CPU time that took.
+    """
+
+    __slots__ = (
+        "address", "cache", "effects", "history", "options", "outbox", "routing", "rules", "runs", "store", "uncharged",
+    )  # fmt: skip
+
+    def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
+        self.address = address
+        self.rules = rules
+        self.options = options
+        self.history = history
+        self.effects: list[Effect] = []
+        self.store = StoreClient(self.effects, options.store_timeout_us)
+        self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)
+        self.cache = RowCache(options.cache_bytes, options.eviction, rules)
+        self.routing: Routing = NOWHERE
+        self.runs = 0
+        self.uncharged: list[Load] = []
