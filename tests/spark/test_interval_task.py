@@ -18,7 +18,7 @@ from headrace.store import mediator as _mediator
 from headrace.store.mediator import StoredRow
 from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import RowDelta
-from headrace.worker.stepping import MOST_IN_STEP
+from headrace.worker.running import MOST_IN_STEP
 from headrace_properties.reference import run_reference
 from headrace_scenarios import zeitgeist
 from headrace_sim import Feed, FeedBuilder

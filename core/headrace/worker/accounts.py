@@ -12,7 +12,8 @@ from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.rules import RULES, Rules, Work
 from headrace.watermarks.oldest_work import OldestWork
 from headrace.wire.rows import Production, StoredTimer
-from headrace.worker.step import Holder, KeySlot, LiveTimer
+from headrace.worker.slot import KeySlot, LiveTimer
+from headrace.worker.step import Holder
 
 # Asked for with each production: a global name is found faster than an enumeration's member.
 _SENT, _CHECKPOINT, _STATE, _FIRING = Work.SENT, Work.CHECKPOINT, Work.STATE, Work.FIRING

@@ -11,20 +11,21 @@ Rules of this file:
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.api.time import MIN_TIME
-from headrace.history import Checkpointed
+from headrace.history import Checkpointed, DuplicateDropped
 from headrace.rules import Act
 from headrace.wire import messages as m
-from headrace.wire.effects import WakeAt
-from headrace.wire.rows import Production
+from headrace.wire.effects import Halt, WakeAt
+from headrace.wire.rows import Production, Version
 from headrace.worker.cache import CachedRow, compact
 from headrace.worker.interval_state import IntervalInput, IntervalState
+from headrace.worker.running import MOST_IN_STEP, Setting, StepRun
 from headrace.worker.shared import Shared
-from headrace.worker.step import Holder, KeySlot, Step, StepInput, StepState
-from headrace.worker.stepping import StepRunner
+from headrace.worker.slot import KeySlot
+from headrace.worker.step import Holder, Step, StepInput, StepState
 
 if TYPE_CHECKING:
     from headrace.worker.interval import OwnedInterval
@@ -44,10 +45,10 @@ class Commits:
     Attributes:
         waits: nothing runs before something comes back to `pump` by itself.
         batch: see `EngineOptions.commit_batch`.
-        runner_class: of what runs its steps.
+        run_class: what runs its steps.
     """
 
-    runner_class: ClassVar[type[StepRunner]] = StepRunner
+    run_class: ClassVar[type[StepRun]] = StepRun
 
     __slots__ = (
         "_acks_after",
@@ -57,14 +58,18 @@ class Commits:
         "_delivered",
         "_delivered_since",
         "_exactly_once",
+        "_failures",
         "_linger_until",
         "_locks_key",
         "_most_writes",
         "_needs_write",
+        "_next_number",
         "_ready",
+        "_resting",
         "_rules",
         "_sends_after",
         "_sends_first",
+        "_setting",
         "_stragglers",
         "_strong",
         "_woken",
@@ -72,7 +77,6 @@ class Commits:
         "_written",
         "batch",
         "interval",
-        "runner",
         "shared",
         "waits",
     )  # fmt: skip
@@ -95,7 +99,11 @@ class Commits:
         self._awaits = Act.AWAIT in order[run:commit]
         self._acks_first = Act.ACK in order[run:commit]
         self._acks_after, self._sends_after = Act.ACK in order[commit:], Act.SEND in order[commit:]
-        self.runner = self.runner_class(interval, shared)
+        most = min(options.commit_batch, MOST_IN_STEP)
+        self._setting = Setting(rules, shared.address, most, options.user_code_attempts, shared.history.keeps)
+        self._next_number = 1
+        self._failures: Mapping[str, int] = {}
+        self._resting: deque[tuple[int, KeySlot]] = deque()
         self._ready = interval.ready
         self._committable: deque[Step] = deque()
         self._stragglers: deque[tuple[int, Step]] = deque()
@@ -155,17 +163,60 @@ class Commits:
                 return
             slot.row = CachedRow()
         slot.busy = self._locks_key
-        step = self.runner.run(now, slot)
-        if step is None:  # user code failed, and the key rests
-            return
-        count = len(step.arrivals) + len(step.fired)
-        self.interval.load.records += count
-        if not count:
+        run = self.prepare(now, slot)
+        run.run()
+        count = len(run.arrivals) + len(run.fired)
+        self._take(run, count)
+        if count:
+            self.ran(now, Step(slot, run.version, run))
+        elif not run.failed:
             self.interval.release(slot)
-        elif self._sends_first:
+        elif run.error is None:
+            self._resting.append((now + self.shared.options.user_code_retry_us, slot))
+
+    def prepare(self, now: int, slot: KeySlot) -> StepRun:
+        """Prepare the next run of a key: all that it is given."""
+        interval = self.interval
+        version = Version(interval.sequencer, self.take_number())
+        return self.run_class(
+            self._setting, interval.where, slot, version, interval.timer_watermark, interval.horizon,
+            interval.accounts.horizon, now, self.shared.history.at_us, self._failures, slot.due,
+        )  # fmt: skip
+
+    def take_number(self) -> int:
+        """Number the next version of a row."""
+        number = self._next_number
+        self._next_number = number + 1
+        return number
+
+    def _take(self, run: StepRun, count: int) -> None:
+        """Take notice of what ran, whether or not it will be committed; ``count``: of what it consumed."""
+        interval, shared, slot = self.interval, self.shared, run.slot
+        runs = count + run.failed
+        shared.runs += runs
+        interval.load.records += count
+        shared.uncharged.extend([interval.load] * runs)
+        if slot.due:
+            slot.due = run.due
+        if slot.queue:
+            del slot.queue[: len(run.arrivals) + run.dropped]
+        self._failures = run.failures
+        for event in run.events:
+            shared.history.record(event)
+            if type(event) is DuplicateDropped:
+                interval.drop_seen(event.record_id)
+        if run.error is not None:
+            shared.effects.append(Halt(run.error))
+
+    def ran(self, now: int, step: Step) -> None:
+        """User code has run for a step: send what it made, or commit it first."""
+        if step.run.origins and self._strong:
+            hold = self.interval.accounts.hold_origin
+            step.held_origins = tuple([origin for origin in step.run.origins if hold(origin)])
+        if self._sends_first:
             self._send_first(now, step)
         else:
-            step.checkpoints = step.productions
+            step.checkpoints = step.run.productions
             self.complete(step)
 
     def _read(self, now: int, slot: KeySlot) -> None:
@@ -188,7 +239,7 @@ class Commits:
 
     def _send_first(self, now: int, step: Step) -> None:
         """Send productions before anything is committed (6.1.3)."""
-        for production in step.productions:
+        for production in step.run.productions:
             known = self.shared.outbox.find(production.consumer, production.record_id)
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
             if known is not None and any(one.durable for one in known.holder.all()):
@@ -214,7 +265,8 @@ class Commits:
         """Look after what has waited long enough: stragglers, rests, deletions."""
         if self._stragglers:
             self._checkpoint_stragglers(now)
-        self.runner.end_rests(now)
+        while self._resting and self._resting[0][0] <= now:
+            self.interval.release(self._resting.popleft()[1])
         self.pump(now)
         if self._delivered:
             self._delete_delivered(now)
@@ -226,7 +278,8 @@ class Commits:
         self._delivered_since = min(self._delivered_since, now)
         self._linger_until = min(self._linger_until, now + options.commit_linger_us)
         self._woken = self.waits = False
-        self.runner.set_clock_back(now + options.user_code_retry_us)
+        latest_us = now + options.user_code_retry_us
+        self._resting = deque((min(until, latest_us), slot) for until, slot in self._resting)
 
     def _checkpoint_stragglers(self, now: int) -> None:
         """Weak steps that have waited too long get their un-ACKed productions checkpointed (Figure 11)."""
@@ -236,7 +289,7 @@ class Commits:
             if step.state is not StepState.AWAITING_ACKS:
                 continue
             outbox, shared, history = self.shared.outbox, self.shared, self.shared.history
-            pending = [outbox.find(p.consumer, p.record_id) for p in step.productions]
+            pending = [outbox.find(p.consumer, p.record_id) for p in step.run.productions]
             late = [one.production for one in pending if one is not None and one.holder.of(step) is not None]
             step.checkpoints = rules.checkpointed(tuple(late))
             for production in late:
@@ -258,8 +311,9 @@ class Commits:
         """Commit the next steps, with the deletions that have come up meanwhile."""
         to_write, to_skip = [], []
         for step in self._next_batch():
-            changed = bool(step.touched or step.checkpoints or step.fired)
-            if self._needs_write(changed, self._exactly_once, bool(step.arrivals)):
+            run = step.run
+            changed = bool(run.touched or step.checkpoints or run.fired)
+            if self._needs_write(changed, self._exactly_once, bool(run.arrivals)):
                 step.advance(_WRITE)
                 to_write.append(step)
             else:
@@ -297,7 +351,7 @@ class Commits:
         committable, room = self._committable, self.batch
         steps: list[Step] = []
         for step in committable:
-            room -= len(step.arrivals) + len(step.fired)
+            room -= len(step.run.arrivals) + len(step.run.fired)
             if room < 0 and steps:
                 break
             steps.append(step)
@@ -318,7 +372,7 @@ class Commits:
         in_progress = interval.in_progress
         for step in steps:
             self._adopt(now, step)
-            for arrival in step.arrivals:
+            for arrival in step.run.arrivals:
                 del in_progress[arrival.production.record_id]
         if self._exactly_once:
             self._remember(steps)
@@ -327,7 +381,7 @@ class Commits:
         for step in steps:
             slot = step.slot
             if self._sends_after:
-                for production in step.productions:
+                for production in step.run.productions:
                     interval.send(now, production, Holder(interval.sequencer, slot, None, durable=True))
             elif step.holders:
                 self._settle_holders(now, step)
@@ -340,7 +394,7 @@ class Commits:
         """ACK the senders of what the steps consumed, with one message each."""
         acks: dict[str, list[str]] = {}
         for step in steps:
-            for arrival in step.arrivals:
+            for arrival in step.run.arrivals:
                 record_id, sender = arrival.production.record_id, arrival.sender
                 if sender in acks:
                     acks[sender].append(record_id)
@@ -354,7 +408,7 @@ class Commits:
         prints: list[int] = []
         newest_origin = MIN_TIME
         for step in steps:
-            for arrival in step.arrivals:
+            for arrival in step.run.arrivals:
                 prints.append(arrival.print)
                 origin = arrival.production.origin
                 if origin > newest_origin:  # noqa: PLR1730  a call of max() for each record
@@ -376,11 +430,12 @@ class Commits:
 
     def _adopt(self, now: int, step: Step) -> None:
         """Bring soft state up to what the row now is (6.2)."""
-        slot, arrivals = step.slot, step.arrivals
+        slot, run = step.slot, step.run
+        arrivals = run.arrivals
         row = slot.row
         if row is not None:
-            if step.state_after is not None:
-                row.state = compact(step.state_after)
+            if run.state_after is not None:
+                row.state = compact(run.state_after)
             if arrivals and self._exactly_once:
                 if type(row.seen) is not dict:
                     row.seen = {}
@@ -390,10 +445,10 @@ class Commits:
                     seen[production.record_id] = production.origin
         else:
             assert not arrivals, "a locked key lost its row"
-            assert not step.fired, "a locked key lost its row"
-        if step.hold is not None:
-            self.interval.accounts.set_hold(slot, step.hold)
-        if step.fired or step.changes:
+            assert not run.fired, "a locked key lost its row"
+        if run.hold is not None:
+            self.interval.accounts.set_hold(slot, run.hold)
+        if run.fired or run.changes:
             self._adopt_timers(now, step)
 
     def _adopt_timers(self, now: int, step: Step) -> None:
@@ -401,11 +456,11 @@ class Commits:
         accounts = interval.accounts
         timers = slot.timers if slot.timers is not None else {}
         slot.timers = timers
-        for timer in step.fired:
+        for timer in step.run.fired:
             live = timers.get(timer.tag)
             if live is not None and live.timer.set_by == timer.set_by:
                 accounts.remove_timer(timers.pop(timer.tag))
-        for tag, changed in step.changes.items():
+        for tag, changed in step.run.changes.items():
             before = timers.pop(tag, None)
             if before is not None:
                 accounts.remove_timer(before)
@@ -430,6 +485,7 @@ class Commits:
         """The interval was dropped."""
         self._committable.clear()
         self._stragglers.clear()
+        self._resting.clear()
 
     @property
     def delivered(self) -> Sequence[tuple[str, str, str]]:

@@ -36,7 +36,8 @@ from headrace.worker.interval_state import INTERVAL, IntervalInput, IntervalStat
 from headrace.worker.recovery import OnRecovered, Recovery
 from headrace.worker.seen import SeenFilter, fingerprint
 from headrace.worker.shared import Load, Shared
-from headrace.worker.step import Arrival, Holder, KeySlot, StepState, linked
+from headrace.worker.slot import Arrival, KeySlot
+from headrace.worker.step import Holder, StepState, linked
 from headrace.worker.timers import TimerQueue
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
@@ -253,11 +254,11 @@ class OwnedInterval:
             )
         )
 
-    def drop_seen(self, arrival: Arrival, by: str) -> None:
-        """The filter's hit was a duplicate, as is known now that the row is at hand. ``by``: see `DuplicateDropped`."""
-        production = arrival.production
-        del self.in_progress[production.record_id]
-        self._drop_duplicate(production, arrival.sender, by)
+    def drop_seen(self, record_id: str) -> None:
+        """The filter's hit was a duplicate, as is known now that the row is at hand."""
+        arrival = self.in_progress.pop(record_id)
+        if self._rules.acks_duplicate():
+            self.ack(arrival.sender, [record_id])
 
     def ack(self, sender: str, record_ids: list[str]) -> None:
         """Tell a sender that these are durable."""
@@ -368,11 +369,6 @@ class OwnedInterval:
                 slot.due = True
                 if not slot.busy and not slot.queue:
                     self.ready.append(slot)
-
-    def rested(self, slot: KeySlot) -> None:
-        """The pause after failed user code is over: the key may run again."""
-        if self.state is IntervalState.OWNED:
-            self.release(slot)
 
     def forget_idle(self) -> None:
         """Forget the keys that wait for nothing and whose rows have left the cache: all that is known of them is in the store.

@@ -17,7 +17,8 @@ from headrace.worker.cache import CachedRow
 from headrace.worker.interval_state import IntervalInput
 from headrace.worker.seen import fingerprint
 from headrace.worker.shared import Shared
-from headrace.worker.step import Holder, KeySlot
+from headrace.worker.slot import KeySlot
+from headrace.worker.step import Holder
 
 if TYPE_CHECKING:
     from headrace.worker.interval import OwnedInterval

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from headrace.api.records import Clock
 from headrace.rules import Rules
 from headrace.wire.rows import StoredTimer
-from headrace.worker.step import KeySlot
+from headrace.worker.slot import KeySlot
 
 
 class TimerQueue:

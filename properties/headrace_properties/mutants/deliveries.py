@@ -174,8 +174,8 @@ class IdsInNextWrite(Commits):
         interval, store = self.interval, self.shared.store
         super().finish(now, steps)
         for step in steps:
-            number = self.runner.take_number()
-            seen = tuple((one.production.record_id, one.production.origin) for one in step.arrivals)
+            number = self.take_number()
+            seen = tuple((one.production.record_id, one.production.origin) for one in step.run.arrivals)
             delta = RowDelta(step.slot.key, number, seen=seen)
             write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
             store.ask(now, write, lambda _now, _reply: None, interval)

@@ -20,7 +20,7 @@ from headrace.watermarks.authority import WatermarkAuthority
 from headrace.watermarks.interval_map import IntervalMap
 from headrace.worker.commits import Commits
 from headrace.worker.interval import OwnedInterval
-from headrace.worker.stepping import StepRunner
+from headrace.worker.running import StepRun
 from headrace.worker.worker import Worker
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions, FaultSchedule, Protocol
@@ -72,7 +72,7 @@ class Parts:
     mediator: type[Mediator] = Mediator
     interval: type[OwnedInterval] = OwnedInterval
     commits: type[Commits] = Commits
-    runner: type[StepRunner] = StepRunner
+    run: type[StepRun] = StepRun
     authority: type[WatermarkAuthority] = WatermarkAuthority
     map: type[IntervalMap] = IntervalMap
 
@@ -83,8 +83,7 @@ class Parts:
             changed = {part: one for part, (one, sound) in parts.items() if one is not sound}
             return own if own is base and not changed else _derived(own, {"probe": probe, **changed})
 
-        runner = derive(self.runner, StepRunner)
-        commits = derive(self.commits, Commits, runner_class=(runner, StepRunner))
+        commits = derive(self.commits, Commits, run_class=(derive(self.run, StepRun), StepRun))
         interval = derive(self.interval, OwnedInterval, commits_class=(commits, Commits))
         map_class = (derive(self.map, IntervalMap), IntervalMap)
         return Protocol(

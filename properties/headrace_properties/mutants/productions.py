@@ -103,7 +103,7 @@ class CheckpointsInNextWrite(Commits):
         super().finish(now, steps)
         for step in steps:
             if step.checkpoints:
-                number = self.runner.take_number()
+                number = self.take_number()
                 delta = RowDelta(step.slot.key, number, productions=step.checkpoints)
                 write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
                 store.ask(now, write, lambda _now, _reply: None, interval)

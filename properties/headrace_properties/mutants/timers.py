@@ -10,7 +10,6 @@ from headrace.wire import messages as m
 from headrace.wire.rows import RowDelta, RowImage, StoredTimer
 from headrace.worker.commits import Commits
 from headrace.worker.step import Step
-from headrace.worker.stepping import StepRunner
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 _EARLY_US = SECOND // 5
@@ -103,27 +102,27 @@ class TimersInNextWrite(Commits):
         interval, store = self.interval, self.shared.store
         super().finish(now, steps)
         for step in steps:
-            timers = tuple(timer for timer in step.changes.values() if timer is not None)
+            timers = tuple(timer for timer in step.run.changes.values() if timer is not None)
             if timers:
-                number = self.runner.take_number()
+                number = self.take_number()
                 delta = RowDelta(step.slot.key, number, set_timers=timers)
                 write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
                 store.ask(now, write, lambda _now, _reply: None, interval)
 
 
-class LetsGoWhenFired(StepRunner):
+class LetsGoWhenFired(Commits):
     """A timer holds nothing back once it fires, though its write is not durable yet."""
 
     probe: ClassVar[Probe]
 
-    def run_timer(self, now: int, step: Step, timer: StoredTimer) -> bool:
-        """Fire it, and let go."""
-        ran = super().run_timer(now, step, timer)
-        live = (step.slot.timers or {}).get(timer.tag)
-        if ran and live is not None and live.holds_watermark and timer.held is not None:
-            self.probe.note()
-            self.interval.accounts.release_watermark(live)
-        return ran
+    def ran(self, now: int, step: Step) -> None:
+        """Let go of the timers that have fired."""
+        for timer in step.run.fired:
+            live = (step.slot.timers or {}).get(timer.tag)
+            if live is not None and live.holds_watermark and timer.held is not None:
+                self.probe.note()
+                self.interval.accounts.release_watermark(live)
+        super().ran(now, step)
 
 
 MUTANTS = (
@@ -173,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "a timer lets go when it fires", ("S10",), "4.5, 7.2",
-        "a timer holds the low watermark until it fires, and not until its write is durable", Parts(runner=LetsGoWhenFired),
+        "a timer holds the low watermark until it fires, and not until its write is durable", Parts(commits=LetsGoWhenFired),
         "windows",
     ),
 )  # fmt: skip

@@ -8,8 +8,7 @@ from headrace import SECOND
 from headrace.api.context import Context
 from headrace.rules import Rules
 from headrace.wire.rows import Production, RowDelta
-from headrace.worker.step import Step
-from headrace.worker.stepping import Cause, StepRunner
+from headrace.worker.running import Cause, StepRun
 from headrace_properties.mutants.mutant import Mutant, Parts, Probe
 
 
@@ -29,42 +28,42 @@ class WritesNoHold(Rules):
         return msgspec.structs.replace(delta, hold=None)
 
 
-class DropsFailures(StepRunner):
+class DropsFailures(StepRun):
     """Takes a record that user code fails on for done."""
 
     probe: ClassVar[Probe]
 
-    def give_up(self, step: Step, cause: Cause, attempts: int, error: Exception) -> bool:
+    def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
         """Leave no letter."""
-        made, emitted = step.productions, step.emitted
-        given_up = super().give_up(step, cause, attempts, error)
+        made, emitted = self.productions, self.emitted
+        given_up = super().give_up(cause, attempts, error)
         if given_up:
             self.probe.note()
-            step.productions, step.emitted = made, emitted
+            self.productions, self.emitted = made, emitted
         return given_up
 
 
-class LeavesTraces(StepRunner):
+class LeavesTraces(StepRun):
     """Runs a record twice when it is in a step with others, as if the first time had failed."""
 
     probe: ClassVar[Probe]
 
-    def run_record(self, now: int, step: Step, record: Production) -> bool:
+    def run_record(self, record: Production) -> bool:
         """Run it, twice if it is not alone."""
-        if step.arrivals:
+        if self.arrivals:
             self.probe.note()
-            super().run_record(now, step, record)
-        return super().run_record(now, step, record)
+            super().run_record(record)
+        return super().run_record(record)
 
 
-class StampsEarly(StepRunner):
+class StampsEarly(StepRun):
     """What user code makes of a record has an earlier timestamp than the record."""
 
     probe: ClassVar[Probe]
 
-    def productions(self, step: Step, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
+    def addressed(self, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
         """Stamp them early."""
-        made = super().productions(step, context, identity, origin)
+        made = super().addressed(context, identity, origin)
         self.probe.count += len(made)
         return tuple(msgspec.structs.replace(one, timestamp=one.timestamp - SECOND) for one in made)
 
@@ -72,11 +71,11 @@ class StampsEarly(StepRunner):
 MUTANTS = (
     Mutant(
         "a failed record is dropped", ("S4", "reference"), "4.1",
-        "a record that user code keeps failing on is ACKed, and nobody is told", Parts(runner=DropsFailures), "refusing",
+        "a record that user code keeps failing on is ACKed, and nobody is told", Parts(run=DropsFailures), "refusing",
     ),
     Mutant(
         "a re-run leaves traces", ("S4", "reference"), "6.1.2",
-        "what user code did in an attempt that does not count is committed with the next one", Parts(runner=LeavesTraces),
+        "what user code did in an attempt that does not count is committed with the next one", Parts(run=LeavesTraces),
         "bursts",
     ),
     Mutant(
@@ -89,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "a production before its cause", ("S15", "S16"), "4.5",
-        "what is made of a record has an earlier timestamp than the record", Parts(runner=StampsEarly), "windows",
+        "what is made of a record has an earlier timestamp than the record", Parts(run=StampsEarly), "windows",
     ),
 )  # fmt: skip
 """All of this file."""

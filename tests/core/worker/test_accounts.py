@@ -24,7 +24,8 @@ from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import MintChange
 from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.worker.accounts import Accounts
-from headrace.worker.step import Holder, KeySlot
+from headrace.worker.slot import KeySlot
+from headrace.worker.step import Holder
 from tests.core.driver import (
     QUIET,
     WORKER,
@@ -179,7 +180,9 @@ def test_whatever_comes_and_goes_reports_only_rise_and_never_pass_what_held_them
     for move, time, origin in moves:
         match move:
             case "p":
-                productions.append((Holder(interval.sequencer, slot, None, durable=True), production(time, origin)))
+                productions.append(
+                    (Holder(interval.sequencer, slot, None, durable=True), production(time, origin))
+                )
                 made.add_production(*productions[-1])
             case "t":
                 made.add_timer(timer(time, origin))

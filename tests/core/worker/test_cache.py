@@ -10,7 +10,7 @@ from headrace.api.codecs import JsonCodec
 from headrace.api.records import Clock
 from headrace.wire.rows import StoredTimer, Version
 from headrace.worker.cache import CachedRow, RowCache, compact
-from headrace.worker.step import KeySlot, LiveTimer
+from headrace.worker.slot import KeySlot, LiveTimer
 
 ROW_BYTES = 164
 """Of a row with 100 bytes of state and no ids, with its overhead."""

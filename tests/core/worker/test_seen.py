@@ -21,7 +21,8 @@ def known(seen: SeenFilter, record_ids: Iterable[str]) -> list[bool]:
 
 
 @given(
-    st.lists(st.tuples(st.lists(IDS, max_size=20), st.integers(0, 9), st.integers(0, 9))), st.integers(1, 9)
+    st.lists(st.tuples(st.lists(IDS, min_size=1, max_size=20), st.integers(0, 9), st.integers(0, 9))),
+    st.integers(1, 9),
 )
 def test_there_are_no_false_negatives(writes: list[tuple[list[str], int, int]], capacity: int) -> None:
     """Writes, each with its newest origin, and what is collected after it; origins come in any order."""

@@ -5,9 +5,11 @@ from itertools import product
 
 import pytest
 
-from headrace.wire.rows import Version
-from headrace.worker.step import STEP, KeySlot, Step, StepInput, StepState
+from headrace.worker.slot import KeySlot
+from headrace.worker.step import STEP, Step, StepInput, StepState
+from tests.core.driver import Rig, counter
 
+RUN = Rig(counter()).interval.commits.prepare(0, KeySlot("dog"))
 STRONG = (StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN)
 WEAK = (StepInput.SENT, *STRONG)
 WEAK_STRAGGLER = (StepInput.SENT, StepInput.STRAGGLING, StepInput.WRITE, StepInput.WRITTEN)
@@ -15,7 +17,7 @@ STATELESS = (StepInput.SENT, StepInput.COMPLETE, StepInput.SKIP_WRITE)
 
 
 def step_in(state: StepState) -> Step:
-    step = Step(KeySlot("dog"), Version(1, 1))
+    step = Step(RUN.slot, RUN.version, RUN)
     step.state = state
     return step
 
@@ -36,7 +38,7 @@ def test_each_pair_is_declared_or_is_our_bug(state: StepState, input_: StepInput
     "path", [STRONG, WEAK, WEAK_STRAGGLER, STATELESS], ids=["strong", "weak", "straggler", "stateless"]
 )
 def test_each_kind_of_step_comes_to_its_end(path: tuple[StepInput, ...]) -> None:
-    step = Step(KeySlot("dog"), Version(1, 1))
+    step = Step(RUN.slot, RUN.version, RUN)
     for input_ in path:
         assert step.state is not StepState.DONE
         step.advance(input_)

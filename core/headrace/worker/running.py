@@ -1,0 +1,316 @@
+"""Running user code for a step (MillWheel 4.1, 4.6, 6.1.1): which records and timers of a key run, in which order.
+
+Rules of this file:
+
+* Running is pure: it only reads the key's soft state. What it did is left in a `StepRun`, for the caller to carry out.
+* Due timers first, in order; then records in the order of arrival. A timer that a handler sets fires in a later step, once the
+  write that sets it is durable; if it is due already, the step ends there, so that nothing overtakes it.
+* User code that fails is run again after a pause, as any failed step; when it keeps failing, the computation's policy applies.
+  Our own errors in user code's calls (a missing output, a value that does not fit) would fail again, and are final at once.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from headrace.api.context import Context
+from headrace.api.errors import HeadraceError
+from headrace.api.records import Clock
+from headrace.api.specs import letters_to
+from headrace.delivery.addressing import productions_of
+from headrace.delivery.deployed import Deployed
+from headrace.history import DeadLettered, DuplicateDropped, Event, Executed, UserCodeFailed
+from headrace.rules import Rules
+from headrace.wire.rows import Production, StoredTimer, Version
+from headrace.worker.execution import (
+    dead_letter,
+    final_error,
+    run_record,
+    run_timer,
+    stamp_of,
+    stored_timers,
+    timer_identity,
+)
+from headrace.worker.slot import Arrival, KeySlot
+from headrace.worker.timers import due_timers
+
+MOST_IN_STEP = 256
+"""Records and timers in one step, at most: what it makes is in tuples, copied for each of them. Others wait for the next step."""
+
+_NO_CHANGES: Mapping[str, StoredTimer | None] = MappingProxyType({})
+
+
+class Cause(msgspec.Struct, eq=False, gc=False):
+    """What user code runs for: a record or a timer, one of which is ``None``."""
+
+    identity: str
+    timestamp: int
+    origin: int
+    handler_time: int
+    production: Production | None
+    timer: StoredTimer | None
+
+
+class Setting(msgspec.Struct, frozen=True, gc=False):
+    """What is the same for all steps of an interval.
+
+    Attributes:
+        rules: of the protocol.
+        address: of the worker.
+        most: records and timers that may share a step.
+        attempts: how often user code is run for a cause that it fails on.
+        keeps: somebody wants to know what ran; see `History.keeps`.
+    """
+
+    rules: Rules
+    address: str
+    most: int
+    attempts: int
+    keeps: bool
+
+
+class StepRun(msgspec.Struct, eq=False, gc=False):
+    """One run of a key's due timers and waiting records, as many as may share a write.
+
+    Tuples and not lists: most of them stay empty, which then costs nothing, and go into the delta as they are. What it consumed
+    can be many.
+
+    Attributes:
+        setting: what it shares with the interval's other steps.
+        where: the computation, as deployed.
+        slot: the key, which it only reads.
+        version: of the write that will carry the step.
+        watermark: what timers and lateness follow, event time in microseconds.
+        horizon: of the input, origin in microseconds.
+        reported_horizon: of the interval, microseconds.
+        now: this machine's clock, microseconds.
+        at_us: true time, microseconds; for the History alone.
+        failures: how often user code has failed so far, by cause.
+        due: a timer of the key may (still) be due.
+        arrivals: the records that it consumed.
+        fired: the timers that it fired.
+        origins: of what those timers produced, microseconds.
+        changes: timers that it set, by tag; ``None``: cancelled.
+        productions: what it made.
+        emitted: how many emissions those come from.
+        state_after: the new state; ``None``: as it was.
+        hold: the state's new hold, event time in microseconds; ``None``: as it was.
+        touched: it changed the state, the hold or timers.
+        dropped: how many of the waiting records were duplicates.
+        failed: user code failed, which ended the step.
+        error: it failed for good, and the host is to stop.
+        events: for the History, in order. What they say was dropped as a duplicate is still to be ACKed.
+    """
+
+    setting: Setting
+    where: Deployed
+    slot: KeySlot
+    version: Version
+    watermark: int
+    horizon: int
+    reported_horizon: int
+    now: int
+    at_us: int
+    failures: Mapping[str, int]
+    due: bool
+    arrivals: list[Arrival] = []
+    fired: tuple[StoredTimer, ...] = ()
+    origins: tuple[int, ...] = ()
+    changes: Mapping[str, StoredTimer | None] = _NO_CHANGES
+    productions: tuple[Production, ...] = ()
+    emitted: int = 0
+    state_after: bytes | None = None
+    hold: int | None = None
+    touched: bool = False
+    dropped: int = 0
+    failed: bool = False
+    error: HeadraceError | None = None
+    events: tuple[Event, ...] = ()
+
+    def run(self) -> None:
+        """Run them. If nothing was consumed, user code failed at the first of them, or all were duplicates."""
+        queue = self.slot.queue
+        if (not self.due or self._run_timers()) and queue:
+            self._run_records(queue)
+
+    @property
+    def here(self) -> tuple[int, str, str]:
+        """Time, process and computation, with which each History event begins."""
+        return self.at_us, self.setting.address, self.where.spec.name
+
+    # Records
+
+    def _run_records(self, queue: list[Arrival]) -> None:
+        """Run what waits, in order, until there is no room or user code fails."""
+        arrivals, room = self.arrivals, self.setting.most - len(self.fired)
+        for arrival in queue:
+            if len(arrivals) == room:
+                return
+            before = self.changes
+            if not (arrival.maybe_seen and self._was_seen(arrival)):
+                if not self.run_record(arrival.production):
+                    return
+                arrivals.append(arrival)
+            if self.changes is not before and self._sets_due_timer():
+                return
+
+    def _was_seen(self, arrival: Arrival) -> bool:
+        """The filter's hit was no false one: the row has the id, or had it until it was collected while the row was read."""
+        production, row, rules = arrival.production, self.slot.row, self.setting.rules
+        assert row is not None
+        by_id = rules.is_duplicate(production.record_id in row.seen)
+        if not by_id and not rules.is_remnant(production.origin, self.horizon):
+            return False
+        self.dropped += 1
+        by = "id" if by_id else "horizon"
+        self.events += (DuplicateDropped(*self.here, production.key, production.record_id, by),)
+        return True
+
+    def run_record(self, record: Production) -> bool:
+        """Run user code for a record, and take what it did; on failure leave no trace and tell ``False``."""
+        watermark, record_id, origin = self.watermark, record.record_id, record.origin
+        try:
+            context = run_record(self.where, self.slot.key, self._state(), record, watermark, self.now)
+            after = context.new_state()
+            productions = self.addressed(context, record_id, origin)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            return self._fail(Cause(record_id, record.timestamp, origin, watermark, record, None), error)
+        self._take(context, after, productions, watermark, origin)
+        if self.setting.keeps or self.failures:
+            self._note_executed(record_id, record.timestamp, None, productions)
+        return True
+
+    # Timers
+
+    def _run_timers(self) -> bool:
+        """Fire what is due; tell whether records may run in this step, too."""
+        rules = self.setting.rules
+        due = due_timers(rules, self.slot, self.watermark, self.now)
+        most = rules.most_firings(self.setting.most)
+        for index, timer in enumerate(due):
+            if timer.tag in self.changes:
+                continue
+            if len(self.fired) >= most:
+                self.due = rules.fires_rest()
+                return False
+            if not self.run_timer(timer):
+                return False
+            if self._sets_due_timer():
+                self.due = index + 1 < len(due)
+                return False
+        self.due = False
+        return True
+
+    def run_timer(self, timer: StoredTimer) -> bool:
+        """Run user code for a timer; see `run_record`."""
+        cause = self._cause_of(timer)
+        try:
+            context = run_timer(self.where, self.slot.key, self._state(), timer, self.watermark, self.now)
+            after = context.new_state()
+            productions = self.addressed(context, cause.identity, cause.origin)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            if not self._fail(cause, error):
+                return False
+        else:
+            self._take(context, after, productions, cause.handler_time, cause.origin)
+            self._note_executed(cause.identity, cause.timestamp, timer, productions)
+        self.fired += (timer,)
+        self.origins += (cause.origin,)
+        return True
+
+    def _cause_of(self, timer: StoredTimer) -> Cause:
+        where, horizon = self.where, max(self.horizon, self.reported_horizon)
+        origin = self.setting.rules.origin_of_firing(timer.origin, horizon, where.strong)
+        handler_time = timer.due if timer.clock is Clock.WATERMARK else self.watermark
+        identity = timer_identity(where.spec.name, timer)
+        return Cause(identity, timer.timestamp, origin, handler_time, None, timer)
+
+    def _sets_due_timer(self) -> bool:
+        watermark, now, ends_step = self.watermark, self.now, self.setting.rules.ends_step
+        changes = self.changes.values()
+        return any(timer is not None and ends_step(timer, watermark, now) for timer in changes)
+
+    # What user code did
+
+    def addressed(self, context: Context, identity: str, origin: int) -> tuple[Production, ...]:
+        """Name and address what user code emitted; ``identity``: of the cause."""
+        emissions = context.emissions
+        if emissions is None:
+            return ()
+        return productions_of(self.where, emissions, self.version, identity, self.emitted, origin)
+
+    def _state(self) -> bytes:
+        """What the state has come to so far; each run gets a fresh copy of it."""
+        after = self.state_after
+        if after is not None:
+            return after
+        row = self.slot.row
+        assert row is not None
+        return row.state
+
+    def _take(
+        self, context: Context, after: bytes | None, productions: tuple[Production, ...], handler_time: int, origin: int
+    ) -> None:  # fmt: skip
+        """Take what user code did to its state and its timers, and what it made."""
+        if context.timers is not None:
+            timers = stored_timers(
+                self.setting.rules, context, handler_time=handler_time, now=self.now, set_by=self.version, origin=origin
+            )  # fmt: skip
+            self.changes = {**self.changes, **timers}
+        if after is not None:
+            self.state_after = after
+        if context.new_hold is not None:
+            self.hold = context.new_hold
+        if not self.touched:
+            self.touched = not context.untouched
+        if context.emissions is not None:
+            self.emitted += len(context.emissions)
+            self.productions += productions
+
+    def _note_executed(
+        self, cause: str, timestamp: int, timer: StoredTimer | None, productions: tuple[Production, ...]
+    ) -> None:
+        if cause in self.failures:
+            self.failures = {one: count for one, count in self.failures.items() if one != cause}
+        if self.setting.keeps:
+            watermark, version = self.watermark, self.version
+            late = timer is None and self.where.is_late(timestamp, watermark)
+            self.events += (
+                Executed(*self.here, self.slot.key, cause, timestamp, late, timer, watermark, version, productions),
+            )  # fmt: skip
+
+    # Failures
+
+    def _fail(self, cause: Cause, error: Exception) -> bool:
+        """User code failed: end the step, unless the cause is given up; tell whether it goes on."""
+        attempt = self.failures.get(cause.identity, 0) + 1
+        self.failures = {**self.failures, cause.identity: attempt}
+        text = f"{type(error).__name__}: {error}"
+        self.events += (UserCodeFailed(*self.here, self.slot.key, cause.identity, attempt, text),)
+        final = attempt >= self.setting.attempts or isinstance(error, HeadraceError)
+        self.failed = not (final and self.give_up(cause, attempt, error))
+        return not self.failed
+
+    def give_up(self, cause: Cause, attempts: int, error: Exception) -> bool:
+        """Give a cause up: stop, or leave a dead letter in its place; tell whether the step goes on."""
+        where, key = self.where, self.slot.key
+        stream = letters_to(where.spec.on_failure, cause.identity)
+        if stream is None:
+            self.error = final_error(where, key, cause.identity, attempts, error)
+            return False
+        timer = cause.timer
+        timestamp = cause.timestamp if timer is None else stamp_of(timer, self.watermark)
+        try:
+            letter = dead_letter(where, stream, key, cause.identity, cause.production, timestamp, error)
+            productions = productions_of(
+                where, [letter], self.version, cause.identity, self.emitted, cause.origin
+            )
+        except HeadraceError as second:
+            self.error = second
+            return False
+        self.events += (DeadLettered(*self.here, cause.identity, stream),)
+        self.emitted += 1
+        self.productions += productions
+        self._note_executed(cause.identity, cause.timestamp, timer, productions)
+        return True
