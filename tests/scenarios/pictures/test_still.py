@@ -7,7 +7,7 @@ import pytest
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 from headrace_scenarios.scenario import ScenarioRun
-from tests.properties.explain.stories import healthy
+from tests.properties.stories import healthy
 
 SVG = "{http://www.w3.org/2000/svg}"
 
