@@ -81,7 +81,7 @@ class Chaos:
             case Unknown(why=why):
                 return f"{word}: {why}"
             case Holds():
-                held = sum(isinstance(one, Holds) for one in findings.verdicts.values())
+                held = sum(isinstance(verdict, Holds) for verdict in findings.verdicts.values())
                 return (
                     f"{word}: {counted(findings.outputs.common, 'output')} and "
                     f"{counted(findings.states_compared, 'state')} are the reference's, and {held} of "
@@ -110,7 +110,7 @@ class Chaos:
             },
             "states": {
                 "compared": findings.states_compared,
-                "differing": [f"{one.computation}/{one.key}" for one in findings.states],
+                "differing": [f"{state.computation}/{state.key}" for state in findings.states],
             },
             "events": findings.events,
             "invariants": invariants_document(findings.verdicts),

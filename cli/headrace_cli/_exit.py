@@ -118,4 +118,4 @@ def exit_code_of_search(verification: Verification, may_be_unknown: Collection[s
 
 
 def _all_unknown(verdicts: Iterable[Verdict]) -> bool:
-    return all(isinstance(one, Unknown) for one in verdicts)
+    return all(isinstance(verdict, Unknown) for verdict in verdicts)

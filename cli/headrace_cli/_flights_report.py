@@ -52,16 +52,16 @@ def _print_dips(console: Console, dips: Sequence[Dip]) -> None:
     table = plain_table("", "airline", "dip from", "to", "expected", "departed")
     for column in table.columns[-2:]:
         column.justify = "right"
-    for one in dips:
-        start, end = (f"{local(time):%a %H:%M}" for time in (one.start_us, one.end_us))
-        table.add_row(one.key, names.get(one.key, ""), start, end, f"{one.expected:.0f}", f"{one.departed:,}")
+    for dip in dips:
+        start, end = (f"{local(time):%a %H:%M}" for time in (dip.start_us, dip.end_us))
+        table.add_row(dip.key, names.get(dip.key, ""), start, end, f"{dip.expected:.0f}", f"{dip.departed:,}")
     table.add_row(
         "",
         "all",
         "",
         "",
-        f"{sum(one.expected for one in dips):.0f}",
-        f"{sum(one.departed for one in dips):,}",
+        f"{sum(dip.expected for dip in dips):.0f}",
+        f"{sum(dip.departed for dip in dips):,}",
     )
     print_table(console, table, indent=2)
 
@@ -74,7 +74,7 @@ def _hours(findings: Findings, dips: Sequence[Dip]) -> list[str]:
     days = "".join(
         f"{local(start):%a} {local(start).day} {local(start):%b}".ljust(24) for start in starts[::24]
     )
-    low = [sum(one.start_us <= start < one.end_us for one in dips) for start in starts]
+    low = [sum(dip.start_us <= start < dip.end_us for dip in dips) for start in starts]
     return [
         f"{'':10}{days}".rstrip(),
         f"{'':10}{''.join(f'{hour:<6}' for _ in starts[::24] for hour in range(0, 24, 6))}".rstrip(),
@@ -93,9 +93,9 @@ def _bars(values: Sequence[float], highest: float) -> str:
 def _busiest(findings: Findings, dips: Sequence[Dip]) -> str:
     """The other days on which most dips began."""
     days: dict[str, int] = {}
-    for one in findings.dips:
-        if one not in dips:
-            then = local(one.start_us)
+    for dip in findings.dips:
+        if dip not in dips:
+            then = local(dip.start_us)
             name = f"{then.day} {then:%b}"
             days[name] = days.get(name, 0) + 1
     most = sorted(days, key=lambda name: -days[name])[:3]
@@ -133,16 +133,16 @@ def findings_document(findings: Findings, log: FlightLog) -> dict[str, Any]:
         "departures": len(log.reports),
         "out_of_order": log.out_of_order,
         "late": findings.late.total(),
-        "dips": [_dip_document(one) for one in findings.dips],
+        "dips": [_dip_document(dip) for dip in findings.dips],
         "blizzard": [_dip_document(one) for one in findings.dips_in(BLIZZARD)],
         "spikes": [
             {
-                "key": one.key,
-                "start": local(one.start).isoformat(),
-                "count": one.count,
-                "expected": one.expected,
+                "key": spike.key,
+                "start": local(spike.start).isoformat(),
+                "count": spike.count,
+                "expected": spike.expected,
             }
-            for one in findings.spikes
+            for spike in findings.spikes
         ],
     }
 

@@ -151,7 +151,7 @@ class _HistoryReader:
         self.counter.take(events)
         self.drops.take(events)
         self.outputs += outputs_of(events)
-        self.struck.update(one.kind for one in events if isinstance(one, FaultStruck))
+        self.struck.update(event.kind for event in events if isinstance(event, FaultStruck))
         self.events += len(events)
         events.clear()
 

@@ -26,7 +26,7 @@ def invariants_named(names: str, versions: Sequence[Pipeline]) -> tuple[str, ...
     Raises:
         UnknownInvariantError: there is none of a name.
     """
-    known = tuple(one.name for one in all_checkers(versions) if not one.finding)
+    known = tuple(checker.name for checker in all_checkers(versions) if not checker.finding)
     wanted = tuple(name for name in map(str.strip, names.split(",")) if name)
     for name in wanted:
         if name not in (*known, ALL):

@@ -14,10 +14,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take dataclasses whose fields are options of the command line; each field's annotation says which."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {one.name: one.annotation for one in parameters if is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {
+        parameter.name: parameter.annotation for parameter in parameters if is_dataclass(parameter.annotation)
+    }
     flat: list[inspect.Parameter] = []
-    for one in parameters:
-        flat += _fields_of(one.annotation) if one.name in groups else [one.replace(kind=one.KEYWORD_ONLY)]
+    for parameter in parameters:
+        flat += (
+            _fields_of(parameter.annotation)
+            if parameter.name in groups
+            else [parameter.replace(kind=parameter.KEYWORD_ONLY)]
+        )
 
     def run(**given: Any) -> None:
         for name, group in groups.items():

@@ -39,7 +39,7 @@ def output_lines(outputs: Counter[Emitted], pipeline: Pipeline) -> list[bytes]:
         for stream in pipeline.output_streams
     }
     records = sorted(outputs.elements(), key=output_order)
-    return [msgspec.json.encode(_line(one, is_json=is_json[one.stream])) for one in records]
+    return [msgspec.json.encode(_line(record, is_json=is_json[record.stream])) for record in records]
 
 
 def write_outputs(path: Path, outputs: Counter[Emitted], pipeline: Pipeline) -> list[Path]:

@@ -117,7 +117,7 @@ def explanation_document(history: Sequence[Event], verdicts: Mapping[str, Verdic
         return None
     return {
         "invariant": told.invariant,
-        "sentences": [{"event": one.number, "text": one.text} for one in told.sentences],
+        "sentences": [{"event": sentence.number, "text": sentence.text} for sentence in told.sentences],
         "left_out": told.left_out,
         "rule": told.rule,
     }

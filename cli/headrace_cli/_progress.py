@@ -196,5 +196,5 @@ class RunProgress:
         elif now - self._last_line >= _LINE_PERIOD_S:
             self._last_line = now
             self._console.print(f"{title}: {done:.0%}")
-            for one in computations:
-                self._console.print(f"  {progress_line(one)}", soft_wrap=True)
+            for spec in computations:
+                self._console.print(f"  {progress_line(spec)}", soft_wrap=True)

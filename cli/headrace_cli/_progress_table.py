@@ -18,8 +18,8 @@ def progress_table(computations: Iterable[ComputationProgress]) -> Table:
     table = plain_table("computation", *_COLUMNS)
     for column in table.columns[1:]:
         column.justify = "right"
-    for one in computations:
-        table.add_row(one.name, *_progress_cells(one))
+    for spec in computations:
+        table.add_row(spec.name, *_progress_cells(spec))
     return table
 
 

@@ -155,7 +155,7 @@ def _print_verdicts(console: Console, verdicts: Mapping[str, Verdict]) -> None:
         print_text(console, f"VIOLATED: {', '.join(broken)}", style="bold red")
         print_violations(console, verdicts)
         return
-    held = sum(isinstance(one, Holds) for one in verdicts.values())
+    held = sum(isinstance(verdict, Holds) for verdict in verdicts.values())
     words = f"HOLDS: {held} of {len(verdicts)} invariants came up, and none is violated"
     print_text(console, words, style="bold green" if held else "bold yellow")
 

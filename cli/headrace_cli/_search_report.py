@@ -89,7 +89,7 @@ class SearchReport:
         if found.failure is not None:
             return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
         if self._bugs:
-            return f"BUG: {', and '.join(f'the code {one.habit.value}' for one in self._bugs)}"
+            return f"BUG: {', and '.join(f'the code {bug.habit.value}' for bug in self._bugs)}"
         not_judged = ", ".join(found.unknown)
         if self.code is ExitCode.UNKNOWN:
             return f"UNKNOWN: nothing is violated, but the case of {not_judged or 'anything'} never came up"
@@ -214,12 +214,12 @@ def _review_document(review: CodeReview) -> dict[str, Any]:
     return {
         "findings": [
             {
-                "habit": one.habit.name.lower(),
-                "bug": one.is_bug,
-                "detail": str(one),
-                "records": one.feed.records,
+                "habit": finding.habit.name.lower(),
+                "bug": finding.is_bug,
+                "detail": str(finding),
+                "records": finding.feed.records,
             }
-            for one in review.findings
+            for finding in review.findings
         ],
         "relations": {name: verdict_document(one) for name, one in review.relations.items()},
     }

@@ -93,7 +93,9 @@ def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str
     """
     module, pipeline = _load(name)
     feed_of = _feed_function(name, module, feed_name)
-    target = PipelineTarget(name, pipeline, feed_name, feed_of, {one: load_pipeline(one) for one in versions})
+    target = PipelineTarget(
+        name, pipeline, feed_name, feed_of, {version: load_pipeline(version) for version in versions}
+    )
     check_versions(target.deployed)
     return target
 

@@ -58,23 +58,28 @@ def print_until(console: Console, until: Until) -> None:
     world = until.world
     print_heading(console, "Who owns what")
     table = plain_table("computation", "keys", "owner", "sequencer", "")
-    for one in world.owners:
-        notes = [] if one.scanned else ["has not scanned yet"]
-        notes += [f"{address} believes that it owns them: sequencer {dead}" for address, dead in one.zombies]
-        cells = (one.computation, one.interval, one.owner, str(one.sequencer), "; ".join(notes))
+    for owner in world.owners:
+        notes = [] if owner.scanned else ["has not scanned yet"]
+        notes += [
+            f"{address} believes that it owns them: sequencer {dead}" for address, dead in owner.zombies
+        ]
+        cells = (owner.computation, owner.interval, owner.owner, str(owner.sequencer), "; ".join(notes))
         table.add_row(*[Text(cell) for cell in cells])
     print_table(console, table, indent=2)
     _print_list(
         console,
         "Faults that last",
-        [f"{one.process or 'the run'}: {one.kind} since {format_time(one.since_us)}" for one in world.faults],
+        [
+            f"{fault.process or 'the run'}: {fault.kind} since {format_time(fault.since_us)}"
+            for fault in world.faults
+        ],
     )
     _print_list(
         console,
         "Writes in flight",
         [
-            f"{one.version} of key {one.key!r} at {one.computation!r}, by {one.process} at {format_time(one.at_us)}"
-            for one in world.writes
+            f"{write.version} of key {write.key!r} at {write.computation!r}, by {write.process} at {format_time(write.at_us)}"
+            for write in world.writes
         ],
     )
     _print_list(

@@ -82,7 +82,7 @@ def bench(
             began = time.monotonic()
             figures = _measure(BENCHMARKS[name], options)
             elapsed_s = time.monotonic() - began
-        failed = any(one.failed for one in figures)
+        failed = any(figure.failed for figure in figures)
         if as_json:
             print_document(_document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed))
         else:
@@ -100,11 +100,13 @@ def _measure(benchmark: Benchmark, options: BenchOptions) -> list[Figure]:
 
 def _print_list(*, as_json: bool) -> None:
     if as_json:
-        print_document([{"name": one.name, "title": one.title} for one in BENCHMARKS.values()])
+        print_document(
+            [{"name": benchmark.name, "title": benchmark.title} for benchmark in BENCHMARKS.values()]
+        )
         return
     table = plain_table("name", "what it measures")
-    for one in BENCHMARKS.values():
-        table.add_row(one.name, one.title)
+    for benchmark in BENCHMARKS.values():
+        table.add_row(benchmark.name, benchmark.title)
     print_table(output_console(), table)
 
 
@@ -117,13 +119,13 @@ def _print(benchmark: Benchmark, options: BenchOptions, figures: list[Figure], e
     print_text(console, ", ".join(f"{name} {one}" for name, one in machine().items()))
     console.print()
     table = plain_table("figure", "measured", "goal", "")
-    for one in figures:
-        table.add_row(one.name, _value(one), one.anchor, _judged(one))
+    for figure in figures:
+        table.add_row(figure.name, _value(figure), figure.anchor, _judged(figure))
     print_table(console, table)
     print_heading(console, "More")
-    for one in figures:
-        if one.detail:
-            print_text(console, f"{one.name}: {one.detail}", indent=2)
+    for figure in figures:
+        if figure.detail:
+            print_text(console, f"{figure.name}: {figure.detail}", indent=2)
 
 
 def _value(one: Figure) -> str:
@@ -150,5 +152,5 @@ def _document(
         "versions": versions(),
         "machine": machine(),
         "elapsed_s": round(elapsed_s, 3),
-        "figures": [dataclasses.asdict(one) for one in figures],
+        "figures": [dataclasses.asdict(figure) for figure in figures],
     }

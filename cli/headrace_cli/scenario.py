@@ -61,11 +61,11 @@ def list_scenarios(
 ) -> None:
     """Show the scenarios that there are."""
     if as_json:
-        print_document([_summary(one) for one in SCENARIOS.values()])
+        print_document([_summary(scenario) for scenario in SCENARIOS.values()])
         return
     table = plain_table("name", "what happens", "in the papers")
-    for one in SCENARIOS.values():
-        table.add_row(one.name, one.title, one.source)
+    for scenario in SCENARIOS.values():
+        table.add_row(scenario.name, scenario.title, scenario.source)
     print_table(output_console(), table)
 
 

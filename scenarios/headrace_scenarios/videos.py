@@ -200,11 +200,11 @@ def expected_totals(watched: Iterable[Watched], options: VideoOptions = VIDEOS) 
 def _sessions(views: list[Watched], options: VideoOptions) -> Iterator[tuple[Session, int]]:
     """Divide one viewer's views of one video at the silences; yield each session and the time of its last view."""
     session, last = _nothing(), views[0].time
-    for one in views:
-        if one.time - last > options.gap_us:
+    for view in views:
+        if view.time - last > options.gap_us:
             yield session, last
             session = _nothing()
-        session, last = _watch(session, one.view), one.time
+        session, last = _watch(session, view.view), view.time
     yield session, last
 
 

@@ -122,7 +122,7 @@ def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_re
     searches = (
         run("verify", "views:pipeline", "--without", "sequencers", "--seed", str(seed)) for seed in range(6)
     )
-    result = next(one for one in searches if "the run stopped with an error" not in one.stdout)
+    result = next(search for search in searches if "the run stopped with an error" not in search.stdout)
     assert result.exit_code == 1
     assert result.stdout.startswith("VIOLATED: ")
     assert ": VIOLATED\n" in result.stdout

@@ -64,7 +64,9 @@ def run(pipeline: Pipeline, *arrivals: tuple[int, str, int], end: bool = True) -
             builder.record(at_us=at_us, value=value, timestamp=timestamp, key="k")
     feed = builder.build()
     if not end:
-        feed = Feed(tuple(one for one in feed.entries if getattr(one.event, "low_watermark", 0) != MAX_TIME))
+        feed = Feed(
+            tuple(entry for entry in feed.entries if getattr(entry.event, "low_watermark", 0) != MAX_TIME)
+        )
     return run_reference(pipeline, feed)
 
 
@@ -143,7 +145,7 @@ def test_wall_timers_fire_with_the_feeds_time_and_later_only_if_they_hold() -> N
         context.set_wall_timer("never", context.wall_time + 90)
 
     outcome = run(pipeline_of(wall), (10, "a", 7), (20, "watermark", 8))
-    assert sorted(one.value for one in outcome.outputs) == [b'"held"', b'"soon"']
+    assert sorted(output.value for output in outcome.outputs) == [b'"held"', b'"soon"']
 
 
 def test_user_code_that_raises_stops_or_goes_to_the_dead_letters() -> None:

@@ -29,7 +29,9 @@ SEEDS = range(6)
 
 def panes(outputs: Counter[Emitted], stream: str = "accounts") -> list[tuple[str, Pane]]:
     codec = pipeline.codec(stream)
-    return [(one.key, codec.decode(one.value)) for one in outputs.elements() if one.stream == stream]
+    return [
+        (output.key, codec.decode(output.value)) for output in outputs.elements() if output.stream == stream
+    ]
 
 
 def cats(time: int, ad_seconds: int, at_us: int | None = None) -> Watched:

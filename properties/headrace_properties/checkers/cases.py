@@ -126,8 +126,8 @@ class _Counter:
     @staticmethod
     def _all(*handlers: Callable[[Any], None]) -> Callable[[Any], None]:
         def handle(event: Any) -> None:
-            for one in handlers:
-                one(event)
+            for handler in handlers:
+                handler(event)
 
         return handle
 
@@ -167,7 +167,7 @@ class _Records:
         if name in self._injected:
             self._counts["an injector read its source again"] += 1
         self._injected.add(name)
-        if any(one.timestamp < event.source_watermark for one in event.productions):
+        if any(production.timestamp < event.source_watermark for production in event.productions):
             self._counts["a record was late from the source"] += 1
 
     def on_executed(self, event: Executed) -> None:
@@ -265,13 +265,13 @@ class _IntervalCases:
     def on_delivered(self, event: Delivered) -> None:
         """A record reached somebody who takes himself for its owner."""
         owners = self._owners.get(event.computation, ())
-        if any(one.owner != event.process and one.interval.contains(event.key) for one in owners):
+        if any(owner.owner != event.process and owner.interval.contains(event.key) for owner in owners):
             self._counts["a delivery reached a stale owner"] += 1
 
     def on_minted(self, event: IntervalMinted) -> None:
         """An interval has a new owner."""
         counts, owners = self._counts, self._owners.setdefault(event.computation, [])
-        replaced = [one for one in owners if one.interval.overlaps(event.interval)]
+        replaced = [owner for owner in owners if owner.interval.overlaps(event.interval)]
         if replaced:
             counts["ownership changed"] += 1
             counts["ownership changed with a write in flight"] += any(
@@ -284,7 +284,7 @@ class _IntervalCases:
         counts["a scan was cut short"] += sum(
             self._scanning.pop(one.sequencer, None) is not None for one in replaced
         )
-        self._owners[event.computation] = [one for one in owners if one not in replaced] + [event]
+        self._owners[event.computation] = [owner for owner in owners if owner not in replaced] + [event]
 
     def on_scan_begun(self, event: ScanBegun) -> None:
         """A new owner begins to learn what there is."""
@@ -308,7 +308,7 @@ class _IntervalCases:
         if event.epoch > 1 and "/" not in event.role:
             self._counts["a standby took over"] += 1
             missing = any(
-                one.sequencer not in self._reported for owners in self._owners.values() for one in owners
+                owner.sequencer not in self._reported for owners in self._owners.values() for owner in owners
             )
             if missing and event.role.startswith("authority"):
                 self._counts["an authority was replaced while an interval was missing"] += 1

@@ -34,7 +34,8 @@ def rules() -> dict[str, Rule]:
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
     pipeline.add(Computation(), name="weak", inputs=["between"], productions=Productions.WEAK)
     return {
-        one.name: Rule(one.name, one.title, one.section, _meaning(one)) for one in all_checkers([pipeline])
+        checker.name: Rule(checker.name, checker.title, checker.section, _meaning(checker))
+        for checker in all_checkers([pipeline])
     }
 
 

@@ -142,6 +142,6 @@ class EveryConsumer:
 def _by_record(productions: Iterable[Production]) -> dict[tuple[str, str], list[str]]:
     """Record id and stream to the consumers that a record is addressed to."""
     found: dict[tuple[str, str], list[str]] = {}
-    for one in productions:
-        found.setdefault((one.record_id, one.stream), []).append(one.consumer)
+    for production in productions:
+        found.setdefault((production.record_id, production.stream), []).append(production.consumer)
     return found

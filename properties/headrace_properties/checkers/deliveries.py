@@ -208,7 +208,9 @@ class AckAfterCommit:
             )
 
     def _first_unsafe(self, run: Executed) -> Production | None:
-        return next((one for one in run.productions if not self._ledger.is_safe(one)), None)
+        return next(
+            (production for production in run.productions if not self._ledger.is_safe(production)), None
+        )
 
     def _on_applied(self, event: Applied) -> None:
         if event.computation not in self._topology.weak:

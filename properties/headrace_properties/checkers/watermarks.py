@@ -189,9 +189,9 @@ class Monotone:
     def _on_minted(self, event: IntervalMinted) -> None:
         mints = self._mints.setdefault(event.computation, [])
         acted = [
-            self._acted[one.sequencer]
-            for one in mints
-            if one.sequencer in self._acted and one.interval.overlaps(event.interval)
+            self._acted[mint.sequencer]
+            for mint in mints
+            if mint.sequencer in self._acted and mint.interval.overlaps(event.interval)
         ]
         mints.append(event)
         if acted:
@@ -307,7 +307,7 @@ class WatermarkArrives:
 
     def _report_until(self, address: str, until_us: int) -> int:
         reports = self._reports.get(address, [])
-        return max((one.low_watermark for one in reports if one.at_us <= until_us), default=MIN_TIME)
+        return max((report.low_watermark for report in reports if report.at_us <= until_us), default=MIN_TIME)
 
     def _check(self, event: RunEnded, name: str, aim_us: int) -> None:
         reached_us = self._ledger.published.get(name, MIN_TIME)

@@ -228,7 +228,12 @@ class WeakRerunsAgree:
 
 def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:
     """What user code made; who consumes it is the topology's affair, which may have changed."""
-    return sorted({(one.record_id, one.stream, one.value, one.timestamp) for one in run.productions})
+    return sorted(
+        {
+            (production.record_id, production.stream, production.value, production.timestamp)
+            for production in run.productions
+        }
+    )
 
 
 class SingleWriter:

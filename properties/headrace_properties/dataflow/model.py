@@ -217,7 +217,7 @@ def _next_due(query: Query, story: _Story, history: Sequence[_Moment]) -> int:
     """The next wall time at which a clock may make something fire."""
     if isinstance(query.engine, MicroBatch):
         return _batch_end(query.engine, history[-1].step.at_us) if story.members else MAX_TIME
-    found = (dues(query.trigger, one) for one in story.triggers.values() if one is not None)
+    found = (dues(query.trigger, trigger) for trigger in story.triggers.values() if trigger is not None)
     return min((due for dues in found for due in dues), default=MAX_TIME)
 
 
@@ -244,7 +244,7 @@ class _Chapter:
                 max(story.watermark, self._seen_by_engine(step.watermark)),
             )
             if not self._batched:
-                self._ask([one for one in story.triggers if before < one.end <= story.watermark])
+                self._ask([trigger for trigger in story.triggers if before < trigger.end <= story.watermark])
         if step.element is not None and step.element.key == key:
             concerned = self._arrive(step.element)
             self._ask([] if self._batched else concerned)
@@ -267,7 +267,7 @@ class _Chapter:
         if isinstance(self.query.engine, MicroBatch):
             before_us = self.history[self.number - 1].step.at_us
             over = _batch_end(self.query.engine, before_us) < self._now
-            return [one for one in self.story.triggers if over and self._new(one)]
+            return [trigger for trigger in self.story.triggers if over and self._new(trigger)]
         found = ((window, one) for window, one in self.story.triggers.items() if one is not None)
         return [w for w, one in found if any(due < self._now for due in dues(self.query.trigger, one))]
 
@@ -278,7 +278,7 @@ class _Chapter:
             whole = self._merged_with(window)
             parts = [one for one in self.story.triggers if whole.covers(one)]
             closed = self._is_over(whole) and self.query.allowed_lateness_us is not None
-            if closed or any(self.story.triggers[one] is None for one in parts):
+            if closed or any(self.story.triggers[part] is None for part in parts):
                 self.story.dropped.append((self.history[self.number].number, window))
                 continue
             self._merge(parts, whole)
@@ -346,20 +346,24 @@ class _Chapter:
             return Timing.EARLY
         been = any(one.said and one.emission.timing is not Timing.EARLY for one in earlier)
         new = self._new(window)
-        in_time = any(one.on_time for one in self.story.members if one.window == window and one.moment in new)
+        in_time = any(
+            member.on_time
+            for member in self.story.members
+            if member.window == window and member.moment in new
+        )
         return Timing.ON_TIME if in_time and not been else Timing.LATE
 
     def _collect(self) -> None:
         """Let out what is new in windows that are over, and forget those that take nothing any more."""
-        over = [one for one in self.story.triggers if self._is_over(one)]
+        over = [trigger for trigger in self.story.triggers if self._is_over(trigger)]
         for window in sorted(over, key=lambda one: one.order):
             if self.story.triggers[window] is not None and self._new(window):
                 self._emit(window)
         for window in over:
             if self.query.allowed_lateness_us is not None:
                 del self.story.triggers[window]
-                self.story.members = [one for one in self.story.members if one.window != window]
-                self.story.pages = [one for one in self.story.pages if one.window != window]
+                self.story.members = [member for member in self.story.members if member.window != window]
+                self.story.pages = [page for page in self.story.pages if page.window != window]
 
     def _is_over(self, window: Window) -> bool:
         lateness_us = self.query.allowed_lateness_us
@@ -369,15 +373,15 @@ class _Chapter:
     # What the past tells.
 
     def _pages(self, window: Window) -> list[_Page]:
-        return [one for one in self.story.pages if one.window == window]
+        return [page for page in self.story.pages if page.window == window]
 
     def _contents(self, window: Window) -> frozenset[int]:
         """The elements of a window, by their moments."""
-        return frozenset(one.moment for one in self.story.members if one.window == window)
+        return frozenset(member.moment for member in self.story.members if member.window == window)
 
     def _new(self, window: Window) -> frozenset[int]:
         """Those that were in no pane yet."""
-        return self._contents(window).difference(*(one.elements for one in self._pages(window)))
+        return self._contents(window).difference(*(page.elements for page in self._pages(window)))
 
     def _contents_of_pane(self, window: Window) -> frozenset[int]:
         """Those that a pane would be made of now."""

@@ -245,10 +245,10 @@ class LateWaits(Grouping):
 
     def element(self, state: KeyState, element: Element, now: int, watermark: int, *rest: Any) -> list[Pane]:
         """Take it in, and leave it if it is late."""
-        before = {one.window: one.passed for one in state.windows}
+        before = {window.window: window.passed for window in state.windows}
         panes = super().element(state, element, now, min(watermark, element.time), *rest)
-        for one in state.windows:
-            one.passed = one.passed or before.get(one.window, False)
+        for window in state.windows:
+            window.passed = window.passed or before.get(window.window, False)
         return panes
 
 
@@ -278,11 +278,11 @@ def _everywhere(trigger: Trigger, change: Callable[[Trigger], Trigger]) -> Trigg
         case RepeatUntil(inner, until):
             return change(RepeatUntil(_everywhere(inner, change), _everywhere(until, change)))
         case SequenceOf(parts):
-            return change(SequenceOf(*(_everywhere(one, change) for one in parts)))
+            return change(SequenceOf(*(_everywhere(part, change) for part in parts)))
         case AnyOf(parts):
-            return change(AnyOf(*(_everywhere(one, change) for one in parts)))
+            return change(AnyOf(*(_everywhere(part, change) for part in parts)))
         case AllOf(parts):
-            return change(AllOf(*(_everywhere(one, change) for one in parts)))
+            return change(AllOf(*(_everywhere(part, change) for part in parts)))
         case _:
             return change(trigger)
 

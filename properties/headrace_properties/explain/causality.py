@@ -144,8 +144,8 @@ class _Tracer:
         self._note(number, "sent", record_id, consumer, process)
 
     def _on_injected(self, number: int, event: h.Injected) -> None:
-        for one in event.productions:
-            self._sends(number, event.process, one.record_id, one.consumer)
+        for production in event.productions:
+            self._sends(number, event.process, production.record_id, production.consumer)
 
     def _on_delivered(self, number: int, event: h.Delivered) -> None:
         record_id, consumer = event.record_id, event.computation
@@ -173,9 +173,11 @@ class _Tracer:
         self._note(number, "ran", version.sequencer, version.number)
         self._note(number, "ran for", event.process, event.computation, event.cause)
         self._note(number, "unanswered", version.sequencer, event.key)
-        for one in event.productions:
-            self._sends(number, event.process, one.record_id, one.consumer)
-        self._made[event.process, event.cause] = [(one.record_id, one.consumer) for one in event.productions]
+        for production in event.productions:
+            self._sends(number, event.process, production.record_id, production.consumer)
+        self._made[event.process, event.cause] = [
+            (production.record_id, production.consumer) for production in event.productions
+        ]
 
     def _on_resent(self, number: int, event: h.Resent | h.Checkpointed) -> None:
         self._link(number, LinkKind.LOCAL, "", "sent", event.record_id, event.consumer, event.process)
@@ -213,8 +215,8 @@ class _Tracer:
             self._note(number, "applied for", computation, cause)
         for timer in event.delta.set_timers:
             self._note(number, "timer", computation, key, timer.tag)
-        for one in event.delta.productions:
-            self._note(number, "checkpoint", one.record_id, one.consumer)
+        for production in event.delta.productions:
+            self._note(number, "checkpoint", production.record_id, production.consumer)
 
     def _on_refused(self, number: int, event: h.WriteRefused) -> None:
         for key in event.keys:
@@ -246,7 +248,7 @@ class _Tracer:
     def _on_scan_ended(self, number: int, event: h.ScanEnded) -> None:
         self._link(number, LinkKind.LOCAL, "", "scanning", event.sequencer)
         rows: list[tuple[str, ...]] = [("timer", event.computation, key, tag) for key, tag in event.timers]
-        rows += [("checkpoint", *one) for one in event.productions]
+        rows += [("checkpoint", *production) for production in event.productions]
         latest = max(rows, key=lambda row: self._latest.get(row, -1), default=None)
         if latest is not None:
             self._link(number, LinkKind.REPLY, "rows", *latest)

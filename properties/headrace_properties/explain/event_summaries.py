@@ -41,7 +41,8 @@ def changes(event: h.Applied) -> list[str]:
     parts += [f"removes the fired timer {timer.tag!r}" for timer in delta.fired]
     parts += [f"cancels timer {tag!r}" for tag in delta.cancelled]
     parts += [
-        f"checkpoints production {one}" for one in dict.fromkeys(one.record_id for one in delta.productions)
+        f"checkpoints production {one}"
+        for one in dict.fromkeys(production.record_id for production in delta.productions)
     ]
     return parts or (["changes the state"] if delta.state is not None else ["notes what it has seen"])
 
@@ -67,7 +68,9 @@ def _started(event: h.ProcessStarted) -> str:
 
 
 _PHRASES: dict[type, Callable[[Any], str]] = {
-    h.Injected: lambda e: f"inject {', '.join(dict.fromkeys(one.record_id for one in e.productions))}",
+    h.Injected: lambda e: (
+        f"inject {', '.join(dict.fromkeys(production.record_id for production in e.productions))}"
+    ),
     h.Delivered: lambda e: f"{e.computation}: receive {e.record_id}",
     h.DuplicateDropped: lambda e: f"{e.computation}: drop {e.record_id} ({e.by})",
     h.Executed: _ran,

@@ -81,7 +81,7 @@ class Narrative:
         )
         if self.shortened:
             omitted += f" {self.shortened} more that had are not told, to keep this short."
-        return (*[one.text for one in self.sentences], omitted, *self.consequences, self.rule)
+        return (*[sentence.text for sentence in self.sentences], omitted, *self.consequences, self.rule)
 
 
 def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: str = "") -> Narrative | None:
@@ -204,7 +204,9 @@ class _Narrator:
 
     def _sentences(self, numbers: set[int]) -> list[Sentence]:
         told = [*self._outages(numbers)]
-        for run in self._runs([one for one in sorted(numbers) if self._say(one, self._history[one])]):
+        for run in self._runs(
+            [number for number in sorted(numbers) if self._say(number, self._history[number])]
+        ):
             text = self._say(run[0], self._history[run[0]]) if len(run) < _MANY else self._say_all(run)
             if text:
                 told.append(Sentence(run[0], text))
@@ -248,7 +250,7 @@ class _Narrator:
             return sentences
         ranked = sorted(sentences, key=lambda one: (self._rank(one.number), -one.number))
         kept = {one.number for one in ranked[:LONGEST]}
-        return [one for one in sentences if one.number in kept][:LONGEST]
+        return [sentence for sentence in sentences if sentence.number in kept][:LONGEST]
 
     def _rank(self, number: int) -> int:
         event = self._history[number]
@@ -360,7 +362,7 @@ class _Narrator:
 
     def _executed(self, at: str, number: int, event: h.Executed) -> str:
         version = f"write {event.version}"
-        names = list(dict.fromkeys(one.record_id for one in event.productions))
+        names = list(dict.fromkeys(production.record_id for production in event.productions))
         made = f", which produces {_listed(names)}" if names else ""
         if event.timer is not None:
             tenure = self._tenures.get(event.version.sequencer)
@@ -390,7 +392,7 @@ class _Narrator:
 
     def _delay(self, number: int) -> str:
         """How long a write was under way, if that was long."""
-        sent = next((one.cause for one in self._links if one.effect == number and one.label), None)
+        sent = next((link.cause for link in self._links if link.effect == number and link.label), None)
         if sent is None:
             return ""
         took_us = self._history[number].at_us - self._history[sent].at_us
@@ -412,7 +414,7 @@ class _Narrator:
 
     def _minted(self, at: str, number: int, event: h.IntervalMinted) -> str:
         what = _keys(event.computation, event.interval)
-        before = [one for one in self._tenures.values() if one.replaced == number]
+        before = [tenure for tenure in self._tenures.values() if tenure.replaced == number]
         if not before:
             return f"{at} the store gives {event.owner} {what}: sequencer {event.sequencer}."
         dead = _listed([str(one.sequencer) for one in before])
@@ -422,8 +424,8 @@ class _Narrator:
             text = f"{at} the master takes keys from {moved}: the store gives {event.owner} {what} with sequencer"
         text += f" {event.sequencer}, and from here on nothing under {dead} may count."
         zombies = [one for one in before if one.believed_at(number) and one.owner != event.owner]
-        for one in zombies[:1]:
-            text += f" {one.owner} does not know it: it still believes that it owns them (sequencer {one.sequencer})."
+        for zombie in zombies[:1]:
+            text += f" {zombie.owner} does not know it: it still believes that it owns them (sequencer {zombie.sequencer})."
         return text
 
     def _scanned(self, at: str, event: h.ScanEnded) -> str:

@@ -39,7 +39,7 @@ class ProgressCounter:
         for event in events:
             match event:
                 case Injected(productions=productions):
-                    self._newest = max([self._newest, *[one.timestamp for one in productions]])
+                    self._newest = max([self._newest, *[production.timestamp for production in productions]])
                 case Executed(version=version) if self._exactly_once[event.computation]:
                     self._runs.setdefault((version.sequencer, version.number), []).append(event)
                 case Executed():
@@ -72,7 +72,7 @@ class ProgressCounter:
         counts = self._counts[run.computation]
         counts.records += run.timer is None
         counts.late_records += run.late
-        counts.outputs += len({one.record_id for one in run.productions})
+        counts.outputs += len({production.record_id for production in run.productions})
 
     def _on_applied(self, event: Applied) -> None:
         delta = event.delta

@@ -82,7 +82,9 @@ def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verd
         return int(wanted)
     if wanted == "violation":
         witnesses = [
-            numbers_of(history, one.witness) for one in verdicts.values() if isinstance(one, Violated)
+            numbers_of(history, verdict.witness)
+            for verdict in verdicts.values()
+            if isinstance(verdict, Violated)
         ]
         ends = [max(numbers) for numbers in witnesses if numbers]
         if not ends:

@@ -51,7 +51,7 @@ def covered(history: Iterable[Event]) -> Counter[Spot]:
 
 def strikes_of(history: History) -> Counter[str]:
     """Count the faults that struck in a run, by kind."""
-    return Counter(one.kind for one in history if type(one) is FaultStruck and one.kind not in _ENDS)
+    return Counter(event.kind for event in history if type(event) is FaultStruck and event.kind not in _ENDS)
 
 
 def _verb(kind: str) -> str:

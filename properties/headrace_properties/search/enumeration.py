@@ -44,7 +44,7 @@ def enumerate_faults(
     base = options or ClusterOptions()
     singles = single_faults(pipeline, feed, base, first)
     chosen: list[tuple[StepFault, ...]] = (
-        pairs_of(singles, pairs, seed) if pairs else [(one,) for one in singles]
+        pairs_of(singles, pairs, seed) if pairs else [(single,) for single in singles]
     )
     Random(f"{seed}/order").shuffle(
         chosen

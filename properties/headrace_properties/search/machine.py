@@ -111,7 +111,9 @@ class _FaultMachine(RuleBasedStateMachine):
     def inject(self, which: int, age: int) -> None:
         """Give a source one of the feed's records again, by hand, so much older than now; nothing once it has ended."""
         records = [
-            (one.address, one.event) for one in self.feed.entries if isinstance(one.event, SourceRecord)
+            (entry.address, entry.event)
+            for entry in self.feed.entries
+            if isinstance(entry.event, SourceRecord)
         ]
         address, record = records[which % len(records)]
         timestamp = max(self.cluster.kernel.now - age, 0)

@@ -52,7 +52,11 @@ def oracle_names() -> dict[str, str]:
         ERROR: "the run does not stop with an error",
     }
     for workload in WORKLOADS.values():
-        names |= {one.name: one.title for one in all_checkers([workload.pipeline]) if not one.finding}
+        names |= {
+            checker.name: checker.title
+            for checker in all_checkers([workload.pipeline])
+            if not checker.finding
+        }
     return names
 
 
@@ -71,4 +75,8 @@ def _by_reference(workload: Workload, feed: Feed, history: History) -> dict[str,
 def _is_late(history: History) -> bool:
     """Some record was late from the source: then what comes of it may depend on when."""
     injected = [event for event in history if type(event) is Injected]
-    return any(one.timestamp < event.source_watermark for event in injected for one in event.productions)
+    return any(
+        production.timestamp < event.source_watermark
+        for event in injected
+        for production in event.productions
+    )

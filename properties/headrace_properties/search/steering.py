@@ -81,8 +81,8 @@ class Steering:
         self._rounds = 0
         self._tried: Counter[Spot] = Counter()
         self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
-        for one in self._all_faults(pipeline, feed):
-            self._faults[spot_of(one)].append(one)
+        for fault in self._all_faults(pipeline, feed):
+            self._faults[spot_of(fault)].append(fault)
 
     def _all_faults(self, pipeline: Versions, feed: Feed) -> list[StepFault]:
         if not self._aimed:

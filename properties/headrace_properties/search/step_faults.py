@@ -59,7 +59,7 @@ def faults_at(step: Step, ground: Ground) -> Iterator[StepFault]:
     yield StepFault(step, crash, Moment.AFTER)
     yield StepFault(step, f.Crash(at_us=0, process=process))
     yield StepFault(step, f.Pause(at_us=0, process=process, for_us=ZOMBIE_US))
-    masters = tuple(one for one in ground.leaders if role_of(one) == "master" and one != process)
+    masters = tuple(leader for leader in ground.leaders if role_of(leader) == "master" and leader != process)
     for other in ((), masters, ("store",)):
         yield StepFault(step, f.Partition(at_us=0, side=(process,), other=other, for_us=ZOMBIE_US))
     yield StepFault(step, f.Slow(at_us=0, process=process, factor=20_000, for_us=SECOND))

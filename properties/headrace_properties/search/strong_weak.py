@@ -275,10 +275,10 @@ class _CostReader:
         self._executed.add(place)
         self._running[event.version].append(event.cause)
         began = self._began.setdefault(event.cause, event.at_us)
-        for one in event.productions:
-            self._began.setdefault(one.record_id, began)
-            self._note_sent(one, event.at_us)
-            self._made[one.record_id].add((one.value, one.timestamp))
+        for production in event.productions:
+            self._began.setdefault(production.record_id, began)
+            self._note_sent(production, event.at_us)
+            self._made[production.record_id].add((production.value, production.timestamp))
 
     def _on_applied(self, event: Applied) -> None:
         self._costs.applied += 1

@@ -89,7 +89,7 @@ def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], 
     """
     policies = [spec.on_failure for spec in pipeline.computations.values()]
     policies += [spec.on_malformed for spec in pipeline.injectors.values()]
-    streams = {one.stream for one in policies if isinstance(one, DeadLetter)}
+    streams = {policy.stream for policy in policies if isinstance(policy, DeadLetter)}
     if not streams:
         return result
 

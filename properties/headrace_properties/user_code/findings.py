@@ -65,7 +65,7 @@ class UserFinding:
     def __str__(self) -> str:
         """Write it for people, with its records."""
         records = [entry.event for entry in self.feed.entries if isinstance(entry.event, SourceRecord)]
-        shown = ", ".join(f"({one.key!r}, {one.value!r:.40}, {one.timestamp})" for one in records)
+        shown = ", ".join(f"({record.key!r}, {record.value!r:.40}, {record.timestamp})" for record in records)
         number = "one record" if len(records) == 1 else f"{len(records)} records"
         return f"the code {self.habit.value}: {self.detail}; shown by {number}: {shown}"
 

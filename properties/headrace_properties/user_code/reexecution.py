@@ -75,7 +75,7 @@ class _Replay:
             self._states[name] = delta.state
         if not runs or any(run.cause in self._dead for run in runs):
             return None
-        made = tuple(_content(one) for run in runs for one in run.productions)
+        made = tuple(_content(production) for run in runs for production in run.productions)
         again = self._again(runs, before, 0)
         if again == (delta.state, made):
             self.steps += 1

@@ -31,7 +31,7 @@ class CodeReview:
     @property
     def bugs(self) -> tuple[UserFinding, ...]:
         """The findings that can not be meant."""
-        return tuple(one for one in self.findings if one.is_bug)
+        return tuple(finding for finding in self.findings if finding.is_bug)
 
 
 def review(

@@ -89,7 +89,7 @@ def _process(pid: int, session: int) -> SystemProcess | None:
 
 def ancestor(processes: list[SystemProcess], pid: int) -> SystemProcess | None:
     """The executor that a Python worker works for, if it has one."""
-    by_pid = {one.pid: one for one in processes}
+    by_pid = {process.pid: process for process in processes}
     found = by_pid.get(pid)
     while found is not None and not found.is_executor:
         found = by_pid.get(found.parent)

@@ -368,7 +368,7 @@ class _Run:
         processes = processes_of(self._driver.session)
         executor = ancestor(processes, worker)
         assert executor is not None, "a Python worker works for an executor"
-        others = [one.pid for one in processes if ancestor(processes, one.pid) == executor]
+        others = [process.pid for process in processes if ancestor(processes, process.pid) == executor]
         for pid in others:
             send(pid, signal.SIGKILL)
         seen.struck = True
@@ -384,8 +384,8 @@ class _Run:
     def kill_driver(self, seen: StrikeResult, events: Sequence[tuple[str, SourceEvent]]) -> None:
         self._hold(seen.strike.moment, events)
         driver = self._driver
-        for one in driver.main_processes():
-            send(one.pid, signal.SIGKILL)
+        for process in driver.main_processes():
+            send(process.pid, signal.SIGKILL)
         seen.struck = True
         release(self.job.control)
         began = time.monotonic()

@@ -130,7 +130,9 @@ def watermark() -> tuple[tuple[int, int], ...]:
 
 def steps() -> list[InputStep]:
     """What happens in each of the figures, in wall time from 12:05 on."""
-    found = [InputStep(one.proc_us - ORIGIN_US, Element(KEY, one.value, one.event_us)) for one in points()]
+    found = [
+        InputStep(point.proc_us - ORIGIN_US, Element(KEY, point.value, point.event_us)) for point in points()
+    ]
     found += [InputStep(at_us - ORIGIN_US, watermark=event_us) for at_us, event_us in watermark()]
     found.append(InputStep(END_US, watermark=MAX_TIME))
     return sorted(found, key=lambda step: step.at_us)

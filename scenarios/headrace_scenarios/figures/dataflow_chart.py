@@ -180,8 +180,8 @@ def _middle(pane: EmittedPane) -> float:
 
 def _is_taken(across: float, up: float) -> bool:
     return any(
-        abs(one.event_us / MINUTE - across) < 0.25 and -0.1 < one.proc_us / MINUTE - up < 0.3
-        for one in points()
+        abs(point.event_us / MINUTE - across) < 0.25 and -0.1 < point.proc_us / MINUTE - up < 0.3
+        for point in points()
     )
 
 
@@ -210,10 +210,10 @@ def _level(at: float) -> list[tuple[float, float]]:
 
 
 def _points(axes: "Axes") -> None:
-    for one in points():
-        at = one.event_us / MINUTE, one.proc_us / MINUTE
+    for point in points():
+        at = point.event_us / MINUTE, point.proc_us / MINUTE
         axes.plot(*at, "o", ms=12, mfc=_POINT, mec=_INK, mew=0.9, zorder=5)
-        axes.text(*at, str(one.value), ha="center", va="center", fontsize=8, zorder=7)
+        axes.text(*at, str(point.value), ha="center", va="center", fontsize=8, zorder=7)
 
 
 def _across(pane: EmittedPane) -> tuple[float, float]:

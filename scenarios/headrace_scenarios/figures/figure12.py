@@ -159,8 +159,8 @@ def _timer_conclusion(story: Story) -> list[str]:
 
 def _production_conclusion(story: Story) -> list[str]:
     outputs = [event.production for event in story.cluster.history if isinstance(event, h.Output)]
-    counts = [one.value.decode() for one in outputs if one.stream == "counts"]
-    late = [one.value.decode() for one in outputs if one.stream == "late"]
+    counts = [output.value.decode() for output in outputs if output.stream == "counts"]
+    late = [output.value.decode() for output in outputs if output.stream == "late"]
     told = f"Two searches fell into window 1; C counted {' and '.join(counts) or 'nothing'}."
     if late:
         return [told, f"Late at C: {', '.join(late)}: the watermark had run ahead of it."]

@@ -97,7 +97,7 @@ def _words(event: h.Event, lane: TimelineLane) -> str:  # noqa: C901, PLR0912  a
 def _applied(event: h.Applied) -> str:
     delta = event.delta
     parts = [f"timer {timer.tag!r} of {delta.key!r}" for timer in delta.set_timers]
-    parts += [f"production {one.record_id}" for one in delta.productions]
+    parts += [f"production {production.record_id}" for production in delta.productions]
     parts += [f"fired {timer.tag!r} of {delta.key!r}" for timer in delta.fired]
     if not parts and not delta.seen:
         return ""

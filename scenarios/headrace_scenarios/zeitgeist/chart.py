@@ -64,8 +64,8 @@ def _fill(figure: "Figure", findings: Findings, names: dict[str, str], days: tup
     starts = range(midnight_us(days[0]), midnight_us(days[1]), HOUR)
     totals = [findings.total(start) for start in starts]
     dips = findings.dips_in(days)
-    spans = [(one.start_us, one.end_us) for one in dips]
-    _panel(whole, starts, [one[0] for one in totals], [one[1] for one in totals], spans)
+    spans = [(dip.start_us, dip.end_us) for dip in dips]
+    _panel(whole, starts, [total[0] for total in totals], [total[1] for total in totals], spans)
     _days(whole, days, weekdays=True)
     title = f"Departures from New York, by hour of the schedule: {_counted(dips)}"
     whole.set_title(title, loc="left", fontweight="bold")
@@ -82,7 +82,7 @@ def _fill(figure: "Figure", findings: Findings, names: dict[str, str], days: tup
 
 
 def _spans(dips: Sequence[Dip], key: str) -> list[tuple[int, int]]:
-    return [(one.start_us, one.end_us) for one in dips if one.key == key]
+    return [(dip.start_us, dip.end_us) for dip in dips if dip.key == key]
 
 
 def _panel(
@@ -121,7 +121,7 @@ def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _counted(dips: Sequence[Dip]) -> str:
-    airlines = len({one.key for one in dips})
+    airlines = len({dip.key for dip in dips})
     return f"{len(dips)} {'dip' if len(dips) == 1 else 'dips'} of {airlines} {'airline' if airlines == 1 else 'airlines'}"
 
 

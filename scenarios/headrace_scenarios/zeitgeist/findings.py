@@ -64,11 +64,11 @@ class Findings:
     def dips_in(self, days: tuple[date, date]) -> tuple[Dip, ...]:
         """Those that touch these days: the first, and the day after the last."""
         first_us, until_us = map(midnight_us, days)
-        return tuple(one for one in self.dips if one.start_us < until_us and one.end_us > first_us)
+        return tuple(dip for dip in self.dips if dip.start_us < until_us and dip.end_us > first_us)
 
     def total(self, start: int) -> tuple[float, int]:
         """All airlines together in one bucket: (expected, departed)."""
-        found = [one[start] for one in self.comparisons.values() if start in one]
+        found = [comparison[start] for comparison in self.comparisons.values() if start in comparison]
         return sum(one.expected or 0.0 for one in found), sum(one.count for one in found)
 
     @property
@@ -92,30 +92,30 @@ def find(outputs: Counter[Emitted], options: LogOptions) -> Findings:
             comparisons[one.key][one.start] = one
     anomalies = [one for one in _values(outputs, "anomalies") if one.start < until_us]
     anomalies.sort(key=lambda one: (one.start, one.key))
-    dips = [one for one in anomalies if one.kind is AnomalyKind.DIP]
+    dips = [anomaly for anomaly in anomalies if anomaly.kind is AnomalyKind.DIP]
     return Findings(
         options,
         comparisons,
         tuple(sorted(_dips(dips, comparisons), key=lambda dip: (dip.start_us, dip.key))),
-        tuple(one for one in anomalies if one.kind is AnomalyKind.SPIKE),
+        tuple(anomaly for anomaly in anomalies if anomaly.kind is AnomalyKind.SPIKE),
         Counter(one.carrier for one in _values(outputs, "late")),
     )
 
 
 def _values(outputs: Counter[Emitted], stream: str) -> Iterator[Any]:
     codec = pipeline.codec(stream)
-    return (codec.decode(one.value) for one in outputs.elements() if one.stream == stream)
+    return (codec.decode(output.value) for output in outputs.elements() if output.stream == stream)
 
 
 def _dips(reports: Iterable[Anomaly], comparisons: Mapping[str, Mapping[int, Compared]]) -> Iterator[Dip]:
     """Join the reports of an airline, hour by hour, to dips."""
     runs: defaultdict[str, list[list[int]]] = defaultdict(list)
-    for one in reports:
-        of_airline = runs[one.key]
-        if of_airline and one.start - of_airline[-1][-1] < _NIGHT_US:
-            of_airline[-1].append(one.start)
+    for report in reports:
+        of_airline = runs[report.key]
+        if of_airline and report.start - of_airline[-1][-1] < _NIGHT_US:
+            of_airline[-1].append(report.start)
         else:
-            of_airline.append([one.start])
+            of_airline.append([report.start])
     for key, found in runs.items():
         for starts in found:
             yield _dip(key, starts, comparisons[key])
@@ -126,5 +126,5 @@ def _dip(key: str, starts: list[int], compared: Mapping[int, Compared]) -> Dip:
     start_us = starts[0] - (HOURLY.dip_confidence - 1) * HOURLY.window_us
     end_us = starts[-1] + HOURLY.window_us
     buckets = [one for start, one in compared.items() if start_us <= start < end_us]
-    expected = sum(one.expected or 0.0 for one in buckets)
-    return Dip(key, start_us, end_us, len(starts), expected, sum(one.count for one in buckets))
+    expected = sum(bucket.expected or 0.0 for bucket in buckets)
+    return Dip(key, start_us, end_us, len(starts), expected, sum(bucket.count for bucket in buckets))

@@ -182,15 +182,15 @@ class FlightLog:
     @property
     def late(self) -> tuple[DepartureReport, ...]:
         """Those behind the source's low watermark."""
-        return tuple(one for one in self.reports if one.value.late)
+        return tuple(report for report in self.reports if report.value.late)
 
     @property
     def out_of_order(self) -> int:
         """How many arrived after one with a later timestamp."""
         newest, count = 0, 0
-        for one in self.reports:
-            count += one.timestamp < newest
-            newest = max(newest, one.timestamp)
+        for report in self.reports:
+            count += report.timestamp < newest
+            newest = max(newest, report.timestamp)
         return count
 
     def feed(self, pipeline: Pipeline) -> Feed:
@@ -201,18 +201,18 @@ class FlightLog:
         """
         builder, options = FeedBuilder(pipeline), self.options
         tick_us = _tick_before(midnight_us(options.first), options.tick_us)
-        for one in self.reports:
-            while tick_us < one.arrived_us:
+        for report in self.reports:
+            while tick_us < report.arrived_us:
                 for process in range(len(AIRPORTS)):
                     at_us = options.wall_us(tick_us)
                     builder.watermark(at_us=at_us, low_watermark=tick_us - options.slack_us, process=process)
                 tick_us += options.tick_us
             builder.record(
-                at_us=options.wall_us(one.arrived_us),
-                value=one.value,
-                timestamp=one.timestamp,
-                key=f"{one.value.carrier}{one.value.number}",
-                process=one.process,
+                at_us=options.wall_us(report.arrived_us),
+                value=report.value,
+                timestamp=report.timestamp,
+                key=f"{report.value.carrier}{report.value.number}",
+                process=report.process,
             )
         return builder.build()
 
@@ -224,13 +224,13 @@ def flight_log(options: LogOptions | None = None) -> FlightLog:
         NoFlightsError: the data are not installed.
     """
     options = options or LogOptions()
-    flights = [one for one in all_flights() if options.takes(one)]
+    flights = [flight for flight in all_flights() if options.takes(flight)]
     return FlightLog(options, len(flights), tuple(_reports(flights, options)))
 
 
 def _reports(flights: list[ScheduledFlight], options: LogOptions) -> Iterator[DepartureReport]:
     """In the order of arrival; of those that arrive together, in the order of the schedule, and then as the data have them."""
-    departed = [(one.departed_us, one) for one in flights if one.departed_us is not None]
+    departed = [(flight.departed_us, flight) for flight in flights if flight.departed_us is not None]
     departed.sort(key=lambda pair: (pair[0], pair[1].scheduled_us))
     for arrived_us, one in departed:
         low_watermark = _tick_before(arrived_us, options.tick_us) - options.slack_us

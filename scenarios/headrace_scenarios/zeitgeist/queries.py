@@ -177,11 +177,14 @@ def generate_searches(pipeline: Pipeline, options: TrafficOptions, seed: int) ->
     """
     arrivals = _arrivals(options, seed)
     builder = FeedBuilder(pipeline)
-    for one in arrivals:
+    for arrival in arrivals:
         builder.record(
-            at_us=one.at_us, value=UserSearch(one.query), timestamp=one.timestamp, process=one.process
+            at_us=arrival.at_us,
+            value=UserSearch(arrival.query),
+            timestamp=arrival.timestamp,
+            process=arrival.process,
         )
-    last_us = max((one.at_us for one in arrivals), default=0) * options.pace
+    last_us = max((arrival.at_us for arrival in arrivals), default=0) * options.pace
     for now_us in range(options.watermark_period_us, int(last_us), options.watermark_period_us):
         for process in range(options.processes):
             estimate = now_us - options.watermark_slack_us
@@ -189,8 +192,8 @@ def generate_searches(pipeline: Pipeline, options: TrafficOptions, seed: int) ->
     return SearchLog(
         feed=builder.build(),
         arrivals=tuple(arrivals),
-        spikes=tuple(one for one in options.disturbances if one.factor > 1),
-        dips=tuple(one for one in options.disturbances if one.factor < 1),
+        spikes=tuple(disturbance for disturbance in options.disturbances if disturbance.factor > 1),
+        dips=tuple(disturbance for disturbance in options.disturbances if disturbance.factor < 1),
         end_us=options.duration_us,
     )
 

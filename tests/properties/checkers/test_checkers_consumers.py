@@ -76,7 +76,7 @@ def adopt(story: Story, version: int, *processes: str) -> None:
 
 
 def addressed(record_id: str, stream: str, *consumers: str) -> tuple[Production, ...]:
-    return tuple(Production(record_id, stream, one, "cats", b"1", 100, 0) for one in consumers)
+    return tuple(Production(record_id, stream, consumer, "cats", b"1", 100, 0) for consumer in consumers)
 
 
 @step
@@ -111,9 +111,9 @@ def changed(workload: str, protocol: str = "sound", faults: FaultSchedule = CHAN
 @pytest.mark.parametrize("workload", ["changing", "weak changing", "gaining"])
 def test_a_change_is_known_to_the_store_first_and_then_to_every_owner_and_injector(workload: str) -> None:
     events = changed(workload)
-    adopted = [one for one in events if isinstance(one, VersionAdopted)]
+    adopted = [event for event in events if isinstance(event, VersionAdopted)]
     assert adopted[0].process == "store"
-    owners = {one.owner for one in events if isinstance(one, IntervalMinted)}
+    owners = {event.owner for event in events if isinstance(event, IntervalMinted)}
     assert {one.process for one in adopted[1:]} == {*owners, "letters/0"}
     assert {one.version for one in adopted} == {1}
     assert isinstance(judge(events, WORKLOADS[workload].deployed)["S17"], Holds)
@@ -132,9 +132,11 @@ def test_one_who_restarts_learns_of_the_version_again() -> None:
     """The injector's process dies when it knows of the change, and must feed the added consumer when it is back."""
     crash = f.Crash(at_us=SECOND, process="letters/0", restart_after_us=SECOND // 5)
     events = changed("gaining", faults=FaultSchedule((*CHANGE.faults, crash), 5 * SECOND))
-    adopted = [one for one in events if isinstance(one, VersionAdopted) and one.process == "letters/0"]
+    adopted = [
+        event for event in events if isinstance(event, VersionAdopted) and event.process == "letters/0"
+    ]
     assert len(adopted) == 2
-    assert any(isinstance(one, Injected) and one.at_us > adopted[1].at_us for one in events)
+    assert any(isinstance(event, Injected) and event.at_us > adopted[1].at_us for event in events)
     assert isinstance(judge(events, WORKLOADS["gaining"].deployed)["S17"], Holds)
 
 

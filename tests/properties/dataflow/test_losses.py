@@ -23,10 +23,10 @@ def as_digits(steps: Iterable[InputStep]) -> list[InputStep]:
     """Give each element a value by which it can be told in any sum."""
     digits = iter(range(SLOTS))
     return [
-        one
-        if one.element is None
-        else InputStep(one.at_us, replace(one.element, value=1 << DIGIT_BITS * next(digits)))
-        for one in steps
+        step
+        if step.element is None
+        else InputStep(step.at_us, replace(step.element, value=1 << DIGIT_BITS * next(digits)))
+        for step in steps
     ]
 
 
@@ -42,18 +42,18 @@ def grouped_twice(query: Query, steps: Sequence[InputStep]) -> Counter[int]:
     pipeline = panes.allowed_lateness(0).sum().to("out").pipeline("twice", engine=query.engine)
     decode = TypedCodec(Pane).decode
     outputs = run_reference(pipeline, feed_of(pipeline, steps, lead_us=0)).outputs
-    return digits_of(sum(decode(one.value).value for one in outputs.elements()))
+    return digits_of(sum(decode(output.value).value for output in outputs.elements()))
 
 
 def on_time(query: Query, steps: Iterable[InputStep]) -> Counter[int]:
     """Count for each element the windows whose end the watermark had not reached when it came."""
     watermark = MIN_TIME
     found: Counter[int] = Counter()
-    for one in steps:
-        watermark = max(watermark, one.watermark or MIN_TIME)
-        if one.element is not None:
-            windows = query.windows.assign_windows(one.element)
-            found[one.element.value] = sum(window.end > watermark for window in windows)
+    for step in steps:
+        watermark = max(watermark, step.watermark or MIN_TIME)
+        if step.element is not None:
+            windows = query.windows.assign_windows(step.element)
+            found[step.element.value] = sum(window.end > watermark for window in windows)
     return found
 
 
@@ -78,9 +78,9 @@ def accounts_for_all(case: GroupingCase) -> None:
     found = digits_of(sum(pane.value for pane in run_layer(query, steps)))
     given = Counter(
         {
-            one.element.value: len(list(query.windows.assign_windows(one.element)))
-            for one in steps
-            if one.element
+            step.element.value: len(list(query.windows.assign_windows(step.element)))
+            for step in steps
+            if step.element
         }
     )
     assert not found - given

@@ -48,11 +48,11 @@ def test_a_random_case_kills_it(mutant: DataflowMutant) -> None:
 
 
 def test_mutants_have_different_names() -> None:
-    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
 def test_the_documentation_lists_them_all() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "transcripts.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and line.count("|") == 4]
-    listed = [row for row in rows if any(row.startswith(f"| {one.name} |") for one in MUTANTS)]
-    assert listed == [f"| {one.name} | {one.section} | {one.wrong} |" for one in MUTANTS]
+    listed = [row for row in rows if any(row.startswith(f"| {mutant.name} |") for mutant in MUTANTS)]
+    assert listed == [f"| {mutant.name} | {mutant.section} | {mutant.wrong} |" for mutant in MUTANTS]

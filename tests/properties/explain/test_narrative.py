@@ -80,7 +80,7 @@ def test_what_had_no_part_is_left_out_and_counted() -> None:
     for _ in range(50):
         story.report(10)
     noisy = told(story)
-    assert [one.text for one in noisy.sentences] == [one.text for one in quiet.sentences]
+    assert [sentence.text for sentence in noisy.sentences] == [sentence.text for sentence in quiet.sentences]
     assert noisy.left_out == quiet.left_out + 50
     assert (
         f"Left out: {noisy.left_out} of {len(story.events)} events, which had no part in it."
@@ -127,7 +127,7 @@ def test_a_violation_can_be_told_by_its_name() -> None:
 
 def test_writes_of_one_owner_that_follow_each_other_are_told_as_one() -> None:
     story = zombie()
-    late = story.events.index(next(one for one in story.events if type(one).__name__ == "Applied"))
+    late = story.events.index(next(event for event in story.events if type(event).__name__ == "Applied"))
     head, tail = story.events[:late], story.events[late:]
     story.events = head
     for number in range(1, 5):
@@ -143,13 +143,13 @@ def test_the_papers_stories_are_told_in_order_and_briefly(name: str) -> None:
     for violated in outcome.violations:
         narrative = narrate(outcome.history.events, outcome.verdicts, violated)
         assert narrative is not None
-        numbers = [one.number for one in narrative.sentences]
+        numbers = [sentence.number for sentence in narrative.sentences]
         assert numbers == sorted(numbers)
         assert 3 <= len(numbers) <= LONGEST
         times = [
             float(found)
-            for one in narrative.sentences
-            for found in re.findall(r"^(?:At|From) ([\d.]+) s", one.text)
+            for sentence in narrative.sentences
+            for found in re.findall(r"^(?:At|From) ([\d.]+) s", sentence.text)
         ]
         assert times == sorted(times)
 
@@ -214,10 +214,12 @@ def test_the_world_at_an_event_shows_the_owner_the_zombie_and_the_write_in_fligh
     story = zombie()
     scanned = next(n for n, one in enumerate(story.events) if getattr(one, "sequencer", 0) == 3)
     world = world_at(story.events, scanned)
-    counter = next(one for one in world.owners if one.computation == "counter")
+    counter = next(owner for owner in world.owners if owner.computation == "counter")
     assert (counter.owner, counter.sequencer, counter.scanned) == ("worker-1", 3, False)
     assert counter.zombies == (("worker-0", 1),)
-    assert [(one.process, one.key, one.version) for one in world.writes] == [("worker-0", "cats", "1.1")]
+    assert [(write.process, write.key, write.version) for write in world.writes] == [
+        ("worker-0", "cats", "1.1")
+    ]
     after = world_at(story.events, len(story.events) - 1)
     assert after.writes == ()
 

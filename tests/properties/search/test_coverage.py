@@ -12,8 +12,8 @@ MINT = Step("master-0", Does.SENDS, "Mint")
 
 
 def spots(*faults: f.AnyFault | StepFault) -> dict[Spot, int]:
-    timed = tuple(one for one in faults if not isinstance(one, StepFault))
-    tied = tuple(one for one in faults if isinstance(one, StepFault))
+    timed = tuple(fault for fault in faults if not isinstance(fault, StepFault))
+    tied = tuple(fault for fault in faults if isinstance(fault, StepFault))
     schedule = FaultSchedule(timed, 4 * SECOND, at_steps=tied)
     return dict(covered(simulate(TALLIES.pipeline, FEED, faults=schedule)))
 

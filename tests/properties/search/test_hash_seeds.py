@@ -56,5 +56,5 @@ def test_the_same_runs_have_the_same_trace_hashes_in_two_processes_under_every_h
     here = digests(runs, seed=0)
     assert len(set(here)) == runs
     elsewhere = list(digests_elsewhere(runs, seed=0))
-    assert [hash_seed for hash_seed, _ in elsewhere] == [one for one in HASH_SEEDS for _ in range(2)]
+    assert [hash_seed for hash_seed, _ in elsewhere] == [seed for seed in HASH_SEEDS for _ in range(2)]
     assert all(found == here for _, found in elsewhere)

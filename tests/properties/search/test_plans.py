@@ -177,9 +177,9 @@ def test_faults_can_be_correlated_in_time_or_in_place() -> None:
         data = bytearray(draw.randbytes(PLAN_BYTES))
         data[0], data[1], data[2] = 0b100, 0, 12  # crashes, and what comes late, only
         faults = decode(bytes(data)).faults.faults
-        times = [one.at_us for one in faults]
+        times = [fault.at_us for fault in faults]
         assert not times or max(times) - min(times) <= GROUND.horizon_us // 8
-        assert len({one.process for one in faults if isinstance(one, f.Crash)}) <= 1
+        assert len({fault.process for fault in faults if isinstance(fault, f.Crash)}) <= 1
 
 
 def test_a_plan_may_leave_a_minority_for_good() -> None:
@@ -212,7 +212,7 @@ def test_an_operator_changes_the_version_where_there_is_another() -> None:
         for ground in changes:
             planned = decode_plan(data, ground, BASE).faults.planned
             faults = [one.fault if isinstance(one, f.StepFault) else one for one in planned]
-            verbs = [one.verb for one in faults if isinstance(one, f.Operate)]
+            verbs = [fault.verb for fault in faults if isinstance(fault, f.Operate)]
             versions = {verb.topology for verb in verbs if isinstance(verb, ChangeTopology)}
             assert versions <= set(range(ground.versions))
             changes[ground] += bool(versions)

@@ -80,7 +80,9 @@ def test_an_oracle_that_fires_and_a_run_that_goes_otherwise_are_told(monkeypatch
         lambda workload, feed, plan: try_workload(workload, feed, plan, protocol),
     )
     sample = run_sample([0], again=True)
-    assert [(one.workload, one.seed, one.oracles) for one in sample.alarms] == [("tallies", 0, ("S3",))]
+    assert [(alarm.workload, alarm.seed, alarm.oracles) for alarm in sample.alarms] == [
+        ("tallies", 0, ("S3",))
+    ]
     assert sample.alarms[0].message
     assert sample.unlike == [("tallies", 0)]
 

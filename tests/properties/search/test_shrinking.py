@@ -44,11 +44,11 @@ def test_what_always_fails_shrinks_to_nothing() -> None:
 
 
 def test_only_the_faults_that_matter_are_left() -> None:
-    kinds = [type(one) for one in BIG.faults.faults]
+    kinds = [type(fault) for fault in BIG.faults.faults]
     wanted = {kinds[0], kinds[-1]}
     assert len(kinds) > len(wanted)
-    found = smallest(lambda plan, _: wanted <= {type(one) for one in plan.faults.faults})
-    assert {type(one) for one in found.plan.faults.faults} == wanted
+    found = smallest(lambda plan, _: wanted <= {type(fault) for fault in plan.faults.faults})
+    assert {type(fault) for fault in found.plan.faults.faults} == wanted
     assert found.plan.faults.count == len(wanted)
 
 
@@ -83,14 +83,14 @@ def test_times_are_rounded_and_steps_come_earlier() -> None:
     def fails(plan: Plan, _: Feed) -> bool:
         faults = plan.faults
         return (
-            [type(one) for one in faults.faults] == [f.DelayCommit]
-            and [one.step.nth >= 3 for one in faults.at_steps] == [True]
+            [type(fault) for fault in faults.faults] == [f.DelayCommit]
+            and [step.step.nth >= 3 for step in faults.at_steps] == [True]
             and faults.faults[0].at_us > SECOND
         )
 
     found = smallest(fails, plan).plan.faults
     assert found.faults == (f.DelayCommit(at_us=1_200_000, process="worker-0", by_us=SECOND),)
-    assert [(one.step.nth, one.fault) for one in found.at_steps] == [
+    assert [(step.step.nth, step.fault) for step in found.at_steps] == [
         (3, f.Pause(at_us=0, process="worker-0", for_us=2 * SECOND))
     ]
 

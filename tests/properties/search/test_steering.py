@@ -42,7 +42,7 @@ def test_each_plan_but_the_healthy_one_is_given_faults_beside_its_own() -> None:
 
 
 def test_every_place_is_tried_before_one_is_tried_again() -> None:
-    places = {spot_of(one) for one in single_faults(TALLIES.pipeline, FEED, OPTIONS)}
+    places = {spot_of(fault) for fault in single_faults(TALLIES.pipeline, FEED, OPTIONS)}
     plain, aimed = steering(aimed=0), steering()
     tried: Counter[Spot] = Counter()
     while tried.total() < len(places):
@@ -53,8 +53,8 @@ def test_every_place_is_tried_before_one_is_tried_again() -> None:
 
 
 def test_where_faults_have_struck_is_not_tried_before_the_rest() -> None:
-    places = {spot_of(one) for one in single_faults(TALLIES.pipeline, FEED, OPTIONS)}
-    struck = Counter({one: 5 for one in places if one.role != "injector"})
+    places = {spot_of(fault) for fault in single_faults(TALLIES.pipeline, FEED, OPTIONS)}
+    struck = Counter({place: 5 for place in places if place.role != "injector"})
     own, aimed = steering(aimed=0).round(NOTHING), steering().round(struck)
     given = [
         spot_of(two)

@@ -67,7 +67,9 @@ def test_code_that_does_not_depend_on_time_or_order_comes_out_the_same_every_way
 ):
     workload = tallies()
     accounts = compare(workload.pipeline, workload.feed(1), runs=5, faults=0)
-    assert [(one.lost, one.repeated, one.changed) for one in accounts] == [(0, 0, 0)] * len(WAYS)
+    assert [(account.lost, account.repeated, account.changed) for account in accounts] == [(0, 0, 0)] * len(
+        WAYS
+    )
 
 
 def test_runs_without_faults_cost_nothing_in_vain() -> None:

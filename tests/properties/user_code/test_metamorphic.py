@@ -34,7 +34,7 @@ from headrace_sim import ClusterOptions, Constant, Feed, FeedBuilder, simulate
 from tests.sim.rig import letters, mail, with_engine
 
 SKEWED = ClusterOptions(clock_skew=Constant(1_000))
-NAMES = {one.name for one in RELATIONS} | {REFERENCE, REPLAY}
+NAMES = {relation.name for relation in RELATIONS} | {REFERENCE, REPLAY}
 
 
 def kinds(verdicts: dict[str, Verdict]) -> dict[str, type[Verdict]]:
@@ -121,7 +121,7 @@ def test_an_identity_changes_nothing_that_user_code_sees() -> None:
         at_us = (number + 1) * 100 * MILLISECOND
         for name in ("left", "right"):
             builder.raw(at_us=at_us, injector=name, data=value, timestamp=at_us, key="k")
-    (depth,) = [one for one in RELATIONS if one.name == "depth"]
+    (depth,) = [relation for relation in RELATIONS if relation.name == "depth"]
     found = check_relations(pipeline, builder.build(), relations=[depth])
     assert isinstance(found["depth"], Holds), found
 
@@ -203,7 +203,7 @@ def planted(computation: Computation) -> tuple[Pipeline, Feed]:
 def test_dependence_on_the_order_of_arrival_is_a_finding_and_excuses_the_rest() -> None:
     found = check_relations(*planted(Newest()))
     assert broken(found) == {ARRIVAL}
-    assert next(one for one in RELATIONS if one.name == ARRIVAL).finding
+    assert next(relation for relation in RELATIONS if relation.name == ARRIVAL).finding
 
 
 def race() -> tuple[Pipeline, Feed]:

@@ -58,13 +58,13 @@ def test_code_that_keeps_to_its_context_has_no_finding_and_every_relation_holds(
     workload = WORKLOADS["tallies"]
     found = review(workload.pipeline, workload.feed(0), options=workload.options)
     assert found.findings == ()
-    assert {type(one) for one in found.relations.values()} == {Holds}
-    assert found.relations.keys() == {*(one.name for one in RELATIONS), REFERENCE, REPLAY}
+    assert {type(relation) for relation in found.relations.values()} == {Holds}
+    assert found.relations.keys() == {*(relation.name for relation in RELATIONS), REFERENCE, REPLAY}
 
 
 def test_a_cache_is_told_and_is_no_bug() -> None:
     found = review(*of(Memo()))
-    assert [one.habit for one in found.findings] == [Habit.HAS_EFFECTS]
+    assert [finding.habit for finding in found.findings] == [Habit.HAS_EFFECTS]
     assert found.bugs == ()
 
 
@@ -82,7 +82,7 @@ def test_of_a_long_input_only_the_beginning_is_looked_at() -> None:
 
 def test_nothing_is_known_of_runs_that_stop() -> None:
     relations = review(*of(Failing())).relations
-    assert {type(one) for one in relations.values()} == {Unknown}
+    assert {type(relation) for relation in relations.values()} == {Unknown}
 
 
 # Findings and relations are parts of one report
@@ -109,21 +109,21 @@ class SecondOfThree(Computation):
 
 def test_no_relation_is_known_of_code_that_draws_lots() -> None:
     found = review(*of(Lots()))
-    assert [one.habit for one in found.findings] == [Habit.NOT_DETERMINISTIC]
-    assert {type(one) for one in found.relations.values()} == {Unknown}
+    assert [finding.habit for finding in found.findings] == [Habit.NOT_DETERMINISTIC]
+    assert {type(relation) for relation in found.relations.values()} == {Unknown}
 
 
 def test_no_relation_holds_for_code_whose_memory_a_crash_would_wipe_out() -> None:
     found = review(*of(Remembering()))
     assert found.bugs
-    assert not any(isinstance(one, Holds) for one in found.relations.values())
+    assert not any(isinstance(relation, Holds) for relation in found.relations.values())
 
 
 def test_a_finding_about_order_is_what_the_relation_of_arrival_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the orders that the cluster tries do not show it."""
     monkeypatch.setattr(metamorphic, "_SEEDS", ())
     found = review(*of(SecondOfThree()))
-    assert Habit.DEPENDS_ON_ORDER in [one.habit for one in found.findings]
+    assert Habit.DEPENDS_ON_ORDER in [finding.habit for finding in found.findings]
     assert isinstance(found.relations[ARRIVAL], Violated)
 
 

@@ -41,16 +41,16 @@ def test_the_cluster_emits_the_figure(figure: DataflowFigure) -> None:
 
 
 def test_the_points_are_those_of_figure_5() -> None:
-    assert [one.value for one in points()] == [5, 7, 3, 4, 3, 8, 3, 9, 8, 1]
-    assert sum(one.value for one in points()) == 51
+    assert [point.value for point in points()] == [5, 7, 3, 4, 3, 8, 3, 9, 8, 1]
+    assert sum(point.value for point in points()) == 51
 
 
 def test_the_9_is_late_and_nothing_else_is() -> None:
     """It is the single datum that appears behind the watermark (2.4)."""
     late = []
-    for one in points():
-        low = max((event_us for at_us, event_us in watermark() if at_us <= one.proc_us), default=0)
-        late += [one.value] if one.event_us < low else []
+    for point in points():
+        low = max((event_us for at_us, event_us in watermark() if at_us <= point.proc_us), default=0)
+        late += [point.value] if point.event_us < low else []
     assert late == [9]
 
 

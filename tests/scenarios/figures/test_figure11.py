@@ -29,14 +29,14 @@ def first(outcome: ScenarioRun, type_: type[E], **fields: object) -> E:
 
 def test_every_invariant_holds(outcome: ScenarioRun) -> None:
     assert outcome.violations == {}
-    assert not [one for one in outcome.verdicts.values() if isinstance(one, Violated)]
+    assert not [verdict for verdict in outcome.verdicts.values() if isinstance(verdict, Violated)]
 
 
 def test_b_checkpoints_after_a_second(outcome: ScenarioRun) -> None:
     sent = first(outcome, h.Executed, computation="B")
     checkpointed = first(outcome, h.Checkpointed, computation="B")
     assert SECOND <= checkpointed.at_us - sent.at_us < 1_100_000
-    assert {checkpointed.record_id} == {one.record_id for one in sent.productions}
+    assert {checkpointed.record_id} == {production.record_id for production in sent.productions}
     written = first(outcome, h.Applied, computation="B")
     assert written.delta.productions == sent.productions
     assert 0 < written.at_us - checkpointed.at_us < 10_000
@@ -66,7 +66,7 @@ def test_b_recovers_the_production_from_its_checkpoint(outcome: ScenarioRun) -> 
 
 def test_the_record_comes_out_exactly_once(outcome: ScenarioRun) -> None:
     outputs = [event.production for event in outcome.history if isinstance(event, h.Output)]
-    assert [(one.stream, one.value) for one in outputs] == [("c", b'"cat videos"')]
+    assert [(output.stream, output.value) for output in outputs] == [("c", b'"cat videos"')]
     assert outcome.conclusion[-1] == "After B's crash the record came out 1 time(s)."
 
 

@@ -54,7 +54,7 @@ def outputs(outcome: ScenarioRun, stream: str) -> list[object]:
 
 
 def counts(outcome: ScenarioRun) -> list[int]:
-    return [one["count"] for one in outputs(outcome, "counts") if isinstance(one, dict)]
+    return [output["count"] for output in outputs(outcome, "counts") if isinstance(output, dict)]
 
 
 def stale_writes(outcome: ScenarioRun) -> list[h.Applied]:

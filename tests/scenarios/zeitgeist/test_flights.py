@@ -64,7 +64,7 @@ def blizzard(blizzard_output: Counter[Emitted]) -> Findings:
 
 def values(outputs: Counter[Emitted], stream: str) -> list[object]:
     codec = pipeline.codec(stream)
-    return [codec.decode(one.value) for one in outputs.elements() if one.stream == stream]
+    return [codec.decode(output.value) for output in outputs.elements() if output.stream == stream]
 
 
 # The log
@@ -73,11 +73,11 @@ def values(outputs: Counter[Emitted], stream: str) -> list[object]:
 def test_the_data_are_all_flights_of_2013() -> None:
     flights = all_flights()
     assert len(flights) == 336_776
-    assert sum(one.departed_us is None for one in flights) == 8_255
-    assert {one.origin for one in flights} == set(AIRPORTS)
-    times = [one.scheduled_us for one in flights]
+    assert sum(flight.departed_us is None for flight in flights) == 8_255
+    assert {flight.origin for flight in flights} == set(AIRPORTS)
+    times = [flight.scheduled_us for flight in flights]
     assert midnight_us(YEAR[0]) < min(times) < max(times) < midnight_us(YEAR[1])
-    assert airlines().keys() == {one.carrier for one in flights}
+    assert airlines().keys() == {flight.carrier for flight in flights}
 
 
 def test_a_flight_is_scheduled_on_new_yorks_clocks_in_winter_and_in_summer() -> None:
@@ -86,7 +86,7 @@ def test_a_flight_is_scheduled_on_new_yorks_clocks_in_winter_and_in_summer() -> 
     assert (first.carrier, first.number, first.dest) == ("UA", 1545, "IAH")
     assert local(first.scheduled_us).isoformat() == "2013-01-01T05:15:00-05:00"
     assert first.departed_us == first.scheduled_us + 2 * MINUTE
-    july = next(one for one in all_flights() if one.scheduled_us >= midnight_us(date(2013, 7, 1)))
+    july = next(flight for flight in all_flights() if flight.scheduled_us >= midnight_us(date(2013, 7, 1)))
     assert local(july.scheduled_us).utcoffset() == timedelta(hours=-4)
 
 
@@ -97,9 +97,9 @@ def test_cancelled_flights_make_no_record(blizzard_log: FlightLog) -> None:
 
 
 def test_much_arrives_out_of_order_though_in_the_order_of_arrival(blizzard_log: FlightLog) -> None:
-    arrivals = [one.arrived_us for one in blizzard_log.reports]
+    arrivals = [report.arrived_us for report in blizzard_log.reports]
     assert arrivals == sorted(arrivals)
-    newest = itertools.accumulate((one.timestamp for one in blizzard_log.reports), max)
+    newest = itertools.accumulate((report.timestamp for report in blizzard_log.reports), max)
     behind = sum(one.timestamp < high for one, high in zip(blizzard_log.reports, newest, strict=True))
     assert blizzard_log.out_of_order == behind
     assert 0.3 < behind / len(arrivals) < 0.4  # of all airlines, 0.56
@@ -130,7 +130,7 @@ def test_the_marks_do_not_depend_on_pace_or_on_which_other_flights_there_are() -
     slow = dataclasses.replace(STORM, day_us=24 * HOUR)
     alone = dataclasses.replace(STORM, carriers=("EV",))
     assert flight_log(slow).reports == flight_log(STORM).reports
-    together = [one for one in flight_log(STORM).reports if one.value.carrier == "EV"]
+    together = [report for report in flight_log(STORM).reports if report.value.carrier == "EV"]
     assert list(flight_log(alone).reports) == together
 
 
@@ -187,9 +187,9 @@ def test_every_hour_is_compared_and_no_departure_is_lost(
     blizzard_log: FlightLog, blizzard: Findings, blizzard_output: Counter[Emitted]
 ) -> None:
     in_time = Counter(
-        (one.value.carrier, HOURLY.start_of(one.timestamp))
-        for one in blizzard_log.reports
-        if not one.value.late
+        (report.value.carrier, HOURLY.start_of(report.timestamp))
+        for report in blizzard_log.reports
+        if not report.value.late
     )
     told = {
         (key, start): one.count
@@ -240,7 +240,7 @@ def test_a_season_is_an_hour_of_a_kind_of_day_on_new_yorks_clocks() -> None:
 def test_another_key_extractor_counts_by_destination() -> None:
     by_place = build(key=by_destination, split_at=("M",))
     outputs = run_reference(by_place, flight_log(STORM).feed(by_place)).outputs
-    assert {"ATL", "CLT", "CLE"} <= {one.key for one in outputs if one.stream == "comparisons"}
+    assert {"ATL", "CLT", "CLE"} <= {output.key for output in outputs if output.stream == "comparisons"}
 
 
 # The same on every host
@@ -305,8 +305,8 @@ def test_drawn_faults_are_as_many_as_asked_for_and_never_of_a_kind_left_out() ->
     ground = ground_of(pipeline, feed(0), ClusterOptions())
     drawn = draw_faults(ground, 60, 7, without=(LateRecords,))
     assert len(drawn.faults) == 60
-    assert not any(isinstance(one, LateRecords) for one in drawn.faults)
-    assert any(isinstance(one, LateRecords) for one in draw_faults(ground, 60, 7).faults)
+    assert not any(isinstance(fault, LateRecords) for fault in drawn.faults)
+    assert any(isinstance(fault, LateRecords) for fault in draw_faults(ground, 60, 7).faults)
     assert draw_faults(ground, 60, 7, without=(LateRecords,)) == drawn
     assert draw_faults(ground, 0, 7).heals_at_us == 0
 

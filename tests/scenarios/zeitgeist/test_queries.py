@@ -106,10 +106,12 @@ def test_large_regularity_makes_even_gaps() -> None:
 
 def test_arrivals_are_in_disorder_and_on_all_processes() -> None:
     log = generate()
-    arrivals = [one.at_us for one in log.arrivals]
+    arrivals = [arrival.at_us for arrival in log.arrivals]
     assert arrivals != sorted(arrivals)
-    assert [one.timestamp for one in log.arrivals] == sorted(one.timestamp for one in log.arrivals)
-    assert {one.process for one in log.arrivals} == {0, 1}
+    assert [arrival.timestamp for arrival in log.arrivals] == sorted(
+        arrival.timestamp for arrival in log.arrivals
+    )
+    assert {arrival.process for arrival in log.arrivals} == {0, 1}
 
 
 def test_late_searches_and_no_others_are_behind_the_estimate_of_every_process() -> None:
@@ -132,7 +134,9 @@ def test_late_searches_and_no_others_are_behind_the_estimate_of_every_process() 
 
 def test_pace_replays_the_source_faster_and_leaves_event_time_alone() -> None:
     slow, fast = generate(), generate(replace(QUIET, pace=2.0))
-    assert [one.timestamp for one in fast.arrivals] == [one.timestamp for one in slow.arrivals]
+    assert [arrival.timestamp for arrival in fast.arrivals] == [
+        arrival.timestamp for arrival in slow.arrivals
+    ]
     assert fast.feed.end_us == pytest.approx(slow.feed.end_us / 2, abs=2)
 
 

@@ -163,8 +163,8 @@ def shuffled_searches(log: SearchLog, random: Random) -> Iterator[Step]:
     """As `shuffled`, with the same searches late."""
     records = [step for step in as_injected(log) if isinstance(step, Emission)]
     late = {one.timestamp for one in log.late}
-    yield from shuffled([one for one in records if one.timestamp not in late], random)
-    yield from (one for one in records if one.timestamp in late)
+    yield from shuffled([record for record in records if record.timestamp not in late], random)
+    yield from (record for record in records if record.timestamp in late)
 
 
 def run(log: SearchLog, random: Random | None = None, of: Pipeline = pipeline) -> Outcome:
@@ -172,7 +172,7 @@ def run(log: SearchLog, random: Random | None = None, of: Pipeline = pipeline) -
     emissions: list[Emission] = []
     states: dict[tuple[str, str], bytes] = {}
     for name, spec in of.computations.items():
-        inputs = [one for one in emissions if one.stream in spec.inputs]
+        inputs = [emission for emission in emissions if emission.stream in spec.inputs]
         steps = in_time_order(inputs) if random is None else shuffled(inputs, random)
         if "searches" in spec.inputs:
             steps = as_injected(log) if random is None else shuffled_searches(log, random)
@@ -181,8 +181,10 @@ def run(log: SearchLog, random: Random | None = None, of: Pipeline = pipeline) -
         emissions += node.produced
         states |= {(name, key): state for key, state in node.rows.items() if state}
     streams: dict[str, list[tuple[int, Any]]] = {stream: [] for stream in of.streams}
-    for one in emissions:
-        streams[one.stream].append((one.timestamp, of.codec(one.stream).decode(one.value)))
+    for emission in emissions:
+        streams[emission.stream].append(
+            (emission.timestamp, of.codec(emission.stream).decode(emission.value))
+        )
     return Outcome({stream: sorted(values, key=repr) for stream, values in streams.items()}, states)
 
 
@@ -206,10 +208,10 @@ def test_window_counts_are_right_and_end_with_quiet_windows(seed: int) -> None:
     log = searched(seed)
     counts: list[WindowCount] = [value for _, value in run(log).streams["window_counts"]]
     expected = log.counts(SEARCHES.window_us)
-    assert {(one.key, one.start): one.count for one in counts if one.count} == expected
+    assert {(count.key, count.start): count.count for count in counts if count.count} == expected
     for traffic in EVENING.traffic:
         last = max(start for query, start in expected if query == traffic.query)
-        after = [one.start for one in counts if one.key == traffic.query and one.start > last]
+        after = [count.start for count in counts if count.key == traffic.query and count.start > last]
         assert sorted(after) == [
             last + number * SEARCHES.window_us for number in range(1, SEARCHES.quiet_windows + 1)
         ]

@@ -120,7 +120,7 @@ def _built(expression: str, node: ast.expr, names: Mapping[str, Callable[..., An
         case ast.Constant(value=int() | float() as number):
             return number
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in names:
-            values = [_built(expression, one, names) for one in arguments]
+            values = [_built(expression, argument, names) for argument in arguments]
             try:
                 return names[name](*values)
             except (TypeError, HeadraceError) as error:

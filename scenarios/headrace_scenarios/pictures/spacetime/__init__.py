@@ -143,7 +143,7 @@ def _violation(
         "message": violated.message,
         "witness": witness,
         "subject": sorted(subject_of(history, witness, links)),
-        "story": [{"event": one.number, "text": one.text} for one in sentences],
+        "story": [{"event": sentence.number, "text": sentence.text} for sentence in sentences],
         "moral": list(paragraphs[len(sentences) :]),
     }
 
