@@ -8,6 +8,7 @@ The engine records its events itself, in the `History` that it was built with; t
 current, and records faults and the run's end.
 """
 
+import enum
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,15 +47,26 @@ class Delivered(Value, frozen=True, gc=False):
     sender: str
 
 
+class KnownBy(enum.StrEnum):
+    """By what a record is known to be a duplicate (6.1.1)."""
+
+    ID = "id"
+    """Its row has the id."""
+    HORIZON = "horizon"
+    """Its origin is before the horizon: its id may have been collected."""
+    IN_PROGRESS = "in progress"
+    """A copy of it is being processed; it is not ACKed yet."""
+
+
 class DuplicateDropped(Value, frozen=True, gc=False):
-    """A record was recognized as a duplicate and ACKed. ``by``: "id", "horizon" or "in progress" (not ACKed yet)."""
+    """A record was recognized as a duplicate and ACKed."""
 
     at_us: int
     process: str
     computation: str
     key: str
     record_id: str
-    by: str
+    by: KnownBy
 
 
 class Executed(Value, frozen=True, gc=False):
@@ -235,15 +247,24 @@ class ScanEnded(Value, frozen=True, gc=False):
     productions: tuple[tuple[str, str], ...]
 
 
+class DropCause(enum.StrEnum):
+    """From what a worker learns that it does not own an interval any more (6.2, 7.1)."""
+
+    TABLE = "table"
+    """The table gives it to another."""
+    REFUSED = "refused"
+    """The store refused a request under its sequencer."""
+
+
 class IntervalDropped(Value, frozen=True, gc=False):
-    """A worker learned that it no longer owns an interval. ``why``: "table" or "refused"."""
+    """A worker learned that it no longer owns an interval."""
 
     at_us: int
     process: str
     computation: str
     interval: KeyInterval
     sequencer: int
-    why: str
+    why: DropCause
 
 
 class Reported(Value, frozen=True, gc=False):

@@ -20,9 +20,11 @@ from headrace.delivery.deployed import Deployed
 from headrace.history import (
     AckSent,
     Delivered,
+    DropCause,
     DuplicateDropped,
     InputWatermarkAdvanced,
     IntervalDropped,
+    KnownBy,
 )
 from headrace.rules import Act
 from headrace.wire import messages as m
@@ -167,7 +169,7 @@ class OwnedInterval:
                 shared.cache.drop(slot)
         self.ready.clear()
         self.commits.clear()
-        why = "refused" if input_ is IntervalInput.REFUSED else "table"
+        why = DropCause.REFUSED if input_ is IntervalInput.REFUSED else DropCause.TABLE
         history.record(
             IntervalDropped(
                 history.at_us, shared.address, self.computation, self.interval, self.sequencer, why
@@ -197,13 +199,13 @@ class OwnedInterval:
         rules = self._rules
         if record_id in in_progress and rules.joins_copy():
             in_progress[record_id].sender = sender
-            self._note_duplicate(production, "in progress")
+            self._note_duplicate(production, KnownBy.IN_PROGRESS)
             return False
         slot = self.slots.get(key)
         print_, maybe_seen = 0, False
         if self._exactly_once:
             if self._is_remnant(production.origin, self.horizon):
-                self._drop_duplicate(production, sender, "horizon")
+                self._drop_duplicate(production, sender, KnownBy.HORIZON)
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
             maybe_seen = print_ in self.seen_filter.known and rules.must_check_row()
@@ -213,7 +215,7 @@ class OwnedInterval:
                 and slot.row is not None
                 and rules.is_duplicate(record_id in slot.row.seen)
             ):
-                self._drop_duplicate(production, sender, "id")
+                self._drop_duplicate(production, sender, KnownBy.ID)
                 return False
         if slot is None:
             slot = self.slots[key] = KeySlot(key)
@@ -235,13 +237,13 @@ class OwnedInterval:
         ready.append(slot)
         return not self.commits.waits or len(ready) >= self.commits.batch
 
-    def _drop_duplicate(self, production: Production, sender: str, by: str) -> None:
+    def _drop_duplicate(self, production: Production, sender: str, by: KnownBy) -> None:
         """Discard it and ACK it, lest it continue to be retried (6.1.1)."""
         self._note_duplicate(production, by)
         if self._rules.acks_duplicate():
             self.ack(sender, [production.record_id])
 
-    def _note_duplicate(self, production: Production, by: str) -> None:
+    def _note_duplicate(self, production: Production, by: KnownBy) -> None:
         history = self.shared.history
         history.record(
             DuplicateDropped(

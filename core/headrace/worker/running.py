@@ -20,7 +20,7 @@ from headrace.api.records import Clock
 from headrace.api.specs import letters_to
 from headrace.delivery.addressing import productions_of
 from headrace.delivery.deployed import Deployed
-from headrace.history import DeadLettered, DuplicateDropped, Event, Executed, UserCodeFailed
+from headrace.history import DeadLettered, DuplicateDropped, Event, Executed, KnownBy, UserCodeFailed
 from headrace.rules import Rules
 from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.worker.execution import (
@@ -163,7 +163,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         if not by_id and not rules.is_remnant(production.origin, self.horizon):
             return False
         self.dropped += 1
-        by = "id" if by_id else "horizon"
+        by = KnownBy.ID if by_id else KnownBy.HORIZON
         self.events += (DuplicateDropped(*self.here, production.key, production.record_id, by),)
         return True
 

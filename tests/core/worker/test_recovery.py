@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from headrace import MAX_TIME, Computation, Context, EngineOptions, KeyInterval, Record, Timer
-from headrace.history import Executed, IntervalDropped, ScanBegun, ScanEnded
+from headrace.history import DropCause, Executed, IntervalDropped, ScanBegun, ScanEnded
 from headrace.wire import messages as m
 from headrace.wire.effects import Effect, Send, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS
@@ -259,13 +259,13 @@ def test_what_is_behind_the_journaled_horizon_is_a_remnant_for_the_heir_too() ->
     assert other.answer() == [sent(result(FIRST, 1, "key 1"), sender=HEIR), ack("r9")]
 
 
-@pytest.mark.parametrize("how", ["refused", "table"])
-def test_an_interval_that_is_lost_during_its_scan_is_dropped(how: str) -> None:
+@pytest.mark.parametrize("how", DropCause)
+def test_an_interval_that_is_lost_during_its_scan_is_dropped(how: DropCause) -> None:
     other = scanning(predecessor())
     other.feed(click("r2"))
     shop = other.shop
     shop.mint(MintChange("counter", ALL_KEYS, "worker-2", 1))
-    if how == "refused":
+    if how is DropCause.REFUSED:
         assert other.answer() == []
     else:
         stale = m.Scanned(other.request().request, (), None, ())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headrace import MAX_TIME, Eviction
-from headrace.history import AckSent, DuplicateDropped
+from headrace.history import AckSent, DuplicateDropped, KnownBy
 from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS
@@ -38,7 +38,7 @@ def test_a_duplicate_by_id_is_acked_and_not_run() -> None:
     rig.settle(click("r1"))
     assert rig.feed(click("r1", sender="worker-7")) == [ack("r1", to="worker-7")]
     assert rig.worker.user_code_runs == 1
-    assert rig.shop.of(DuplicateDropped) == [DuplicateDropped(0, WORKER, "counter", "dog", "r1", "id")]
+    assert rig.shop.of(DuplicateDropped) == [DuplicateDropped(0, WORKER, "counter", "dog", "r1", KnownBy.ID)]
 
 
 @pytest.mark.parametrize("eviction", list(Eviction))
@@ -80,7 +80,7 @@ def test_a_record_that_comes_again_while_in_progress_is_run_once_and_the_latest_
     assert rig.answer() == [ack("r1", to="worker-8"), sent(result(FIRST, 1))]
     assert rig.worker.user_code_runs == 1
     assert rig.shop.of(DuplicateDropped) == [
-        DuplicateDropped(0, WORKER, "counter", "dog", "r1", "in progress")
+        DuplicateDropped(0, WORKER, "counter", "dog", "r1", KnownBy.IN_PROGRESS)
     ]
 
 
@@ -99,7 +99,9 @@ def test_a_remnant_from_behind_the_horizon_is_acked_and_not_run_although_its_id_
     rig.feed(watermark(MAX_TIME, horizon=5))
     assert rig.feed(click("r1", origin=4)) == [ack("r1")]
     assert rig.worker.user_code_runs == 0
-    assert rig.shop.of(DuplicateDropped) == [DuplicateDropped(0, WORKER, "counter", "dog", "r1", "horizon")]
+    assert rig.shop.of(DuplicateDropped) == [
+        DuplicateDropped(0, WORKER, "counter", "dog", "r1", KnownBy.HORIZON)
+    ]
     assert rig.settle(click("r2", origin=5))[0] == ack("r2")
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headrace import KeyInterval
-from headrace.history import Applied, IntervalDropped
+from headrace.history import Applied, DropCause, IntervalDropped
 from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS
@@ -108,7 +108,9 @@ def test_a_refused_write_sends_and_acks_nothing_and_the_interval_is_dropped() ->
     rig.shop.mint(MintChange("counter", ALL_KEYS, "worker-1", 1))
     assert rig.answer() == []
     assert rig.worker.intervals == ()
-    assert rig.shop.of(IntervalDropped) == [IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, "refused")]
+    assert rig.shop.of(IntervalDropped) == [
+        IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, DropCause.REFUSED)
+    ]
     assert rig.feed(click("r2")) == [], "and what comes for it is left to its sender's retries"
     assert rig.feed(Wake(), at=10**9) == [WakeAt(10**9 + QUIET.sweep_period_us)]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headrace import MAX_TIME, KeyInterval, Pipeline
-from headrace.history import IntervalDropped, VersionAdopted
+from headrace.history import DropCause, IntervalDropped, VersionAdopted
 from headrace.wire import messages as m
 from headrace.wire.effects import Send, Wake
 from headrace.wire.keys import ALL_KEYS
@@ -93,7 +93,9 @@ def test_a_table_ends_what_is_not_mine_any_more_and_begins_what_is_newly_mine() 
     assert rig.feed(rig.shop.table) == [Send(STORE, rig.request())]
     assert scans(rig) == [("['', 'm')", 2)]
     assert rig.feed(written) == []
-    assert rig.shop.of(IntervalDropped) == [IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, "table")]
+    assert rig.shop.of(IntervalDropped) == [
+        IntervalDropped(0, WORKER, "counter", ALL_KEYS, 1, DropCause.TABLE)
+    ]
     assert rig.answer() == [sent(result(FIRST, 1))], "the scan finds the checkpoint"
     assert rig.feed(click("r1")) == [ack("r1")]
 

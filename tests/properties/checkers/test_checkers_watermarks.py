@@ -5,7 +5,13 @@ from functools import partial
 import pytest
 
 from headrace import MAX_TIME, MIN_TIME, Clock, Computation, Productions
-from headrace.history import ComputationRemoved, DuplicateDropped, FaultStruck, Published, RoleClaimed
+from headrace.history import (
+    ComputationRemoved,
+    DuplicateDropped,
+    FaultStruck,
+    Published,
+    RoleClaimed,
+)
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
 from tests.properties.checkers.steps import (

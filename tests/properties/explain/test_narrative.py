@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from headrace import history as h
-from headrace.history import Applied, Event, FaultStruck, IntervalDropped, ScanBegun
+from headrace.history import Applied, DropCause, Event, FaultStruck, IntervalDropped, ScanBegun
 from headrace_properties.explain import event_summaries
 from headrace_properties.explain.causality import links_of, numbers_of
 from headrace_properties.explain.narrative import LONGEST, Narrative, narrate, subject_of
@@ -68,7 +68,9 @@ def test_an_owner_that_was_told_believes_nothing_any_more() -> None:
     """As above, but worker-0 hears of it before its write lands."""
     story = zombie()
     at = next(n for n, one in enumerate(story.events) if type(one).__name__ == "Applied")
-    story.events.insert(at, IntervalDropped(story.events[at].at_us, "worker-0", "counter", ALL, 1, "table"))
+    story.events.insert(
+        at, IntervalDropped(story.events[at].at_us, "worker-0", "counter", ALL, 1, DropCause.TABLE)
+    )
     text = " ".join(told(story).paragraphs)
     assert "worker-0, which sent it, does not own the key any more" in text
     assert "still believes that it owns ['', end)" not in text
