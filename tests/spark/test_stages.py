@@ -21,10 +21,12 @@ from headrace.spark.jobs.job import Shape, check_shape, check_switches, read_sha
 from headrace.spark.jobs.log import Log
 from headrace.spark.jobs.staged import _check_nobody_left, _is_same
 from headrace.spark.jobs.stages import computation_plan, cut_computation, cut_injector
+from headrace.wire.effects import SourceWatermark
 from headrace_properties.checkers import judge
 from headrace_properties.reference import run_reference
 from headrace_properties.verdict import Holds, Violated
 from headrace_sim import Feed, FeedBuilder
+from headrace_sim.feed import FeedEntry
 from tests.sim.rig import WindowCounter, city, letters, mail
 from tests.spark.stages import Stages
 from tests.spark.test_interval_task import Batcher, held_pipeline
@@ -158,6 +160,23 @@ def test_a_stage_knows_nothing_until_all_its_intervals_have_reported(tmp_path: P
     stages.inject(letters(pipeline).entries[:3])
     stages.settle()
     assert stages.last("sorter").low == MIN_TIME
+
+
+def test_a_stage_is_no_further_than_the_slowest_of_its_senders(tmp_path: Path) -> None:
+    pipeline = Pipeline("two senders")
+    pipeline.injector("fast")
+    pipeline.injector("slow")
+    pipeline.add(WindowCounter(), name="counter", inputs=["fast", "slow"])
+    stages = Stages(pipeline, tmp_path)
+    for fast_us, slow_us in ((90, 20), (95, 30), (95, 93)):
+        stages.inject(
+            [
+                FeedEntry(0, "fast/0", SourceWatermark(0, fast_us)),
+                FeedEntry(0, "slow/0", SourceWatermark(0, slow_us)),
+            ]
+        )
+        stages.run("counter")
+        assert stages.last("counter").low == slow_us
 
 
 def test_a_log_says_what_of_its_senders_went_into_it(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """One key interval in one micro-batch: the second driver of the engine's `Worker` (MillWheel 6.1, 7.1).
 
-The first driver is the simulated cluster. Neither has protocol logic of its own; what this one does is to play the machines
-around a worker: the store's `Mediator`, over the rows that Spark's state store has; the master, whose assignment lasts for
-one micro-batch; the network, which is Spark's shuffle, and loses nothing.
+The first driver is the simulated cluster. This one plays the machines around a worker: the store's `Mediator`, over the rows
+that Spark's state store has; the master, whose assignment lasts for one micro-batch; the network, which is Spark's shuffle, and
+loses nothing. A worker lives for one micro-batch, so that what its interval knows of its senders is kept here between two; the
+input watermark and the report that follow from it are those of `Rules`.
 
 Rules of this file:
 
@@ -31,6 +32,7 @@ from headrace.api.specs import OUTSIDE
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History, Output
+from headrace.rules import RULES
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import NEVER, Chunks, IntervalStore
 from headrace.spark.hosting.history_export import exported
@@ -123,7 +125,7 @@ class _IntervalTask:
         if self._plan.staged:
             senders = self._plan.pipeline.senders(self._computation)
             header.holds = {sender: header.holds.get(sender, MIN_TIME) for sender in senders}
-            told = max(header.low, min(header.holds.values()))
+            told = RULES.advanced(header.low, RULES.input_watermark([*header.holds.values()]))
             self._batch = replace(self._batch, low_watermark=told)
         else:
             header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
@@ -148,18 +150,19 @@ class _IntervalTask:
         header = self._chunks.header
         if self._plan.staged:
             return self._batch.low_watermark
-        return max(header.low, min([self._batch.low_watermark, *header.holds.values()]))
+        told = RULES.input_watermark([self._batch.low_watermark, *header.holds.values()])
+        return RULES.advanced(header.low, told)
 
     def _input_horizon(self) -> int:
         """Up to where ids can be forgotten: as far as the sources were read, by their stamps or else by event time."""
         plan, header = self._plan, self._chunks.header
-        found = [MAX_TIME]
+        found = []
         for name in plan.pipeline.injectors:
             if plan.staged and plan.with_ids and name not in plan.with_ids:
                 continue  # what a computation has written to its log comes once
             timed = name in plan.timed_by_source
             found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
-        return max(header.horizon, min(found))
+        return RULES.advanced(header.horizon, RULES.input_watermark(found))
 
     def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
         """In the order in which the sources got them, whatever way they have come; or of event time (see `MicroBatch`)."""
@@ -238,7 +241,7 @@ class _IntervalTask:
         """Tell the consumers how far this interval holds the low watermark back, if that has changed."""
         header, before = self._chunks.header, self._chunks.header.reported
         held = min([self._chunks.dues()[0], *(() if self._plan.staged else header.holds.values())])
-        header.reported = max(header.reported, min(header.low, held))
+        header.reported = RULES.low_watermark(header.reported, held, header.low)
         if self._plan.staged:
             header.held = held
             if header.reported > before:

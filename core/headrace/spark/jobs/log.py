@@ -22,6 +22,7 @@ from zlib import crc32
 import msgspec
 
 from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.rules import RULES
 from headrace.spark.errors import LogError
 from headrace.spark.hosting.parcels import Parcel, Tally, decode_parcel, encode_parcel
 from headrace.spark.runtime.files import write_file
@@ -330,7 +331,7 @@ def entry_of(
         if piece.horizon is not None:
             horizon = max(piece.horizon, MIN_TIME if horizon is None else horizon)
     parts.sort(key=lambda part: part.name)
-    low = max(before.low, min((lows.get(unit, MIN_TIME) for unit in units), default=MAX_TIME))
+    low = RULES.advanced(before.low, min((lows.get(unit, MIN_TIME) for unit in units), default=MAX_TIME))
     has_news = bool(parts) or low > before.low or horizon != before.horizon
     return Entry(
         number, query, at_us, tuple(parts), lows, low, horizon, taken, number if has_news else before.news
