@@ -15,10 +15,8 @@ Rules of this file:
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any
 
 from headrace.api.errors import HeadraceError, MalformedRecordError
 from headrace.api.options import EngineOptions
@@ -29,6 +27,7 @@ from headrace.deadlines import Deadline
 from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of
+from headrace.dispatch import Transition, ignore, transition_for
 from headrace.history import (
     Acked,
     DeadLettered,
@@ -141,8 +140,7 @@ class Injector:
             now: this process's clock, microseconds.
             event: see the table `TRANSITIONS`.
         """
-        transition = TRANSITIONS.get((self.phase, type(event)))
-        assert transition is not None, f"{self.address} is {self.phase.value} and got {event}"
+        transition = transition_for(TRANSITIONS, self.address, self.phase, event)
         was_put_back = now < self._now
         if was_put_back:
             for waiting in (
@@ -437,9 +435,6 @@ class Injector:
     def _on_reply(self, now: int, reply: m.Reply) -> None:
         self._store.reply(now, reply)
 
-    def _ignore(self, now: int, event: Event) -> None:
-        """See the table for why."""
-
     def _ask_to_wake(self) -> None:
         times: list[int | None] = [self._store.next_due()]
         if self.phase is Phase.RUNNING:
@@ -483,19 +478,11 @@ class Injector:
 # The states and their inputs
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """What an input does in a phase, and the phases that it may lead to."""
-
-    handler: Callable[[Injector, int, Any], None]
-    leads_to: tuple[Phase, ...]
-
-
-def _transitions() -> dict[tuple[Phase, type], Transition]:
+def _transitions() -> dict[tuple[Phase, type], Transition[Phase]]:
     new, peeking, claiming, running = Phase.NEW, Phase.PEEKING, Phase.CLAIMING, Phase.RUNNING
     fenced, halted = Phase.FENCED, Phase.HALTED
     own = Injector
-    table: dict[tuple[Phase, type], Transition] = {
+    table: dict[tuple[Phase, type], Transition[Phase]] = {
         (new, Start): Transition(own._start, (peeking,)),
         # Fenced journals: look, then claim what was seen.
         (peeking, Wake): Transition(own._on_wake, (peeking,)),
@@ -515,7 +502,7 @@ def _transitions() -> dict[tuple[Phase, type], Transition]:
         (running, m.Refused): Transition(own._on_reply, (running, fenced)),
     }
     for phase, inputs in _IGNORED.items():
-        table.update({(phase, kind): Transition(own._ignore, (phase,)) for kind in inputs})
+        table.update({(phase, kind): Transition(ignore, (phase,)) for kind in inputs})
     return table
 
 

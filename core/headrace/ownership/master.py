@@ -19,6 +19,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
 from headrace.deadlines import Deadline
 from headrace.delivery.routing import routing_of
+from headrace.dispatch import Transition, ignore, transition_for
 from headrace.history import History, ProcessStarted
 from headrace.ownership.balance import (
     Candidate,
@@ -34,7 +35,7 @@ from headrace.ownership.balance import (
 from headrace.ownership.draining import Draining
 from headrace.rules import RULES, Rules
 from headrace.store.client import StoreClient
-from headrace.store.election import Election
+from headrace.store.election import Election, Standing
 from headrace.store.mediator import MASTER_ROLE
 from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.messages import (
@@ -149,34 +150,25 @@ class Master:
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
-        match event:
-            case Start():
-                self._start(now, event.incarnation)
-            case Wake():
-                self._tick(now)
-            case Heartbeat():
-                self._hear(now, event)
-            case MoveInterval() | SplitInterval() | MergeIntervals() | ChangeTopology():
-                if self.is_active:
-                    self._verbs.append(event)
-                    self._decide(now)
-            case Minted() | Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
-                self._store.reply(now, event)
-            case _:
-                raise AssertionError(f"{self.address} can not take {event}")
+        transition = transition_for(TRANSITIONS, self.address, self._election.standing, event)
+        transition.handler(self, now, event)
+        assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
         effects = self._effects.copy()
         self._effects.clear()
         return effects
 
     # Being the active one
 
-    def _start(self, now: int, incarnation: int) -> None:
+    def _on_start(self, now: int, event: Start) -> None:
         history = self._history
-        history.record(ProcessStarted(history.at_us, self.address, incarnation))
+        history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
         self._ticked_us = now
-        self._store.start(incarnation)
-        self._election.start(now, incarnation)
+        self._store.start(event.incarnation)
+        self._election.start(now, event.incarnation)
         self._ask_to_wake(now)
+
+    def _on_reply(self, now: int, reply: Reply) -> None:
+        self._store.reply(now, reply)
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
         self._settle(now)
@@ -189,7 +181,7 @@ class Master:
         for member in self._members.values():
             member.heard_us = min(member.heard_us, now)
 
-    def _tick(self, now: int) -> None:
+    def _on_wake(self, now: int, _event: Wake) -> None:
         gap, self._ticked_us = now - self._ticked_us, now
         if gap < 0:
             for waiting in (self._store, self._election, self._balance_due):
@@ -211,17 +203,24 @@ class Master:
 
     # Who lives
 
-    def _hear(self, now: int, beat: Heartbeat) -> None:
+    def _listen(self, now: int, beat: Heartbeat) -> bool:
+        """Note who lives; ``False``: it is a network remnant of a process that is gone."""
         member = self._members.get(beat.sender)
         if member is None:
             self._members[beat.sender] = _Member(beat, now)
         elif beat.incarnation < member.beat.incarnation:
-            return  # a network remnant of a process that is gone
+            return False
         else:
             member.heard_us = now
             if _rank(beat) >= _rank(member.beat):
                 member.beat = beat
-        if not self.is_active:
+        return True
+
+    def _on_heartbeat_as_standby(self, now: int, beat: Heartbeat) -> None:
+        self._listen(now, beat)
+
+    def _on_heartbeat(self, now: int, beat: Heartbeat) -> None:
+        if not self._listen(now, beat):
             return
         if beat.table_version < self.table.version:
             self._effects.append(Send(beat.sender, self.table))
@@ -290,6 +289,10 @@ class Master:
         unowned += first_intervals(self._topologies[self.table.topology], self.table)
         changes = assign(unowned, cluster) + lost
         return self._change(changes)
+
+    def _on_verb(self, now: int, verb: Verb) -> None:
+        self._verbs.append(verb)
+        self._decide(now)
 
     def _obey(self, cluster: Cluster) -> Mint | None:
         """Do the operator's first verb that can be done."""
@@ -424,3 +427,35 @@ class Master:
 def _rank(beat: Heartbeat) -> tuple[int, int]:
     """A process's heartbeats count up by incarnation, and then by the table that it knows."""
     return beat.incarnation, beat.table_version
+
+
+# The states and their inputs
+
+
+def _transitions() -> dict[tuple[Standing, type], Transition[Standing]]:
+    new, standby, active = Standing.NEW, Standing.STANDBY, Standing.ACTIVE
+    own = Master
+    table: dict[tuple[Standing, type], Transition[Standing]] = {
+        (new, Start): Transition(own._on_start, (standby,)),
+        # 7.1: a replicated master; a standby listens, to know who lives when it takes over.
+        (standby, Wake): Transition(own._on_wake, (standby,)),
+        (standby, Heartbeat): Transition(own._on_heartbeat_as_standby, (standby,)),
+        (standby, Claimed): Transition(own._on_reply, (standby, active)),
+        (active, Wake): Transition(own._on_wake, (active,)),
+        (active, Heartbeat): Transition(own._on_heartbeat, (active,)),
+        (active, Refused): Transition(
+            own._on_reply, (active, standby)
+        ),  # 6.2: a zombie learns that it is one
+    }
+    for verb in (MoveInterval, SplitInterval, MergeIntervals, ChangeTopology):
+        table[standby, verb] = Transition(ignore, (standby,))  # lest it repeat old ones when it takes over
+        table[active, verb] = Transition(own._on_verb, (active,))
+    # Replies may be late, to what was asked in another state: the store client ignores them.
+    for reply in (Minted, Peeked, Claimed, Renewed, Refused, Unavailable):
+        for state in (standby, active):
+            table.setdefault((state, reply), Transition(own._on_reply, (state,)))
+    return table
+
+
+TRANSITIONS = _transitions()
+"""(standing, input): what happens, and where it leads. All that is not here is a bug."""

@@ -19,8 +19,19 @@ from headrace.store.client import StoreClient
 from headrace.wire.messages import Claim, Claimed, Peek, Peeked, Refused, Renew, Renewed, Reply
 
 
+class Standing(enum.Enum):
+    """What a replica is to its role."""
+
+    NEW = "new"
+    """It has not been started."""
+    STANDBY = "standby"
+    """It would take over from the holder."""
+    ACTIVE = "active"
+    """It holds the role, as far as it knows."""
+
+
 class State(enum.Enum):
-    """Where a replica stands."""
+    """Where a replica is in the election."""
 
     STANDBY = "standby"
     """Waits for its next look at the journal."""
@@ -89,8 +100,8 @@ class Election:
     """
 
     __slots__ = (
-        "_address", "_holder", "_lease_us", "_on_claimed", "_on_lost", "_pause_us", "_role", "_rules", "_seen", "_seen_at_us",
-        "_store", "_turn", "epoch", "state",
+        "_address", "_holder", "_is_started", "_lease_us", "_on_claimed", "_on_lost", "_pause_us", "_role", "_rules", "_seen",
+        "_seen_at_us", "_store", "_turn", "epoch", "state",
     )  # fmt: skip
 
     def __init__(
@@ -110,11 +121,13 @@ class Election:
         self._seen: tuple[int, int] | None = None
         self._seen_at_us = 0
         self.epoch = 0
+        self._is_started = False
         self.state = State.STANDBY
 
     def start(self, now: int, incarnation: int) -> None:
         """Begin. Replicas take turns by their number, so that fresh ones do not duel (it would be harmless)."""
         self._holder = f"{self._address}#{incarnation}"
+        self._is_started = True
         self._turn.due_us = now + _rank(self._address) * self._turn.wait_us
         self.tick(now)
 
@@ -127,6 +140,13 @@ class Election:
     def due_us(self) -> int:
         """When `tick` will have something to do, on this replica's clock; `MAX_TIME`: not before the store has answered."""
         return self._turn.due_us if self.state in _WAITING else MAX_TIME
+
+    @property
+    def standing(self) -> Standing:
+        """What this replica is to its role, as far as it knows."""
+        if self.epoch:
+            return Standing.ACTIVE
+        return Standing.STANDBY if self._is_started else Standing.NEW
 
     def set_clock_back(self, now: int) -> None:
         """This replica's clock was put back: it waits for no turn longer than a turn, and a lease begins anew."""

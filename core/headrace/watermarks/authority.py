@@ -23,10 +23,11 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.deadlines import Deadline
+from headrace.dispatch import Transition, transition_for
 from headrace.history import History, ProcessStarted, Published
 from headrace.rules import RULES, Rules
 from headrace.store.client import StoreClient
-from headrace.store.election import Election
+from headrace.store.election import Election, Standing
 from headrace.store.mediator import authority_role
 from headrace.watermarks.interval_map import (
     IntervalMap,
@@ -175,26 +176,16 @@ class WatermarkAuthority:
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
-        match event:
-            case Report():
-                self._take_report(event)
-            case InjectorReport():
-                self._take_injector_report(event)
-            case Start():
-                self._start(now, event.incarnation)
-            case Wake():
-                self._tick(now)
-            case Journaled() | Peeked() | Claimed() | Renewed() | Refused() | Unavailable():
-                self._store.reply(now, event)
-            case _:
-                raise AssertionError(f"{self.address} can not take {event}")
+        transition = transition_for(TRANSITIONS, self.address, self._election.standing, event)
+        transition.handler(self, now, event)
+        assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
         effects = self._effects.copy()
         self._effects.clear()
         return effects
 
     # Reports
 
-    def _take_report(self, report: Report) -> None:
+    def _on_report(self, _now: int, report: Report) -> None:
         for one in report.intervals:
             known = self._known.get(one.computation)
             if known is not None and not known.processes:
@@ -203,7 +194,7 @@ class WatermarkAuthority:
             self._listeners[report.sender] = None
             self._tell([report.sender])
 
-    def _take_injector_report(self, report: InjectorReport) -> None:
+    def _on_injector_report(self, _now: int, report: InjectorReport) -> None:
         known = self._known.get(report.injector)
         if known is not None and report.process < known.processes:
             place = interval_of_process(report.process, known.processes)
@@ -215,13 +206,16 @@ class WatermarkAuthority:
 
     # Being the active one
 
-    def _start(self, now: int, incarnation: int) -> None:
+    def _on_start(self, now: int, event: Start) -> None:
         history = self._history
-        history.record(ProcessStarted(history.at_us, self.address, incarnation))
+        history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
         self._ticked_us = now
-        self._store.start(incarnation)
-        self._election.start(now, incarnation)
+        self._store.start(event.incarnation)
+        self._election.start(now, event.incarnation)
         self._ask_to_wake(now)
+
+    def _on_reply(self, now: int, reply: Reply) -> None:
+        self._store.reply(now, reply)
 
     def _take_over(self, now: int, claimed: Claimed) -> None:
         """Say again what the former holder may have had no time to say, and go on from there."""
@@ -235,7 +229,7 @@ class WatermarkAuthority:
         self._tell(sorted(self._listeners))
         self._publish(now)
 
-    def _tick(self, now: int) -> None:
+    def _on_wake(self, now: int, _event: Wake) -> None:
         if now < self._ticked_us:
             for waiting in (self._store, self._election, self._look_due):
                 waiting.set_clock_back(now)
@@ -405,3 +399,30 @@ def _names(
     for name in sorted(processes):
         wants, feeders = sorted(wanted.get(name, ())), sorted(upstream.get(name, ()))
         yield _Known(name, processes[name], wants, feeders, map_class(rules))
+
+
+# The states and their inputs
+
+
+def _transitions() -> dict[tuple[Standing, type], Transition[Standing]]:
+    new, standby, active = Standing.NEW, Standing.STANDBY, Standing.ACTIVE
+    own = WatermarkAuthority
+    table: dict[tuple[Standing, type], Transition[Standing]] = {
+        (new, Start): Transition(own._on_start, (standby,)),
+        (standby, Claimed): Transition(own._on_reply, (standby, active)),
+        (active, Refused): Transition(
+            own._on_reply, (active, standby)
+        ),  # 6.2: a zombie learns that it is one
+    }
+    for state in (standby, active):
+        table[state, Wake] = Transition(own._on_wake, (state,))
+        table[state, Report] = Transition(own._on_report, (state,))
+        table[state, InjectorReport] = Transition(own._on_injector_report, (state,))
+        # Replies may be late, to what was asked in another state: the store client ignores them.
+        for kind in (Journaled, Peeked, Claimed, Renewed, Refused, Unavailable):
+            table.setdefault((state, kind), Transition(own._on_reply, (state,)))
+    return table
+
+
+TRANSITIONS = _transitions()
+"""(standing, input): what happens, and where it leads. All that is not here is a bug."""

@@ -77,17 +77,6 @@ class Worker:
         self._report_round = 0
         self._is_charged = False
         self._now = MIN_TIME
-        self._handlers: dict[Any, Callable[[int, Any], None]] = {
-            m.Deliver: self._on_deliver,
-            Deliveries: self._on_deliveries,
-            m.Ack: self._on_ack,
-            m.Table: self._on_table,
-            m.Watermarks: self._on_watermarks,
-            Start: self._on_start,
-            Wake: self._on_wake,
-            m.Refused: self._on_refused,
-        }
-        self._handlers.update(dict.fromkeys(_REPLIES, self._shared.store.reply))
 
     @property
     def user_code_runs(self) -> int:
@@ -149,7 +138,9 @@ class Worker:
         if now < self._now:
             self._set_clock_back(now)
         self._now = now
-        self._handlers[type(event)](now, event)
+        handler = HANDLERS.get(type(event))
+        assert handler is not None, f"{self.address} got {event}"
+        handler(self, now, event)
         effects = self._effects
         if not effects:
             return _NO_EFFECTS
@@ -270,8 +261,11 @@ class Worker:
                 other.pump(now)
         interval.acked(now, holder, production)
 
-    def _on_refused(self, now: int, message: m.Refused) -> None:
-        self._shared.store.reply(now, message)
+    def _on_reply(self, now: int, reply: m.Reply) -> None:
+        self._shared.store.reply(now, reply)
+
+    def _on_refused(self, now: int, reply: m.Refused) -> None:
+        self._shared.store.reply(now, reply)
         self._forget_dropped()
 
     # Ownership (7.1)
@@ -488,5 +482,21 @@ class Worker:
 
 
 _OWNED = IntervalState.OWNED
-_REPLIES = (m.RowRead, m.Scanned, m.Written, m.Collected, m.Unavailable)
 _NO_EFFECTS: list[Effect] = []
+
+HANDLERS: dict[type, Callable[[Any, int, Any], None]] = {
+    Start: Worker._on_start,
+    Wake: Worker._on_wake,
+    m.Deliver: Worker._on_deliver,
+    Deliveries: Worker._on_deliveries,
+    m.Ack: Worker._on_ack,
+    m.Table: Worker._on_table,
+    m.Watermarks: Worker._on_watermarks,
+    m.RowRead: Worker._on_reply,
+    m.Scanned: Worker._on_reply,
+    m.Written: Worker._on_reply,
+    m.Collected: Worker._on_reply,
+    m.Unavailable: Worker._on_reply,
+    m.Refused: Worker._on_refused,  # 6.2: a zombie learns that it is one
+}
+"""By input: what happens. A worker has one state only, its intervals have theirs. All that is not here is a bug."""

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.history import History, ProcessStarted
-from headrace.ownership.master import Master
+from headrace.ownership.master import TRANSITIONS, Master
+from headrace.store.election import Standing
 from headrace.wire.effects import Send, Start, Wake, WakeAt
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import (
@@ -29,6 +30,7 @@ from headrace.wire.messages import (
     Table,
     Unavailable,
 )
+from tests.core.inputs import EXAMPLES
 from tests.core.ownership.master_bench import (
     FIRST,
     HALVES,
@@ -364,6 +366,32 @@ def test_intervals_follow_the_load_once_in_a_period() -> None:
     )
 
 
-def test_events_that_are_not_its_own_are_a_bug() -> None:
-    with pytest.raises(AssertionError, match="can not take"):
-        Bench().handle(HALVES)
+REPLIES = {Minted, Peeked, Claimed, Renewed, Refused, Unavailable}
+TAKEN = {Wake, Heartbeat, MoveInterval, SplitInterval, MergeIntervals, ChangeTopology, *REPLIES}
+DECLARED: dict[Standing, set[type]] = {Standing.NEW: {Start}, Standing.STANDBY: TAKEN, Standing.ACTIVE: TAKEN}
+
+
+def standing(state: Standing) -> Master:
+    if state is Standing.ACTIVE:
+        return Bench().master
+    master = Master("master-1", [pipeline()], OPTIONS, History())
+    if state is Standing.STANDBY:
+        master.handle(0, Start(1))
+    return master
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("state", Standing, ids=lambda state: state.value)
+def test_each_input_in_each_standing_is_declared_or_raises(state: Standing, kind: type) -> None:
+    master = standing(state)
+    assert ((state, kind) in TRANSITIONS) == (kind in DECLARED[state])
+    if kind not in DECLARED[state]:
+        with pytest.raises(AssertionError, match=f"master-[01] is {state.value} and got {kind.__name__}"):
+            master.handle(1_000, EXAMPLES[kind])
+        return
+    master.handle(1_000, EXAMPLES[kind])
+    master.check_invariants()
+
+
+def test_the_table_has_no_other_inputs() -> None:
+    assert {kind for _, kind in TRANSITIONS} == {Start, *TAKEN}

@@ -6,7 +6,8 @@ import pytest
 
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.history import History, ProcessStarted, Published
-from headrace.watermarks.authority import WatermarkAuthority
+from headrace.store.election import Standing
+from headrace.watermarks.authority import TRANSITIONS, WatermarkAuthority
 from headrace.wire.effects import Send, Start, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS, KeyInterval
 from headrace.wire.messages import (
@@ -22,10 +23,12 @@ from headrace.wire.messages import (
     Progress,
     Refused,
     Renew,
+    Renewed,
     Report,
     Table,
     Unavailable,
 )
+from tests.core.inputs import EXAMPLES
 from tests.core.watermarks.authority_bench import (
     FIRST,
     LEFT,
@@ -375,9 +378,36 @@ def test_a_clock_that_is_put_back_stops_nothing() -> None:
     assert bench.wake(500) == [Send(STORE, Renew(FIRST + 3, "authority-0", 1)), entry]
 
 
-def test_events_that_are_not_its_own_are_a_bug() -> None:
-    with pytest.raises(AssertionError, match="can not take"):
-        Bench().handle(Table())
+TAKEN = {Wake, Report, InjectorReport, Journaled, Peeked, Claimed, Renewed, Refused, Unavailable}
+DECLARED: dict[Standing, set[type]] = {Standing.NEW: {Start}, Standing.STANDBY: TAKEN, Standing.ACTIVE: TAKEN}
+
+
+def standing(state: Standing) -> WatermarkAuthority:
+    if state is Standing.ACTIVE:
+        return Bench().authority
+    authority = WatermarkAuthority("authority-0.1", 0, [pipeline()], OPTIONS, History())
+    if state is Standing.STANDBY:
+        authority.handle(0, Start(1))
+    return authority
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("state", Standing, ids=lambda state: state.value)
+def test_each_input_in_each_standing_is_declared_or_raises(state: Standing, kind: type) -> None:
+    authority = standing(state)
+    assert ((state, kind) in TRANSITIONS) == (kind in DECLARED[state])
+    if kind not in DECLARED[state]:
+        with pytest.raises(
+            AssertionError, match=f"authority-0.[01] is {state.value} and got {kind.__name__}"
+        ):
+            authority.handle(1_000, EXAMPLES[kind])
+        return
+    authority.handle(1_000, EXAMPLES[kind])
+    authority.check_invariants()
+
+
+def test_the_table_has_no_other_inputs() -> None:
+    assert {kind for _, kind in TRANSITIONS} == {Start, *TAKEN}
 
 
 def test_an_injector_that_was_never_heard_of_is_at_minus_infinity() -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from headrace import MAX_TIME, Context, Record
-from headrace.history import AckSent, Applied, Delivered, Executed
+from headrace.history import AckSent, Applied, Delivered, Executed, History
 from headrace.wire import messages as m
-from headrace.wire.effects import Send, Wake, WakeAt
+from headrace.wire.effects import Deliveries, Send, Start, Wake, WakeAt
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import MintChange
 from headrace.wire.rows import RowImage, Version
+from headrace.worker.worker import HANDLERS, Worker
 from tests.core.driver import (
     QUIET,
     WORKER,
@@ -29,6 +30,7 @@ from tests.core.driver import (
     watermark,
     wrote,
 )
+from tests.core.inputs import EXAMPLES
 
 NO_CACHE = replace(QUIET, cache_bytes=0)
 FIRST = "counter@1.1#0"
@@ -416,3 +418,27 @@ def test_it_says_how_much_it_is_in_the_middle_of() -> None:
     assert rig.worker.unfinished == 1
     rig.wake(50)
     assert rig.worker.unfinished == 0
+
+
+# Inputs
+
+TAKEN = {
+    Start, Wake, Deliveries, m.Deliver, m.Ack, m.Table, m.Watermarks, m.RowRead, m.Scanned, m.Written, m.Collected, m.Refused,
+    m.Unavailable,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
+def test_each_input_is_declared_or_raises(kind: type) -> None:
+    worker = Worker(WORKER, [counter()], QUIET, History())
+    worker.handle(0, Start(1))
+    if kind in TAKEN:
+        worker.handle(1, EXAMPLES[kind])
+        worker.check_invariants()
+        return
+    with pytest.raises(AssertionError, match=f"{WORKER} got {kind.__name__}"):
+        worker.handle(1, EXAMPLES[kind])
+
+
+def test_the_table_has_no_other_inputs() -> None:
+    assert set(HANDLERS) == TAKEN

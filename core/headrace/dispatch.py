@@ -1,0 +1,43 @@
+"""Dispatch by table: what a machine does with an input depends on where it stands, and on nothing else.
+
+Rules of this file: what is not in a machine's table is a bug, and so is a state that its table does not announce.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+StateT = TypeVar("StateT", bound=enum.Enum)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[StateT]):
+    """What an input does in a state, and the states that it may lead to.
+
+    Attributes:
+        handler: a method of the machine; takes the machine, its clock in microseconds, and the input.
+        leads_to: the states that the machine may be in afterwards.
+    """
+
+    handler: Callable[[Any, int, Any], None]
+    leads_to: tuple[StateT, ...]
+
+
+Table = Mapping[tuple[StateT, type], Transition[StateT]]
+"""By state and type of the input."""
+
+
+def transition_for(table: Table[StateT], address: str, state: StateT, given: object) -> Transition[StateT]:
+    """Return what a machine does with an input; ``address``: the machine's.
+
+    Raises:
+        AssertionError: the table has nothing for it.
+    """
+    found = table.get((state, type(given)))
+    assert found is not None, f"{address} is {state.value} and got {given}"
+    return found
+
+
+def ignore(_machine: object, _now: int, _given: object) -> None:
+    """Do nothing; see the table for why."""
