@@ -7,20 +7,10 @@ import pytest
 from headrace import MAX_TIME, MIN_TIME, Eviction, KeyInterval
 from headrace.rules import RULES, Change, Leaving, Work
 from headrace.wire.messages import Progress
+from tests.core.rules_table import answers, ask
 
 M_TO_T = KeyInterval("m", "t")
 FROM_M = KeyInterval("m")
-
-
-def answers(rule: str, *cases: tuple[tuple[Any, ...], Any]) -> pytest.MarkDecorator:
-    """Give a test ``rule``, what it is asked, and its answer."""
-    return pytest.mark.parametrize(
-        ("rule", "asked", "answer"), [(rule, asked, answer) for asked, answer in cases]
-    )
-
-
-def ask(rule: str, asked: tuple[Any, ...]) -> Any:
-    return getattr(RULES, rule)(*asked)
 
 
 # The store (6.2, 7.1)
