@@ -127,14 +127,20 @@ def _document(one: Hunted) -> dict[str, Any]:
 def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
     if as_json:
         rows = [
-            {"name": one.name, "invariant": ", ".join(one.breaks), "section": one.section, "wrong": one.wrong}
+            {
+                "name": one.name,
+                "invariant": ", ".join(one.breaks),
+                "section": one.section,
+                "rules": list(one.rules),
+                "wrong": one.wrong,
+            }
             for one in chosen
         ]
         print_document(rows)
         return
-    table = plain_table("mutant", "section", "breaks", "what is wrong")
+    table = plain_table("mutant", "section", "rule", "breaks", "what is wrong")
     for one in chosen:
-        table.add_row(one.name, one.section, ", ".join(one.breaks), one.wrong)
+        table.add_row(one.name, one.section, ", ".join(one.rules), ", ".join(one.breaks), one.wrong)
     print_table(output_console(), table)
 
 

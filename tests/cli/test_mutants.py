@@ -70,7 +70,7 @@ def test_list_says_what_each_gets_wrong_and_runs_nothing(run: Run) -> None:
     result = run("mutants", "--list")
     assert result.exit_code == 0
     words = " ".join(result.stdout.split())
-    assert "ack before commit 6.1.1 S3" in words
+    assert "ack before commit 6.1.1 order S3" in words
     rows = json.loads(run("mutants", "--list", "--json").stdout)
     assert [row["name"] for row in rows] == list(CATALOGUE)
 

@@ -77,15 +77,15 @@ class TimersOnce:
         timer = event.timer
         if timer is None or timer.clock is not Clock.WATERMARK:
             return
-        known = event.input_watermark
-        if known < timer.due:
+        known, due = event.input_watermark, _due(timer)
+        if known < due:
             text = (
                 f"{_timer(event, timer)}, when its input watermark was {format_time(known)} (MillWheel 4.6)"
             )
             self._found.violated(text, event)
         if event.computation in self._topology.percentile or self._topology.changes:
             return
-        if self._ledger.injectors_progress(event.computation) < timer.due:
+        if self._ledger.injectors_progress(event.computation) < due:
             self._found.violated(
                 f"{_timer(event, timer)}, and not even the injectors were so far (MillWheel 4.5, 4.6)", event
             )
@@ -115,9 +115,14 @@ def _fired(event: Applied, timer: StoredTimer) -> str:
     return f"timer {timer.tag!r} of key {event.delta.key!r} at {event.computation!r}, set by version {timer.set_by},"
 
 
+def _due(timer: StoredTimer) -> int:
+    """Before this it may not fire, whatever the engine made of the timestamp that the user asked for."""
+    return max(timer.due, timer.timestamp)
+
+
 def _timer(event: Executed, timer: StoredTimer) -> str:
     return (
-        f"timer {timer.tag!r} of key {event.key!r} at {event.computation!r}, due at {format_time(timer.due)}, ran at"
+        f"timer {timer.tag!r} of key {event.key!r} at {event.computation!r}, due at {format_time(_due(timer))}, ran at"
         f" {format_time(event.at_us)} on {event.process}"
     )
 

@@ -65,6 +65,24 @@ class HitIsNew(Rules):
         return False
 
 
+class RemembersNothing(Rules):
+    """Leaves deduplication out of every computation, whatever the user asked for."""
+
+    def remembers(self, exactly_once: bool) -> bool:
+        """Never."""
+        del exactly_once
+        return False
+
+
+class NeverCommits(Rules):
+    """Takes every step for one of a stateless filter, which has nothing to remember."""
+
+    def needs_write(self, changes_row: bool, exactly_once: bool, consumed_records: bool) -> bool:
+        """Never."""
+        del changes_row, exactly_once, consumed_records
+        return False
+
+
 class RecoversNoIds(Rules):
     """Restores state, timers and productions, and not the ids."""
 
@@ -212,6 +230,14 @@ MUTANTS = (
         "a filter hit is new", ("S2",), "6.1.1",
         "a hit of the Bloom filter is taken for a false one, and the row is not read",
         Parts(rules=HitIsNew), "short memory",
+    ),
+    Mutant(
+        "nothing is deduplicated", ("S3", "S4", "reference"), "6.1.3",
+        "the deduplication pass is skipped although exactly-once is not disabled", Parts(rules=RemembersNothing), "echoes",
+    ),
+    Mutant(
+        "a step is not committed", ("S3", "reference"), "6.1.3",
+        "a step that has something to remember is not written", Parts(rules=NeverCommits), "echoes",
     ),
     Mutant(
         "recovery without ids", ("S2",), "6.1.1, 7.1",

@@ -45,6 +45,11 @@ class Probe:
         self.count += 1
 
 
+def overridden(own: type[Rules]) -> tuple[str, ...]:
+    """List the rules that a class overrides."""
+    return tuple(name for name in RULE_NAMES if getattr(own, name) is not getattr(Rules, name))
+
+
 def noting(own: type[Rules], probe: Probe) -> Rules:
     """Make rules of this class, and let the probe count each answer that is not the sound one."""
 
@@ -59,8 +64,7 @@ def noting(own: type[Rules], probe: Probe) -> Rules:
 
         return ask
 
-    overridden = [name for name in RULE_NAMES if getattr(own, name) is not getattr(Rules, name)]
-    rules: type[Rules] = type(own.__name__, (own,), {name: counted(name) for name in overridden})
+    rules: type[Rules] = type(own.__name__, (own,), {name: counted(name) for name in overridden(own)})
     return rules()
 
 
@@ -133,6 +137,8 @@ class Mutant:
         parts: what it puts in the place of the engine's rules, or machines.
         workload: the name of the one on which it shows.
         directed: a run that shows it, where chance takes too long.
+        bypasses: the rules that a machine which it replaces asks no longer, or acts against; what its own rules override is
+            known without.
     """
 
     name: str
@@ -142,6 +148,13 @@ class Mutant:
     parts: Parts
     workload: str = "tallies"
     directed: Directed | None = None
+    bypasses: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it breaks, by name, in the order of `Rules`; none if it breaks what no rule decides."""
+        broken = {*overridden(self.parts.rules), *self.bypasses}
+        return tuple(name for name in RULE_NAMES if name in broken)
 
     def protocol(self, probe: Probe | None = None) -> Protocol:
         """The protocol for a run; ``probe``: counts its activations."""

@@ -165,6 +165,7 @@ MUTANTS = (
     Mutant(
         "checkpoints deleted when sent", ("S3",), "6.1.2",
         "a checkpoint is deleted when it is sent, and not when it is ACKed", Parts(interval=DeletedWhenSent), "echoes",
+        bypasses=("deletes_checkpoint",),
     ),
     Mutant(
         "checkpoints never deleted", ("L3",), "6.1.2",
@@ -173,6 +174,7 @@ MUTANTS = (
     Mutant(
         "checkpoints deleted by another's ACK", ("S3",), "6.1.2",
         "the ACK of one production lets all checkpoints of its key be deleted", Parts(interval=DeletedByOwnDelivery), "forked",
+        bypasses=("deletes_checkpoint",),
     ),
     Mutant(
         "one id for two productions", ("S5", "error"), "6.1.1",

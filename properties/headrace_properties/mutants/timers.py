@@ -63,6 +63,15 @@ class OverdueNeverFires(Rules):
         return super().queues(timer, recovered) and not timer.overdue
 
 
+class DueAtOnce(Rules):
+    """Takes every timer for one whose time has passed."""
+
+    def due(self, timestamp: int, now: int) -> int:
+        """At once."""
+        del timestamp
+        return now
+
+
 class FiresEarly(Rules):
     """Fires timers a little ahead of their time."""
 
@@ -158,6 +167,10 @@ MUTANTS = (
         Parts(rules=OverdueNeverFires), "late windows",
     ),
     Mutant(
+        "a timer is due when it is set", ("S9", "reference"), "4.6",
+        "a timer is due at once, whether its time has passed or not", Parts(rules=DueAtOnce), "windows",
+    ),
+    Mutant(
         "timers fire early", ("S9",), "4.6",
         "a timer fires a little before the low watermark is there", Parts(rules=FiresEarly), "windows",
     ),
@@ -173,7 +186,7 @@ MUTANTS = (
     Mutant(
         "a timer lets go when it fires", ("S10",), "4.5, 7.2",
         "a timer holds the low watermark until it fires, and not until its write is durable", Parts(commits=LetsGoWhenFired),
-        "windows",
+        "windows", bypasses=("holds_watermark",),
     ),
 )  # fmt: skip
 """All of this file."""

@@ -210,6 +210,14 @@ class OneInputOnly(Rules):
         return senders[0] if senders else MAX_TIME
 
 
+class PercentileRoundsUp(Rules):
+    """A percentile watermark leaves one record more behind than its share."""
+
+    def outliers(self, percent: float, pending: int) -> int:
+        """Round up."""
+        return min(pending, super().outliers(percent, pending) + 1)
+
+
 class LateOnWatermark(Rules):
     """A record exactly on the watermark is late."""
 
@@ -271,6 +279,7 @@ MUTANTS = (
     Mutant(
         "a missing interval is absent", ("S12", "S10"), "7.2",
         "an interval that nobody has reported is left out of the minimum", Parts(map=MissingIsAbsent), "windows",
+        bypasses=("value_of_missing",),
     ),
     Mutant(
         "a missing interval is infinite", ("S10", "S10-horizon"), "7.2",
@@ -284,6 +293,7 @@ MUTANTS = (
         "minimum computed at the authority", ("S10",), "7.2",
         "intervals report their own work alone, and the authority takes the minimum over what feeds them",
         Parts(rules=OwnWorkOnly, authority=MinimumAtAuthority), "windows",
+        bypasses=("input_watermark",),
     ),
     Mutant(
         "one input only", ("S10", "S9"), "4.5",
@@ -307,6 +317,11 @@ MUTANTS = (
         "an observer's watermark goes back", ("S11",), "4.5",
         "a worker takes the last broadcast that it gets for the latest", Parts(rules=GoesBack),
         "windows",
+    ),
+    Mutant(
+        "a percentile strips one too many", ("reference",), "7.2",
+        "a percentile watermark passes one pending record more than its share of outliers", Parts(rules=PercentileRoundsUp),
+        "percentile",
     ),
     Mutant(
         "a record on the watermark is late", ("S16",), "4.5",

@@ -399,6 +399,16 @@ def prompt() -> Workload:
     return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
+def percentile() -> Workload:
+    """Windows that follow a percentile watermark (7.2) of so few records that none of them is an outlier."""
+    pipeline = Pipeline("percentile")
+    pipeline.injector("letters")
+    pipeline.add(
+        Windows("sums"), name="windows", inputs=["letters"], outputs=["sums"], watermark_percentile=99
+    )
+    return Workload("percentile", pipeline, _letters(pipeline, "percentile", records=8), SHORT, settled=True)
+
+
 class Slips(Computation):
     """Adds up by second of event time, with all that a step can do: holds, wall timers, cancelled timers, failures.
 
@@ -515,6 +525,7 @@ def _all() -> list[Workload]:
         windows.varied("one row a page", scan_page_rows=1),
         gaining(),
         prompt(),
+        percentile(),
         two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND).varied("limited", cache_bytes=300),
     ]  # fmt: skip
 

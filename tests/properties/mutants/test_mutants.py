@@ -13,6 +13,7 @@ from headrace.wire.messages import MoveInterval
 from headrace_properties.checkers import judge
 from headrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
 from headrace_properties.mutants.hunt import Hunted, hunt, hunt_all
+from headrace_properties.mutants.mutant import RULE_NAMES, overridden
 from headrace_properties.search.oracles import fired, oracle_names, plan_of, try_workload
 from headrace_properties.search.verification import verify
 from headrace_properties.search.workloads import WORKLOADS, Workload
@@ -63,6 +64,24 @@ def test_a_mutant_is_made_of_subclasses_that_differ_in_a_few_methods(mutant: Mut
                 inspect.isfunction(member) or isinstance(member, property) for member in vars(one).values()
             )
     assert 1 <= changed <= 7
+
+
+@EVERY_MUTANT
+def test_a_mutant_breaks_a_rule_or_a_machine_and_names_what_its_machine_bypasses(mutant: Mutant) -> None:
+    machines = [
+        part
+        for part in Parts.__slots__
+        if part != "rules" and getattr(mutant.parts, part) is not getattr(Parts(), part)
+    ]
+    assert mutant.rules or machines
+    assert machines or not mutant.bypasses
+    assert set(mutant.bypasses) <= set(RULE_NAMES)
+    assert set(mutant.rules) == {*overridden(mutant.parts.rules), *mutant.bypasses}
+
+
+def test_a_class_between_a_mutants_rules_and_the_sound_ones_counts() -> None:
+    assert CATALOGUE["without sequencers"].rules == ("is_valid", "is_applied", "takes_report")
+    assert CATALOGUE["checkpoints deleted when sent"].rules == ("deletes_checkpoint",)
 
 
 def test_the_engine_knows_of_no_mutant() -> None:
