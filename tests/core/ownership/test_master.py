@@ -366,8 +366,8 @@ def test_intervals_follow_the_load_once_in_a_period() -> None:
     )
 
 
-REPLIES = {Minted, Peeked, Claimed, Renewed, Refused, Unavailable}
-TAKEN = {Wake, Heartbeat, MoveInterval, SplitInterval, MergeIntervals, ChangeTopology, *REPLIES}
+REPLIES: set[type] = {Minted, Peeked, Claimed, Renewed, Refused, Unavailable}
+TAKEN: set[type] = {Wake, Heartbeat, MoveInterval, SplitInterval, MergeIntervals, ChangeTopology, *REPLIES}
 DECLARED: dict[Standing, set[type]] = {Standing.NEW: {Start}, Standing.STANDBY: TAKEN, Standing.ACTIVE: TAKEN}
 
 

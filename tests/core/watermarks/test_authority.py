@@ -378,7 +378,7 @@ def test_a_clock_that_is_put_back_stops_nothing() -> None:
     assert bench.wake(500) == [Send(STORE, Renew(FIRST + 3, "authority-0", 1)), entry]
 
 
-TAKEN = {Wake, Report, InjectorReport, Journaled, Peeked, Claimed, Renewed, Refused, Unavailable}
+TAKEN: set[type] = {Wake, Report, InjectorReport, Journaled, Peeked, Claimed, Renewed, Refused, Unavailable}
 DECLARED: dict[Standing, set[type]] = {Standing.NEW: {Start}, Standing.STANDBY: TAKEN, Standing.ACTIVE: TAKEN}
 
 
