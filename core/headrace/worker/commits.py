@@ -11,8 +11,8 @@ Rules of this file:
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from headrace.api.time import MIN_TIME
 from headrace.history import Checkpointed, DuplicateDropped
@@ -20,18 +20,14 @@ from headrace.rules import Act
 from headrace.wire import messages as m
 from headrace.wire.effects import Halt, WakeAt
 from headrace.wire.rows import Production, Version
-from headrace.worker.cache import CachedRow, compact
-from headrace.worker.interval_state import IntervalInput, IntervalState
+from headrace.worker.cache import CachedRow
 from headrace.worker.running import MOST_IN_STEP, Setting, StepRun
-from headrace.worker.shared import Shared
+from headrace.worker.sending import Sending
 from headrace.worker.slot import KeySlot
-from headrace.worker.step import Holder, Step, StepInput, StepState
-
-if TYPE_CHECKING:
-    from headrace.worker.interval import OwnedInterval
+from headrace.worker.soft_state import SoftState
+from headrace.worker.step import Step, StepInput, StepState
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
-_OWNED = IntervalState.OWNED
 _COMPLETE, _WRITE, _WRITTEN = StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN
 
 
@@ -39,8 +35,9 @@ class Commits:
     """The steps and writes of one owned interval.
 
     Args:
-        interval: whose; its soft state is what steps read, and what writes change.
-        shared: of the worker.
+        soft: the interval's: what steps read, and what writes change.
+        sending: what the interval sends.
+        on_refused: called if the interval has a newer owner.
 
     Attributes:
         waits: nothing runs before something comes back to `pump` by itself.
@@ -51,43 +48,22 @@ class Commits:
     run_class: ClassVar[type[StepRun]] = StepRun
 
     __slots__ = (
-        "_acks_after",
-        "_acks_first",
-        "_awaits",
-        "_committable",
-        "_delivered",
-        "_delivered_since",
-        "_exactly_once",
-        "_failures",
-        "_linger_until",
-        "_locks_key",
-        "_most_writes",
-        "_needs_write",
-        "_next_number",
-        "_ready",
-        "_resting",
-        "_rules",
-        "_sends_after",
-        "_sends_first",
-        "_setting",
-        "_stragglers",
-        "_strong",
-        "_woken",
-        "_writes",
-        "_written",
-        "batch",
-        "interval",
-        "shared",
-        "waits",
+        "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_failures",
+        "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_next_number", "_on_refused", "_ready",
+        "_resting", "_rules", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_woken", "_writes",
+        "_written", "batch", "sending", "shared", "soft", "waits",
     )  # fmt: skip
 
-    def __init__(self, interval: "OwnedInterval", shared: Shared) -> None:
-        options, where = shared.options, interval.where
-        self.interval = interval
+    def __init__(self, soft: SoftState, sending: Sending, on_refused: Callable[[], None]) -> None:
+        shared, where = soft.shared, soft.where
+        options = shared.options
+        self.soft = soft
+        self.sending = sending
         self.shared = shared
+        self._on_refused = on_refused
         rules = self._rules = shared.rules
         # For as long as it is assigned:
-        self._strong, self._exactly_once = where.strong, rules.remembers(where.exactly_once)
+        self._strong = where.strong
         self._locks_key, self._written, self._needs_write = (
             rules.locks_key(),
             rules.written,
@@ -104,7 +80,7 @@ class Commits:
         self._next_number = 1
         self._failures: Mapping[str, int] = {}
         self._resting: deque[tuple[int, KeySlot]] = deque()
-        self._ready = interval.ready
+        self._ready = soft.ready
         self._committable: deque[Step] = deque()
         self._stragglers: deque[tuple[int, Step]] = deque()
         self._delivered: list[tuple[str, str, str]] = []
@@ -121,12 +97,10 @@ class Commits:
 
         A strong step runs only when it may be written: then what has come for its key meanwhile is in it.
         """
-        interval, strong, ready, committable, batch = (
-            self.interval, self._strong, self._ready, self._committable, self.batch,
-        )  # fmt: skip
+        strong, ready, committable, batch = self._strong, self._ready, self._committable, self.batch
         if strong and self._must_wait(now):
             return
-        while interval.state is _OWNED:
+        while True:
             while ready and not (strong and len(committable) >= batch):
                 self._turn(now, ready.popleft())
             if not committable or self._must_wait(now):
@@ -170,17 +144,17 @@ class Commits:
         if count:
             self.ran(now, Step(slot, run.version, run))
         elif not run.failed:
-            self.interval.release(slot)
+            self.soft.release(slot)
         elif run.error is None:
             self._resting.append((now + self.shared.options.user_code_retry_us, slot))
 
     def prepare(self, now: int, slot: KeySlot) -> StepRun:
         """Prepare the next run of a key: all that it is given."""
-        interval = self.interval
-        version = Version(interval.sequencer, self.take_number())
+        soft = self.soft
+        version = Version(soft.sequencer, self.take_number())
         return self.run_class(
-            self._setting, interval.where, slot, version, interval.timer_watermark, interval.horizon,
-            interval.accounts.horizon, now, self.shared.history.at_us, self._failures, slot.due,
+            self._setting, soft.where, slot, version, soft.timer_watermark, soft.horizon, soft.accounts.horizon,
+            now, self.shared.history.at_us, self._failures, slot.due,
         )  # fmt: skip
 
     def take_number(self) -> int:
@@ -191,11 +165,11 @@ class Commits:
 
     def _take(self, run: StepRun, count: int) -> None:
         """Take notice of what ran, whether or not it will be committed; ``count``: of what it consumed."""
-        interval, shared, slot = self.interval, self.shared, run.slot
+        soft, shared, slot = self.soft, self.shared, run.slot
         runs = count + run.failed
         shared.runs += runs
-        interval.load.records += count
-        shared.uncharged.extend([interval.load] * runs)
+        soft.load.records += count
+        shared.uncharged.extend([soft.load] * runs)
         if slot.due:
             slot.due = run.due
         if slot.queue:
@@ -204,14 +178,16 @@ class Commits:
         for event in run.events:
             shared.history.record(event)
             if type(event) is DuplicateDropped:
-                interval.drop_seen(event.record_id)
+                arrival = soft.in_progress.pop(event.record_id)
+                if self._rules.acks_duplicate():
+                    self.sending.ack(arrival.sender, [event.record_id])
         if run.error is not None:
             shared.effects.append(Halt(run.error))
 
     def ran(self, now: int, step: Step) -> None:
         """User code has run for a step: send what it made, or commit it first."""
         if step.run.origins and self._strong:
-            hold = self.interval.accounts.hold_origin
+            hold = self.soft.accounts.hold_origin
             step.held_origins = tuple([origin for origin in step.run.origins if hold(origin)])
         if self._sends_first:
             self._send_first(now, step)
@@ -221,11 +197,11 @@ class Commits:
 
     def _read(self, now: int, slot: KeySlot) -> None:
         slot.busy = True
-        store, interval = self.shared.store, self.interval
+        store, soft = self.shared.store, self.soft
 
         def read(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
-                interval.drop(IntervalInput.REFUSED)
+                self._on_refused()
                 return
             assert isinstance(reply, m.RowRead)
             row = reply.row
@@ -234,20 +210,16 @@ class Commits:
             self._ready.append(slot)
             self.pump(now)
 
-        request = m.Read(store.number(), interval.computation, interval.sequencer, slot.key)
-        store.ask(now, request, read, interval)
+        request = m.Read(store.number(), soft.computation, soft.sequencer, slot.key)
+        store.ask(now, request, read, soft)
 
     def _send_first(self, now: int, step: Step) -> None:
         """Send productions before anything is committed (6.1.3)."""
         for production in step.run.productions:
-            known = self.shared.outbox.find(production.consumer, production.record_id)
             # Without exactly-once a step is run again; what it made may be on its way as a checkpoint, as good as ACKed.
-            if known is not None and any(one.durable for one in known.holder.all()):
-                continue
-            holder = Holder(self.interval.sequencer, step.slot, step, durable=False)
-            step.holders += (holder,)
-            step.waiting += 1
-            self.interval.send_or_share(now, production, holder)
+            if not self.sending.is_checkpointed(production):
+                step.holders += (self.sending.send_or_share(now, production, step.slot, step),)
+                step.waiting += 1
         if not (step.waiting and self._awaits):
             self.complete(step)
             return
@@ -259,14 +231,14 @@ class Commits:
         step.advance(_COMPLETE)
         self._committable.append(step)
         if self._acks_first:
-            self._ack([step])
+            self.sending.ack_steps([step])
 
     def sweep(self, now: int) -> None:
         """Look after what has waited long enough: stragglers, rests, deletions."""
         if self._stragglers:
             self._checkpoint_stragglers(now)
         while self._resting and self._resting[0][0] <= now:
-            self.interval.release(self._resting.popleft()[1])
+            self.soft.release(self._resting.popleft()[1])
         self.pump(now)
         if self._delivered:
             self._delete_delivered(now)
@@ -288,20 +260,10 @@ class Commits:
             step = self._stragglers.popleft()[1]
             if step.state is not StepState.AWAITING_ACKS:
                 continue
-            outbox, shared, history = self.shared.outbox, self.shared, self.shared.history
-            pending = [outbox.find(p.consumer, p.record_id) for p in step.run.productions]
-            late = [one.production for one in pending if one is not None and one.holder.of(step) is not None]
-            step.checkpoints = rules.checkpointed(tuple(late))
-            for production in late:
-                history.record(
-                    Checkpointed(
-                        history.at_us,
-                        shared.address,
-                        self.interval.computation,
-                        production.record_id,
-                        production.consumer,
-                    )
-                )
+            late = self.sending.unacked(step)
+            step.checkpoints = rules.checkpointed(late)
+            for made in late:
+                self.shared.history.record(Checkpointed(*self.soft.here, made.record_id, made.consumer))
             step.advance(StepInput.STRAGGLING)
             self._committable.append(step)
 
@@ -313,7 +275,7 @@ class Commits:
         for step in self._next_batch():
             run = step.run
             changed = bool(run.touched or step.checkpoints or run.fired)
-            if self._needs_write(changed, self._exactly_once, bool(run.arrivals)):
+            if self._needs_write(changed, self.soft.exactly_once, bool(run.arrivals)):
                 step.advance(_WRITE)
                 to_write.append(step)
             else:
@@ -323,17 +285,16 @@ class Commits:
             self.finish(now, to_skip)
         if not to_write and not self._delivered:
             return
-        remember, written_of = self._exactly_once, self._written
-        deltas = [written_of(step.delta(remember=remember)) for step in to_write]
+        soft, store, written_of = self.soft, self.shared.store, self._written
+        deltas = [written_of(step.delta(remember=soft.exactly_once)) for step in to_write]
         delivered, self._delivered = self._delivered, []
         self._writes += 1
         self._linger_until = now + self.shared.options.commit_linger_us
         self._woken = self.waits = False
-        store, interval = self.shared.store, self.interval
 
         def written(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
-                interval.drop(IntervalInput.REFUSED)
+                self._on_refused()
                 return
             self._writes -= 1
             for step in to_write:
@@ -342,9 +303,9 @@ class Commits:
             self.finish(now, to_write)
             self.pump(now)
 
-        computation, sequencer = interval.computation, interval.sequencer
-        request = m.Write(store.number(), computation, sequencer, tuple(deltas), tuple(delivered))
-        store.ask(now, request, written, interval)
+        deletions = tuple(delivered)
+        request = m.Write(store.number(), soft.computation, soft.sequencer, tuple(deltas), deletions)
+        store.ask(now, request, written, soft)
 
     def _next_batch(self) -> list[Step]:
         """The steps to commit together."""
@@ -368,110 +329,39 @@ class Commits:
 
     def finish(self, now: int, steps: list[Step]) -> None:
         """The steps are durable (or need not be): ACK the senders, then send the productions."""
-        interval = self.interval
-        in_progress = interval.in_progress
+        soft, sending = self.soft, self.sending
         for step in steps:
-            self._adopt(now, step)
-            for arrival in step.run.arrivals:
-                del in_progress[arrival.production.record_id]
-        if self._exactly_once:
-            self._remember(steps)
+            soft.adopt(now, step)
+        if soft.exactly_once:
+            soft.remember(steps)
         if self._acks_after:
-            self._ack(steps)
+            sending.ack_steps(steps)
         for step in steps:
             slot = step.slot
             if self._sends_after:
                 for production in step.run.productions:
-                    interval.send(now, production, Holder(interval.sequencer, slot, None, durable=True))
+                    sending.send(now, production, slot)
             elif step.holders:
                 self._settle_holders(now, step)
-            if step.held_origins:
-                for origin in step.held_origins:
-                    interval.accounts.release_origin(origin)
-            interval.release(slot)
-
-    def _ack(self, steps: list[Step]) -> None:
-        """ACK the senders of what the steps consumed, with one message each."""
-        acks: dict[str, list[str]] = {}
-        for step in steps:
-            for arrival in step.run.arrivals:
-                record_id, sender = arrival.production.record_id, arrival.sender
-                if sender in acks:
-                    acks[sender].append(record_id)
-                else:
-                    acks[sender] = [record_id]
-        for sender, record_ids in acks.items():
-            self.interval.ack(sender, record_ids)
-
-    def _remember(self, steps: list[Step]) -> None:
-        """Let the filter know what the rows know now: all at once, since it is asked and told for each record."""
-        prints: list[int] = []
-        newest_origin = MIN_TIME
-        for step in steps:
-            for arrival in step.run.arrivals:
-                prints.append(arrival.print)
-                origin = arrival.production.origin
-                if origin > newest_origin:  # noqa: PLR1730  a call of max() for each record
-                    newest_origin = origin
-        self.interval.seen_filter.add_all(prints, newest_origin)
+            for origin in step.held_origins:
+                soft.accounts.release_origin(origin)
+            soft.release(slot)
 
     def _settle_holders(self, now: int, step: Step) -> None:
         """Of a weak step's productions, those that it checkpointed are durable now."""
-        if not step.checkpoints:
-            return
         for production in step.checkpoints:
-            pending = self.shared.outbox.find(production.consumer, production.record_id)
-            holder = None if pending is None else pending.holder.of(step)
+            holder = self.sending.holder_of(production, step)
             if holder is not None:
                 holder.durable = True
                 holder.step = None
             else:  # ACKed while the checkpoint was being written
                 self.delete(now, step.slot.key, production)
 
-    def _adopt(self, now: int, step: Step) -> None:
-        """Bring soft state up to what the row now is (6.2)."""
-        slot, run = step.slot, step.run
-        arrivals = run.arrivals
-        row = slot.row
-        if row is not None:
-            if run.state_after is not None:
-                row.state = compact(run.state_after)
-            if arrivals and self._exactly_once:
-                if type(row.seen) is not dict:
-                    row.seen = {}
-                seen: dict[str, int] = row.seen
-                for arrival in arrivals:
-                    production = arrival.production
-                    seen[production.record_id] = production.origin
-        else:
-            assert not arrivals, "a locked key lost its row"
-            assert not run.fired, "a locked key lost its row"
-        if run.hold is not None:
-            self.interval.accounts.set_hold(slot, run.hold)
-        if run.fired or run.changes:
-            self._adopt_timers(now, step)
-
-    def _adopt_timers(self, now: int, step: Step) -> None:
-        slot, interval = step.slot, self.interval
-        accounts = interval.accounts
-        timers = slot.timers if slot.timers is not None else {}
-        slot.timers = timers
-        for timer in step.run.fired:
-            live = timers.get(timer.tag)
-            if live is not None and live.timer.set_by == timer.set_by:
-                accounts.remove_timer(timers.pop(timer.tag))
-        for tag, changed in step.run.changes.items():
-            before = timers.pop(tag, None)
-            if before is not None:
-                accounts.remove_timer(before)
-            if changed is not None:
-                timers[tag] = accounts.add_timer(changed)
-                if self._rules.queues(changed, recovered=False):
-                    interval.timers.add(slot.key, changed)
-        if not timers:
-            slot.timers = None
-        interval.mark_due(now)
-        interval.wake_for_wall_timers(now)
+    def acked(self, step: Step) -> None:
+        """One of the productions that a weak step waits for was ACKed."""
+        step.waiting -= 1
+        if step.waiting == 0 and step.state is StepState.AWAITING_ACKS:
+            self.complete(step)
 
     def delete(self, now: int, key: str, production: Production) -> None:
         """A checkpoint was ACKed: delete it with any write of the interval, whatever its key is doing."""
@@ -508,11 +398,10 @@ class Commits:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        interval = self.interval
         assert self._writes >= 0
-        assert not (self.waits and interval.ready) or self._woken or self._writes >= self._most_writes, (
+        assert not (self.waits and self._ready) or self._woken or self._writes >= self._most_writes, (
             "steps wait, and nothing will wake them"
         )
-        assert all(interval.interval.contains(key) for key, _, _ in self._delivered), (
+        assert all(self.soft.interval.contains(key) for key, _, _ in self._delivered), (
             "a foreign key has a checkpoint"
         )

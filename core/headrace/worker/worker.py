@@ -175,7 +175,7 @@ class Worker:
     def _on_wake(self, now: int, _event: Wake) -> None:
         for interval in self._intervals.values():
             if interval.state is _OWNED:
-                interval.fire_wall_timers(now)
+                interval.soft.fire_wall_timers(now)
                 interval.pump(now)
         if not self._sweep_due.is_due(now):
             return
@@ -249,7 +249,7 @@ class Worker:
                 touched.pump(now)
             touched = interval
             self._settle(now, interval, holder, pending.production)
-        if touched is not None and not touched.where.strong:  # a weak step may have waited for it
+        if touched is not None and not touched.soft.where.strong:  # a weak step may have waited for it
             touched.pump(now)
 
     def _settle(self, now: int, interval: OwnedInterval, holder: Holder, production: Production) -> None:
@@ -298,8 +298,10 @@ class Worker:
                 self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
                 continue
             interval = self._intervals[sequencer]
-            if interval.where.pipeline is specs[name].pipeline or self._rules.adopts_version(injects=False):
-                interval.where = specs[name]
+            if interval.soft.where.pipeline is specs[name].pipeline or self._rules.adopts_version(
+                injects=False
+            ):
+                interval.soft.where = specs[name]
         self._index()
         self._drop_removed(now)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
@@ -395,9 +397,9 @@ class Worker:
         name = interval.computation
         values = self._inputs.get(name)
         if values is None:
-            values = self._inputs[name] = self._input_of(name, interval.where)
+            values = self._inputs[name] = self._input_of(name, interval.soft.where)
         low, timer, horizon = values
-        interval.advance(now, low, timer, horizon)
+        interval.soft.advance(now, low, timer, horizon)
 
     def _input_of(self, name: str, where: Deployed) -> tuple[int, int, int]:
         """(low watermark, what timers follow, horizon) of a computation's input: minima over its senders (7.2)."""
@@ -465,7 +467,7 @@ class Worker:
         owing = dict(self._shared.outbox.owing(retiring))
         writes = [one for one in self._shared.store.open_requests() if isinstance(one, m.Write)]
         coming = [p for write in writes for delta in write.deltas for p in delta.productions]
-        coming += [p for interval in self._intervals.values() for p in interval.to_be_committed()]
+        coming += [p for interval in self._intervals.values() for p in interval.commits.to_be_committed()]
         for production in coming:
             if production.consumer in retiring:
                 owing[production.consumer] = owing.get(production.consumer, 0) + 1

@@ -189,14 +189,14 @@ class IdsInNextWrite(Commits):
 
     def finish(self, now: int, steps: list[Step]) -> None:
         """Finish the steps, and write what was left out."""
-        interval, store = self.interval, self.shared.store
+        soft, store = self.soft, self.shared.store
         super().finish(now, steps)
         for step in steps:
             number = self.take_number()
             seen = tuple((one.production.record_id, one.production.origin) for one in step.run.arrivals)
             delta = RowDelta(step.slot.key, number, seen=seen)
-            write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
-            store.ask(now, write, lambda _now, _reply: None, interval)
+            write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
+            store.ask(now, write, lambda _now, _reply: None, soft)
 
 
 MUTANTS = (

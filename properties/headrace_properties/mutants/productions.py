@@ -99,27 +99,28 @@ class CheckpointsInNextWrite(Commits):
 
     def finish(self, now: int, steps: list[Step]) -> None:
         """Finish the steps, and write what was left out."""
-        interval, store = self.interval, self.shared.store
+        soft, store = self.soft, self.shared.store
         super().finish(now, steps)
         for step in steps:
             if step.checkpoints:
                 number = self.take_number()
                 delta = RowDelta(step.slot.key, number, productions=step.checkpoints)
-                write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
-                store.ask(now, write, lambda _now, _reply: None, interval)
+                write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
+                store.ask(now, write, lambda _now, _reply: None, soft)
 
 
-class DeletedWhenSent(OwnedInterval):
+class DeletedWhenSent(Commits):
     """Deletes a checkpoint when it is sent, rather than when it is ACKed."""
 
     probe: ClassVar[Probe]
 
-    def send(self, now: int, production: Production, holder: Holder) -> None:
-        """Send it, and forget that it was checkpointed."""
-        super().send(now, production, holder)
-        if holder.durable:
-            self.probe.note()
-            self.commits.delete(now, holder.slot.key, production)
+    def finish(self, now: int, steps: list[Step]) -> None:
+        """Send the productions, and forget that they were checkpointed."""
+        super().finish(now, steps)
+        for step in steps:
+            for production in step.checkpoints:
+                self.probe.note()
+                self.delete(now, step.slot.key, production)
 
 
 class DeletedByOwnDelivery(OwnedInterval):
@@ -164,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoints deleted when sent", ("S3",), "6.1.2",
-        "a checkpoint is deleted when it is sent, and not when it is ACKed", Parts(interval=DeletedWhenSent), "echoes",
+        "a checkpoint is deleted when it is sent, and not when it is ACKed", Parts(commits=DeletedWhenSent), "echoes",
         bypasses=("deletes_checkpoint",),
     ),
     Mutant(

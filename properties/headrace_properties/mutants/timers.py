@@ -108,15 +108,15 @@ class TimersInNextWrite(Commits):
 
     def finish(self, now: int, steps: list[Step]) -> None:
         """Finish the steps, and write what was left out."""
-        interval, store = self.interval, self.shared.store
+        soft, store = self.soft, self.shared.store
         super().finish(now, steps)
         for step in steps:
             timers = tuple(timer for timer in step.run.changes.values() if timer is not None)
             if timers:
                 number = self.take_number()
                 delta = RowDelta(step.slot.key, number, set_timers=timers)
-                write = m.Write(store.number(), interval.computation, interval.sequencer, (delta,))
-                store.ask(now, write, lambda _now, _reply: None, interval)
+                write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
+                store.ask(now, write, lambda _now, _reply: None, soft)
 
 
 class LetsGoWhenFired(Commits):
@@ -130,7 +130,7 @@ class LetsGoWhenFired(Commits):
             live = (step.slot.timers or {}).get(timer.tag)
             if live is not None and live.holds_watermark and timer.held is not None:
                 self.probe.note()
-                self.interval.accounts.release_watermark(live)
+                self.soft.accounts.release_watermark(live)
         super().ran(now, step)
 
 

@@ -444,4 +444,4 @@ def test_what_a_scan_tells_of_the_senders_advances_the_other_intervals_too() -> 
     shop.mint(MintChange("counter", right, WORKER, 1))
     rig.settle(shop.table)
     rig.settle(watermark(MAX_TIME))
-    assert [one.low_watermark for one in rig.worker.intervals] == [MAX_TIME, MAX_TIME]
+    assert [one.soft.low_watermark for one in rig.worker.intervals] == [MAX_TIME, MAX_TIME]

@@ -374,14 +374,14 @@ def test_a_restarted_process_recovers_what_it_is_given_again() -> None:
 
 
 def wait_for_nothing(rig: Rig) -> None:
-    rig.interval.ready.append(rig.interval.slots["key 1"])
+    rig.interval.soft.ready.append(rig.interval.soft.slots["key 1"])
     rig.interval.commits.waits = True
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda rig: setattr(rig.interval.slots["key 1"], "due", True), "nobody will do it"),
+        (lambda rig: setattr(rig.interval.soft.slots["key 1"], "due", True), "nobody will do it"),
         (wait_for_nothing, "nothing will wake them"),
         (lambda rig: setattr(rig.interval, "state", IntervalState.DROPPED), None),
         (lambda rig: setattr(rig.worker._shared.cache, "used_bytes", 1), None),

@@ -30,7 +30,7 @@ def prepared(computation: Scripted, slot: KeySlot, *, attempts: int = 3, failure
     interval = Rig(counter(computation)).interval
     setting = Setting(RULES, WORKER, 8, attempts, keeps=True)
     before = {"r1": failures} if failures else {}
-    return StepRun(setting, interval.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due)
+    return StepRun(setting, interval.soft.where, slot, Version(1, 4), 20, 5, 6, 30, 7, before, slot.due)
 
 
 def a_key() -> KeySlot:

@@ -283,7 +283,7 @@ def test_an_idle_key_whose_row_has_left_the_cache_is_forgotten_and_its_row_is_re
     rig.settle(click("r1"))
     rig.settle(outside_acks(FIRST))
     rig.wake(100)
-    assert rig.interval.slots == {}
+    assert rig.interval.soft.slots == {}
     rig.feed(click("r2"))
     assert isinstance(rig.request(), m.Read)
     rig.answer()
@@ -328,7 +328,7 @@ def test_a_key_that_waits_for_something_is_not_forgotten(keep: Callable[[Context
     rig = Rig(counter(Scripted(keep)), options=options)
     rig.settle(click("r1"))
     rig.wake(100)
-    assert [*rig.interval.slots] == ["dog"]
+    assert [*rig.interval.soft.slots] == ["dog"]
 
 
 def test_a_timer_that_was_moved_by_a_key_since_forgotten_is_nobodys() -> None:
@@ -341,7 +341,7 @@ def test_a_timer_that_was_moved_by_a_key_since_forgotten_is_nobodys() -> None:
     rig.settle(click("r1", value=1))
     rig.settle(click("r2", value=0))
     rig.wake(100)
-    assert rig.interval.slots == {}
+    assert rig.interval.soft.slots == {}
     assert rig.settle(watermark(2_000, horizon=0)) == []
 
 

@@ -55,7 +55,7 @@ def test_a_false_positive_of_the_filter_runs_when_the_row_in_memory_does_not_hav
     for number in range(20):
         rig.settle(click(f"r{number}"))
     assert rig.shop.state("dog") == {"n": 20}
-    assert 12345 in rig.interval.seen_filter.known, "the filter is so small that it has everything"
+    assert 12345 in rig.interval.soft.seen_filter.known, "the filter is so small that it has everything"
 
 
 def test_a_false_positive_of_the_filter_runs_after_the_row_was_read() -> None:

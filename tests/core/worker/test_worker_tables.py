@@ -191,7 +191,7 @@ def test_what_it_knew_of_progress_serves_a_new_interval_and_never_goes_back() ->
     rig.settle(watermark(50, 5))
     shop.mint(MintChange("counter", RIGHT, WORKER, 1))
     rig.settle(shop.table)
-    assert [(one.low_watermark, one.horizon) for one in rig.worker.intervals] == [(90, 9), (90, 9)]
+    assert [(one.soft.low_watermark, one.soft.horizon) for one in rig.worker.intervals] == [(90, 9), (90, 9)]
 
 
 # Topology (3)
@@ -241,7 +241,7 @@ def test_a_senders_leaving_advances_the_input_watermark_of_those_it_fed() -> Non
     shop.mint(topology=1, removed=("counter",))
     rig.settle(shop.table)
     rig.settle(watermark(MAX_TIME))
-    assert rig.interval.timer_watermark == MAX_TIME
+    assert rig.interval.soft.timer_watermark == MAX_TIME
 
 
 def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherever_it_is() -> None:

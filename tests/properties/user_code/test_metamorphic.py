@@ -21,7 +21,7 @@ from headrace import (
 )
 from headrace.store.mediator import Mediator
 from headrace.wire.effects import SourceRecord
-from headrace.worker.commits import Commits
+from headrace.worker.soft_state import SoftState
 from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.user_code.comparison import without_ids
@@ -262,14 +262,13 @@ def test_an_engine_whose_cache_differs_from_the_rows_is_caught(monkeypatch: pyte
 
 
 def test_an_engine_that_does_not_remember_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    init = Commits.__init__
+    init = SoftState.__init__
 
-    def forgetful(self: Any, interval: Any, shared: Any) -> None:
-        interval._exactly_once = False
-        init(self, interval, shared)
-        self._exactly_once = False
+    def forgetful(self: Any, *args: Any) -> None:
+        init(self, *args)
+        self.exactly_once = False
 
-    monkeypatch.setattr(Commits, "__init__", forgetful)
+    monkeypatch.setattr(SoftState, "__init__", forgetful)
     pipeline = mail()
     assert broken(check_relations(pipeline, letters(pipeline, 20))) & {"duplicates", "faults"}
 
