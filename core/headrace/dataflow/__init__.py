@@ -1,7 +1,7 @@
 """The Dataflow Model (Akidau et al., VLDB 2015), as a layer on Headrace's public Computation API.
 
-Four questions (Dataflow 2): *what* is computed, *where* in event time, *when* in processing time it is emitted, and *how* later
-results relate to earlier ones.
+A pipeline answers four questions (Dataflow 2): *what* is computed, *where* in event time, *when* in processing time results are
+emitted, and *how* later results relate to earlier ones.
 """
 
 from headrace.dataflow.collection import Flow, PCollection, read

@@ -1,45 +1,45 @@
-"""Checks of arguments, where a definition is written: each names the argument, what it got, and what it expects."""
+"""Argument checks when a definition is written: errors name the argument, its value, and what is expected."""
 
 from headrace import OptionsError
 
 
 def check_positive(option: str, value: object) -> None:
-    """Refuse a length of time that is none."""
+    """Refuse anything but a positive duration."""
     if type(value) is not int or value <= 0:
         raise OptionsError(option, value, "a positive int of microseconds")
 
 
 def check_time(option: str, value: object) -> None:
-    """Refuse what is no time, or offset in time."""
+    """Refuse anything but a time or an offset in time."""
     if type(value) is not int:
         raise OptionsError(option, value, "an int of microseconds")
 
 
 def check_count(option: str, value: object) -> None:
-    """Refuse to count to nothing."""
+    """Refuse anything but an int of at least 1."""
     if type(value) is not int or value < 1:
         raise OptionsError(option, value, "an int of at least 1")
 
 
 def check_bool(option: str, value: object) -> None:
-    """Refuse what is only as good as true or false."""
+    """Refuse anything but ``True`` and ``False``."""
     if type(value) is not bool:
         raise OptionsError(option, value, "True or False")
 
 
 def check_function(option: str, value: object) -> None:
-    """Refuse what can not be called."""
+    """Refuse anything that is not callable."""
     if not callable(value):
         raise OptionsError(option, value, "a function")
 
 
 def check_name(option: str, value: object) -> None:
-    """Refuse what can not be a computation's name."""
+    """Refuse an invalid computation name."""
     if type(value) is not str or not value or any(mark in value for mark in "/@#"):
-        raise OptionsError(option, value, "a name without '/', '@' and '#'")
+        raise OptionsError(option, value, "a name without '/', '@' or '#'")
 
 
 def check_stream(value: object) -> None:
-    """Refuse what can not be a stream's name."""
+    """Refuse an invalid stream name."""
     if type(value) is not str or not value:
         raise OptionsError("stream", value, "the name of a stream")

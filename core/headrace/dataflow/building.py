@@ -1,4 +1,4 @@
-"""From transforms to computations: each `Grouped` node is one, and so is each chain of functions before it."""
+"""Builds computations from transforms: one for each `Grouped` node, and one for each chain of functions before it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from headrace.dataflow.windows import WindowFn
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """A stream from elsewhere: see `read`."""
+    """An input stream: see `read`."""
 
     stream: str
     key: KeyExtractor
@@ -31,7 +31,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
-    """A grouping of what another node gives: see `PCollection` for the fields."""
+    """A grouping of another node's elements: see `PCollection` for the fields."""
 
     source: "Node"
     steps: tuple[Step, ...]
@@ -52,7 +52,7 @@ Node = Read | Grouped
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """An output: what a node gives, after some steps, goes to a stream."""
+    """An output: a node's elements, after some steps, go to a stream."""
 
     node: Node
     steps: tuple[Step, ...]
@@ -62,15 +62,15 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """A stream of elements, as consumers have to know it.
+    """A stream of elements, and what its consumers have to know.
 
     Attributes:
-        name: its name.
-        inputs: it, with its key extractor.
-        lag: how many groupings are above it.
-        carries_panes: its values are panes; else plain values.
-        has_retractions: such may come.
-        bounded: it ends.
+        name: the stream's name.
+        inputs: key extractor by stream, for a consumer's inputs.
+        lag: number of groupings above it.
+        carries_panes: whether its values are panes; else they are plain values.
+        has_retractions: whether retractions may come.
+        bounded: whether it ends.
     """
 
     name: str
@@ -82,11 +82,11 @@ class _Stream:
 
 
 class Builder:
-    """Adds transforms to a pipeline. A node that several outputs have in common is added once.
+    """Adds transforms to a pipeline. A node that several outputs share is added once.
 
     Args:
-        pipeline: it is changed.
-        engine: for all groupings.
+        pipeline: pipeline to change.
+        engine: engine for all groupings.
     """
 
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
@@ -100,56 +100,58 @@ class Builder:
 
     @staticmethod
     def sources(nodes: Iterable[Node]) -> dict[str, Codec | None]:
-        """List the streams that are read, each with the codec that was given for it, if one was.
+        """Return the streams that are read, each with its given codec, if any.
 
         Raises:
-            DataflowError: two were given for one.
+            DataflowError: a stream was given two codecs.
         """
         found: dict[str, Codec | None] = {}
         for node in nodes:
-            for one in _ancestry(node):
-                if isinstance(one, Read):
-                    known = found.setdefault(one.stream, one.codec)
+            for ancestor in _ancestry(node):
+                if isinstance(ancestor, Read):
+                    known = found.setdefault(ancestor.stream, ancestor.codec)
                     if known is None:
-                        found[one.stream] = one.codec
-                    elif one.codec is not None and one.codec != known:
-                        problem = f"it is read with the codecs {known!r} and {one.codec!r}"
-                        raise DataflowError(f"stream {one.stream!r}", problem, "Read it with one codec")
+                        found[ancestor.stream] = ancestor.codec
+                    elif ancestor.codec is not None and ancestor.codec != known:
+                        problem = f"it is read with the codecs {known!r} and {ancestor.codec!r}"
+                        raise DataflowError(f"stream {ancestor.stream!r}", problem, "Read it with one codec")
         return found
 
     def build(self, outputs: Iterable[Sending]) -> None:
-        """Add all that some outputs need.
+        """Add everything that the outputs need.
 
-        A stream that somebody subscribes to does not go outside. So a grouping that feeds both has a stream for each.
+        A stream with subscribers does not go outside, so a grouping that feeds both has a stream for each.
 
         Raises:
-            DataflowError: what goes to one stream does not fit together.
+            DataflowError: the collections for one stream conflict.
         """
         direct, applied = list[Node](), list[Sending]()
-        for one in self._checked(list(outputs)):
-            if isinstance(one.node, Grouped) and not one.steps:
-                self._outputs.setdefault(one.node, []).append(one.stream)
-                direct.append(one.node)
+        for output in self._checked(list(outputs)):
+            if isinstance(output.node, Grouped) and not output.steps:
+                self._outputs.setdefault(output.node, []).append(output.stream)
+                direct.append(output.node)
             else:
-                applied.append(one)
-        self._inner.update(one.node for one in applied)
-        for node in [*direct, *(one.node for one in applied)]:
-            self._inner.update(one.source for one in _ancestry(node) if isinstance(one, Grouped))
+                applied.append(output)
+        self._inner.update(output.node for output in applied)
+        for node in [*direct, *(output.node for output in applied)]:
+            self._inner.update(
+                ancestor.source for ancestor in _ancestry(node) if isinstance(ancestor, Grouped)
+            )
         for node in direct:
             self._stream_of(node)
-        for one in applied:
-            self._par_do(self._stream_of(one.node), one.steps, one.steps_name, one.stream)
+        for output in applied:
+            self._par_do(self._stream_of(output.node), output.steps, output.steps_name, output.stream)
 
     def _checked(self, outputs: list[Sending]) -> list[Sending]:
-        """Refuse outputs that can not share their stream; note which streams carry panes."""
-        for one in outputs:
-            carries_panes = isinstance(one.node, Grouped) or _makes_panes(one.steps)
-            where = f"stream {one.stream!r}"
-            if self._outside.setdefault(one.stream, carries_panes) != carries_panes:
-                problem = "panes and plain values are sent to it"
-                raise DataflowError(where, problem, "Send each to a stream of its own")
-            if outputs.count(one) > 1:
-                raise DataflowError(where, "the same collection twice is sent to it", "Send it once")
+        """Refuse outputs that cannot share their stream; remember which streams carry panes."""
+        for output in outputs:
+            carries_panes = isinstance(output.node, Grouped) or _makes_panes(output.steps)
+            where = f"stream {output.stream!r}"
+            if self._outside.setdefault(output.stream, carries_panes) != carries_panes:
+                problem = "it gets both panes and plain values"
+                raise DataflowError(where, problem, "Send them to separate streams")
+            if outputs.count(output) > 1:
+                raise DataflowError(where, "it gets the same collection twice", "Send the collection once")
         return outputs
 
     def _stream_of(self, node: Node) -> _Stream:
@@ -161,7 +163,7 @@ class Builder:
         return self._built.get(node) or self._group(node)
 
     def _group(self, node: Grouped) -> _Stream:
-        """Add a grouping; its streams are the outputs, and one for what follows in this pipeline."""
+        """Add a grouping; its streams are the outputs, and one for downstream transforms of this pipeline."""
         source = self._stream_of(node.source)
         if node.steps:
             source = self._par_do(source, node.steps, node.steps_name, None)
@@ -216,7 +218,7 @@ class Builder:
         return stream
 
     def _probe(self, name: str, grouping: Grouping, source: _Stream) -> str:
-        """Add what tells of percentile watermarks, one computation for each; return their stream, if any."""
+        """Add a computation for each percentile watermark; return their stream of reports, or ``""`` if there are none."""
         asked = percentiles(grouping.trigger)
         if not asked:
             return ""
@@ -260,26 +262,26 @@ class Builder:
             raise DuplicateNameError(error.pipeline, error.problem, remedy) from error
 
     def _declare(self, stream: str, *, inside: bool) -> None:
-        """Say how panes are written: for outsiders by a codec that they know."""
+        """Declare a stream's codec of panes: for outside streams, a public one."""
         codec: Codec = StructCodec(Pane) if inside else _PANES
         try:
             self._pipeline.stream(stream, codec)
         except DuplicateNameError as error:
             known = self._pipeline.codec(stream)
             if known is not codec:
-                problem = f"it has the codec {known!r}, and panes are sent to it"
-                remedy = "Leave the codec to the layer, or send the panes elsewhere"
+                problem = f"it gets panes, but has the codec {known!r}"
+                remedy = "Remove the codec, or send the panes to another stream"
                 raise DataflowError(f"stream {stream!r}", problem, remedy) from error
 
     def _inside(self, stream: str) -> str:
         """Claim the name of a stream between two transforms."""
         if stream in self._outside:
-            problem = "a stream between two transforms has this name"
+            problem = "an internal stream between two transforms has this name"
             raise DataflowError(f"stream {stream!r}", problem, "Give the output another name")
         return stream
 
     def _name(self, wanted: str) -> str:
-        """Number those of one name."""
+        """Return a unique name: repeated names are numbered."""
         names = (wanted if number == 1 else f"{wanted}-{number}" for number in count(1))
         name = next(name for name in names if name not in self._names)
         self._names.add(name)
@@ -290,7 +292,7 @@ _PANES = TypedCodec(Pane)
 
 
 def _makes_panes(steps: tuple[Step, ...]) -> bool:
-    return any(isinstance(one, MoveInTime) for one in steps)
+    return any(isinstance(step, MoveInTime) for step in steps)
 
 
 def _ancestry(node: Node) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""What is refused when a pipeline is written, and not when it runs: definitions that can not do what they say."""
+"""Checks when a pipeline is written, not when it runs: refuse definitions that cannot do what they say."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -22,49 +22,47 @@ from headrace.dataflow.windows import GlobalWindows, WindowFn
 
 
 def check_windows(windows: WindowFn) -> None:
-    """Refuse a strategy that lacks one of its two functions (2.2).
+    """Refuse a windowing strategy that lacks one of its two functions (2.2).
 
     Raises:
-        DataflowError: it can not assign, or not merge, or is a class.
+        DataflowError: it cannot assign or cannot merge windows, or is a class.
     """
     if isinstance(windows, type):
         remedy = "Call it, as in window_into(FixedWindows(MINUTE))"
-        raise DataflowError(f"windows {windows!r}", "it is a class, and no strategy yet", remedy)
+        raise DataflowError(f"windows {windows!r}", "this is a class, not an instance", remedy)
     for method, meaning in (("assign_windows", "assign"), ("merge_windows", "merge")):
         if not callable(getattr(windows, method, None)):
-            remedy = f"Write {method}" + (
-                "; return what it gets if yours never merge" if meaning == "merge" else ""
+            remedy = f"Implement {method}" + (
+                "; return its argument if your windows never merge" if meaning == "merge" else ""
             )
-            raise DataflowError(
-                f"windows {windows!r}", f"it can not {meaning} windows (Dataflow 2.2)", remedy
-            )
+            raise DataflowError(f"windows {windows!r}", f"it cannot {meaning} windows (Dataflow 2.2)", remedy)
 
 
 def check_lateness(allowed_lateness_us: int | None) -> None:
-    """Refuse a lateness that is none.
+    """Refuse an invalid lateness.
 
     Raises:
-        OptionsError: it is negative, or no int.
+        OptionsError: it is negative, or not an int.
     """
     if allowed_lateness_us is not None and (type(allowed_lateness_us) is not int or allowed_lateness_us < 0):
         raise OptionsError("allowed_lateness", allowed_lateness_us, "at least 0 microseconds, or None")
 
 
 def check_combine(combine: object) -> None:
-    """Refuse what is no combiner.
+    """Refuse an invalid combiner.
 
     Raises:
-        OptionsError: it is none.
+        OptionsError: it is not a `CombineFn`.
     """
     if not isinstance(combine, CombineFn):
-        raise OptionsError("combine", combine, "a CombineFn, such as SUM, top(3) or one of your own")
+        raise OptionsError("combine", combine, "a CombineFn, such as SUM, top(3) or your own")
 
 
 def check_engine(engine: Engine | None) -> Engine:
     """Return the engine; streaming if none is given.
 
     Raises:
-        OptionsError: it is no engine, or a class.
+        OptionsError: it is not an engine, or is a class.
     """
     if engine is None:
         return Streaming()
@@ -74,54 +72,52 @@ def check_engine(engine: Engine | None) -> Engine:
 
 
 def check_trigger(trigger: Trigger) -> None:
-    """Refuse a trigger with parts that never have their turn, wherever it is used.
+    """Refuse a trigger with a part that can never fire, wherever it is used.
 
     Raises:
-        DataflowError: there is one.
-        OptionsError: it is no trigger.
+        DataflowError: it has such a part.
+        OptionsError: it is not a trigger.
     """
     for problem in _unreachable(trigger):
-        raise DataflowError(f"trigger {trigger!r}", problem, "Leave it out, or let what is before it finish")
+        remedy = "Remove that part, or let the one before it finish"
+        raise DataflowError(f"trigger {trigger!r}", problem, remedy)
 
 
 def check_grouping(
     where: str, grouping: Grouping, *, bounded: bool, allow_unsafe_triggers: bool = False
 ) -> None:
-    """Refuse what can not work together.
+    """Refuse a grouping whose parts cannot work together.
 
     Args:
-        where: names the grouping for the message.
-        grouping: it.
-        bounded: its input ends.
-        allow_unsafe_triggers: the trigger may finish while elements still come.
+        where: the grouping's name in the message.
+        grouping: the grouping.
+        bounded: whether its input ends.
+        allow_unsafe_triggers: whether the trigger may finish while elements still arrive.
 
     Raises:
-        DataflowError: nothing would ever be emitted, its engine can not do what its trigger asks for, or its trigger may lose
-            data.
+        DataflowError: it would never emit anything, its engine does not support its trigger, or its trigger may lose data.
     """
     strategy = grouping.windows if grouping.windows is not None else grouping.merging
     endless = isinstance(strategy, GlobalWindows) and isinstance(grouping.engine, Streaming) and not bounded
     if endless and not _can_fire(grouping.trigger):
         problem = f"{grouping.trigger!r} never fires: the watermark of an unbounded input never passes the global window"
-        remedy = (
-            "Trigger by something else, window by something else (Dataflow 2.4), or read(..., bounded=True)"
-        )
+        remedy = "Use another trigger or other windows (Dataflow 2.4), or declare that the input ends: read(..., bounded=True)"
         raise DataflowError(where, problem, remedy)
     if percentiles(grouping.trigger) and not isinstance(grouping.engine, Streaming):
-        problem = f"a percentile watermark has no meaning for {_name(grouping.engine)}, whose watermark is not the input's"
+        problem = f"a percentile watermark is meaningless for {_name(grouping.engine)}, whose watermark is not the input's"
         raise DataflowError(where, problem, "Use AtWatermark(), or the streaming engine")
     if not allow_unsafe_triggers and _may_lose_data(grouping):
-        problem = (
-            f"{grouping.trigger!r} finishes, and elements that come for its window after that are dropped"
-        )
-        remedy = "Let it go on, as in Repeat(...), or allow it: trigger(..., allow_unsafe_triggers=True)"
+        problem = f"{grouping.trigger!r} finishes, and later elements of its window are dropped"
+        remedy = "Repeat it, as in Repeat(...), or allow it with trigger(..., allow_unsafe_triggers=True)"
         raise DataflowError(where, problem, remedy)
 
 
 def percentiles(trigger: Trigger) -> tuple[float, ...]:
-    """List the percentile watermarks that a trigger asks for, each once."""
+    """List the percentile watermarks that a trigger uses, each once."""
     found = {
-        one.percentile for one in _leaves(trigger) if isinstance(one, AtWatermark) and one.percentile < 100
+        leaf.percentile
+        for leaf in _leaves(trigger)
+        if isinstance(leaf, AtWatermark) and leaf.percentile < 100
     }
     return tuple(sorted(found))
 
@@ -157,24 +153,24 @@ def _unreachable(trigger: Trigger) -> Iterator[str]:
     if isinstance(trigger, SequenceOf):
         for before, after in pairwise(parts):
             if not _finishes(before):
-                yield f"{after!r} can never fire: {before!r} before it never finishes"
+                yield f"{after!r} can never fire, because {before!r} before it never finishes"
     for part in parts:
         yield from _unreachable(part)
 
 
 def _finishes(trigger: Trigger) -> bool:
-    """Tell whether a trigger can come to its end, wherever all leaves can fire."""
+    """Tell whether a trigger can finish, assuming that all its leaves can fire."""
     match trigger:
         case Repeat():
             return False
         case SequenceOf(triggers):
-            return all(_finishes(one) for one in triggers)
+            return all(_finishes(child) for child in triggers)
         case _:
             return True
 
 
 def _may_lose_data(grouping: Grouping) -> bool:
-    """Tell whether the trigger may be finished while its window takes elements (Beam: ``may_lose_data``)."""
+    """Tell whether the trigger may finish while its window still accepts elements (Beam: ``may_lose_data``)."""
     trigger = grouping.trigger
     if not _finishes(trigger):
         return False
@@ -186,18 +182,18 @@ def _may_lose_data(grouping: Grouping) -> bool:
 
 
 def _finishes_early(trigger: Trigger) -> bool:
-    """Tell whether a trigger that finishes may do so before the watermark has reached the window's end."""
+    """Tell whether a finishing trigger may finish before the watermark reaches the window's end."""
     match trigger:
         case RepeatUntil(_, until):
             return _fires_early(until)
         case SequenceOf(triggers):
-            return all(_finishes_early(one) for one in triggers)
+            return all(_finishes_early(child) for child in triggers)
         case _:
             return _fires_early(trigger)
 
 
 def _fires_early(trigger: Trigger) -> bool:
-    """Tell whether it may fire before that."""
+    """Tell whether a trigger may fire before the watermark reaches the window's end."""
     match trigger:
         case AtWatermark(percentile):
             return percentile < 100
@@ -208,15 +204,15 @@ def _fires_early(trigger: Trigger) -> bool:
         case SequenceOf(triggers):
             return _fires_early(triggers[0])
         case AnyOf(triggers):
-            return any(_fires_early(one) for one in triggers)
+            return any(_fires_early(child) for child in triggers)
         case AllOf(triggers):
-            return all(_fires_early(one) for one in triggers)
+            return all(_fires_early(child) for child in triggers)
         case _:
             return True
 
 
 def _can_fire(trigger: Trigger) -> bool:
-    """Tell whether a trigger can fire where the watermark never reaches the window's end."""
+    """Tell whether a trigger can fire if the watermark never reaches the window's end."""
     match trigger:
         case AtWatermark():
             return False
@@ -227,8 +223,8 @@ def _can_fire(trigger: Trigger) -> bool:
         case SequenceOf(triggers):
             return _can_fire(triggers[0])
         case AnyOf(triggers):
-            return any(_can_fire(one) for one in triggers)
+            return any(_can_fire(child) for child in triggers)
         case AllOf(triggers):
-            return all(_can_fire(one) for one in triggers)
+            return all(_can_fire(child) for child in triggers)
         case _:
             return True

@@ -1,4 +1,4 @@
-"""How panes travel and keys' states rest: compact JSON, read back as what they were."""
+"""The codec of panes and key states: compact JSON, decoded to the original class."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from headrace import JsonCodec
 
 
 class StructCodec:
-    """Values of one ``msgspec.Struct`` that we write ourselves, so that they need no check when they are written.
+    """Encodes values of one ``msgspec.Struct`` that only this layer creates, so encoding needs no check.
 
     Args:
         type_: the class.
@@ -22,9 +22,9 @@ class StructCodec:
         self.decode = msgspec.json.Decoder(type_).decode
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
-        """Pickle as what it was built from."""
+        """Pickle as a constructor call."""
         return StructCodec, (self._type,)
 
     def __repr__(self) -> str:
-        """Write it as in code."""
+        """Format as a constructor call."""
         return f"StructCodec({self._type.__name__})"

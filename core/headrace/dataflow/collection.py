@@ -1,4 +1,4 @@
-"""The fluent API (Dataflow 2.2.3, 2.4): a `PCollection` is described by what is done to it, and `Flow.pipeline` builds it.
+"""The fluent API (Dataflow 2.2.3, 2.4): calls on a `PCollection` describe a computation, and `Flow.pipeline` builds it.
 
 >>> from headrace import MINUTE
 >>> from headrace.dataflow import FixedWindows, read
@@ -7,8 +7,8 @@
 >>> pipeline.output_streams
 ('totals',)
 
-Rules of this file: a collection is a value; each call returns a new one. Functions on elements are fused into one `ParDo`.
-A trigger is the next grouping's alone; windows, accumulation and allowed lateness stay until they are changed.
+Rules of this file: a collection is a value; each call returns a new one. Consecutive functions on elements are fused into one
+`ParDo`. A trigger applies to the next grouping only; windows, accumulation and allowed lateness stay until they are changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,19 +40,19 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class PCollection(Generic[V]):
-    """Elements (key, value, event time, window), as they come to be (2.1, 2.2). Begin with `read`.
+    """A collection of elements (key, value, event time, window), described but not computed (2.1, 2.2). Begin with `read`.
 
     Attributes:
-        node: where the elements come from.
-        steps: what is done to each before the next grouping.
-        steps_name: the name of the computation that does it.
-        windows: where the next grouping puts them; ``None``: they stay in the windows that they are in.
-        merging: the strategy of the windows that they are in.
-        when: the next grouping's trigger; ``None``: none was given, and it has the default one.
-        accumulation: how its panes relate.
-        lateness_us: how long its windows are kept behind the watermark; ``None``: without limit.
-        allow_unsafe_triggers: its trigger may finish while elements still come for its window.
-        dropped_to: stream of what it drops; ``""``: none.
+        node: source of the elements.
+        steps: functions applied to each element before the next grouping.
+        steps_name: name of the computation that applies them.
+        windows: windowing strategy of the next grouping; ``None``: elements keep their windows.
+        merging: windowing strategy of the elements' current windows.
+        when: trigger of the next grouping; ``None``: the default trigger.
+        accumulation: how the next grouping's panes relate.
+        lateness_us: how long its windows are kept behind the watermark, event time in microseconds; ``None``: without limit.
+        allow_unsafe_triggers: whether its trigger may finish while elements still arrive for its window.
+        dropped_to: stream for the elements that it drops; ``""``: none.
     """
 
     node: Node
@@ -66,47 +66,47 @@ class PCollection(Generic[V]):
     allow_unsafe_triggers: bool = False
     dropped_to: str = ""
 
-    # What: each element. Functions that follow each other are one computation, named by the last ``name`` given, else ``par_do``.
+    # What, for single elements. Consecutive functions form one computation, named by the last given ``name``, else ``par_do``.
 
     def par_do(self, function: DoFn, *, name: str | None = None) -> "PCollection[Any]":
-        """Make any number of (key, value) pairs of each element (``ParDo``).
+        """Map each element to any number of (key, value) pairs (``ParDo``).
 
         Args:
-            function: takes an `Element`; deterministic.
-            name: of the computation.
+            function: takes an `Element` and returns the pairs; must be deterministic.
+            name: name of the computation.
         """
         check_function("par_do", function)
         return self._then(Do(function), name)
 
     def map(self, function: Callable[[V], W], *, name: str | None = None) -> "PCollection[W]":
-        """Make one value of each; keys stay."""
+        """Map each value to one value; keep keys."""
         check_function("map", function)
         return self._then(Map(function), name)
 
     def flat_map(self, function: Callable[[V], Iterable[W]], *, name: str | None = None) -> "PCollection[W]":
-        """Make any number of values of each; keys stay."""
+        """Map each value to any number of values; keep keys."""
         check_function("flat_map", function)
         return self._then(FlatMap(function), name)
 
     def filter(self, function: Callable[[V], bool], *, name: str | None = None) -> "PCollection[V]":
-        """Keep those for whose value it is true."""
+        """Keep the elements for whose value the function returns true."""
         check_function("filter", function)
         return self._then(Filter(function), name)
 
     def key_by(self, function: Callable[[V], str], *, name: str | None = None) -> "PCollection[V]":
-        """Give each a key that is made of its value."""
+        """Compute each element's key from its value."""
         check_function("key_by", function)
         return self._then(KeyBy(function), name)
 
     def with_time(self, function: Callable[[V], int], *, name: str | None = None) -> "PCollection[V]":
-        """Give each an event time that is made of its value (2.2: it "may be modified at any point in the pipeline").
+        """Compute each element's event time from its value (2.2: it "may be modified at any point in the pipeline").
 
-        To move elements behind the watermark makes them late (footnote 8).
+        Elements that are moved behind the watermark become late (footnote 8).
 
         Args:
-            function: takes the value, and returns microseconds, after `MIN_TIME` and before `END_OF_TIME`; else the run stops
+            function: takes the value and returns microseconds, after `MIN_TIME` and before `END_OF_TIME`; otherwise the run stops
                 with a `DataflowError` that names the element.
-            name: of the computation.
+            name: name of the computation.
         """
         check_function("with_time", function)
         return self._then(MoveInTime(function), name)
@@ -119,10 +119,10 @@ class PCollection(Generic[V]):
     # Where
 
     def window_into(self, windows: WindowFn) -> "PCollection[V]":
-        """Say where in event time elements are grouped (2.2).
+        """Set where in event time elements are grouped (2.2).
 
         Raises:
-            DataflowError: the strategy can not assign, or not merge windows.
+            DataflowError: the strategy cannot assign or cannot merge windows.
         """
         check_windows(windows)
         return replace(self, windows=windows)
@@ -130,12 +130,13 @@ class PCollection(Generic[V]):
     # When
 
     def trigger(self, trigger: Trigger, *, allow_unsafe_triggers: bool = False) -> "PCollection[V]":
-        """Say when in processing time the next grouping emits (2.3).
+        """Set when in processing time the next grouping emits (2.3).
 
         Args:
-            trigger: when.
-            allow_unsafe_triggers: it may finish while elements still come for its window, as a count does that is not repeated.
-                These are dropped, and counted. (Beam's option of this name.) Else `Flow.pipeline` refuses such a trigger.
+            trigger: the trigger.
+            allow_unsafe_triggers: whether it may finish while elements still arrive for its window, such as a count that is not
+                repeated; these elements are dropped and counted. By default, `Flow.pipeline` refuses such a trigger. (Beam's
+                option of the same name.)
 
         Raises:
             DataflowError: part of it can never fire.
@@ -144,15 +145,15 @@ class PCollection(Generic[V]):
         return replace(self, when=trigger, allow_unsafe_triggers=allow_unsafe_triggers)
 
     def allowed_lateness(self, lateness_us: int | None, *, dropped_to: str = "") -> "PCollection[V]":
-        """Say how far behind the watermark a window is kept. Later elements are dropped, and counted. Default: 0, as in Beam.
+        """Set how far behind the watermark a window is kept. Later elements are dropped and counted. Default: 0, as in Beam.
 
         Args:
-            lateness_us: event time, microseconds; ``None``: without limit, and so is the state.
-            dropped_to: stream that gets what the next grouping drops, as late panes whose values are the elements'; default: they
-                are only counted.
+            lateness_us: event time, microseconds; ``None``: without limit, so the state grows without limit, too.
+            dropped_to: stream for the elements that the next grouping drops, as late panes with the elements' values; default:
+                they are only counted.
 
         Raises:
-            OptionsError: it is negative.
+            OptionsError: the lateness is negative.
         """
         check_lateness(lateness_us)
         return replace(self, lateness_us=lateness_us, dropped_to=dropped_to)
@@ -160,28 +161,28 @@ class PCollection(Generic[V]):
     # How
 
     def discarding(self) -> "PCollection[V]":
-        """Let a pane hold what came since the last one (2.3)."""
+        """Emit in each pane what has arrived since the last one (2.3)."""
         return replace(self, accumulation=Accumulation.DISCARDING)
 
     def accumulating(self) -> "PCollection[V]":
-        """Let a pane hold all, and replace the last one (2.3)."""
+        """Emit in each pane everything so far; it replaces the last one (2.3)."""
         return replace(self, accumulation=Accumulation.ACCUMULATING)
 
     def accumulating_and_retracting(self) -> "PCollection[V]":
-        """Let a pane hold all, and the last one be taken back first (2.3)."""
+        """Emit in each pane everything so far, after a retraction of the last one (2.3)."""
         return replace(self, accumulation=Accumulation.ACCUMULATING_AND_RETRACTING)
 
-    # What: each key and window. ``name`` is the computation's; a number is added if there are several of one name.
+    # What, for each key and window. ``name`` is the computation's name; repeated names are numbered.
 
     def combine(self, combine: CombineFn, *, name: str = "combine") -> "PCollection[Any]":
         """Group by key and window, and combine the values (``GroupByKeyAndWindow``, 2.2).
 
         Args:
-            combine: how.
-            name: of the computation.
+            combine: the combiner.
+            name: name of the computation.
 
         Raises:
-            OptionsError: what is no combiner, or no name.
+            OptionsError: the combiner or the name is invalid.
         """
         check_combine(combine)
         check_name("name", name)
@@ -205,72 +206,71 @@ class PCollection(Generic[V]):
         )
 
     def group(self, *, name: str = "group") -> "PCollection[list[V]]":
-        """Collect the values, in no order that one may rely on (``GroupByKey``)."""
+        """Collect the values in unspecified order (``GroupByKey``)."""
         return self.combine(LIST, name=name)
 
     def sum(self, *, name: str = "sum") -> "PCollection[V]":
-        """Add them up."""
+        """Sum the values."""
         return self.combine(SUM, name=name)
 
     def count(self, *, name: str = "count") -> "PCollection[int]":
-        """Count them."""
+        """Count the values."""
         return self.combine(COUNT, name=name)
 
     def mean(self, *, name: str = "mean") -> "PCollection[float | None]":
-        """Compute their mean."""
+        """Compute the mean of the values."""
         return self.combine(MEAN, name=name)
 
     def min(self, *, name: str = "min") -> "PCollection[V | None]":
-        """Find the least."""
+        """Find the smallest value."""
         return self.combine(MIN, name=name)
 
     def max(self, *, name: str = "max") -> "PCollection[V | None]":
-        """Find the greatest."""
+        """Find the greatest value."""
         return self.combine(MAX, name=name)
 
     def top(self, count: int, *, name: str = "top") -> "PCollection[list[V]]":
-        """Find the greatest ones, the greatest first."""
+        """Find the ``count`` greatest values, greatest first."""
         return self.combine(top(count), name=name)
 
     def to(self, stream: str) -> "Flow":
-        """Send it to a stream: panes, if it has been grouped; else values.
+        """Send the collection to a stream: panes if it was grouped, else plain values.
 
         Raises:
-            OptionsError: what is no stream's name.
-            DataflowError: a trigger or windows that no grouping has use for.
+            OptionsError: the stream's name is invalid.
+            DataflowError: a trigger or windows were given, but no grouping follows.
         """
         check_stream(stream)
         for given, call in ((self.when, "trigger"), (self.windows, "window_into")):
             if given is not None:
-                problem = f"it was given {call}({given!r}), and no grouping follows"
-                raise DataflowError(
-                    f"collection for stream {stream!r}", problem, "Group it, as by sum(), or leave that out"
-                )
+                problem = f"no grouping follows {call}({given!r})"
+                remedy = f"Group the collection, for example with sum(), or remove {call}(...)"
+                raise DataflowError(f"collection for stream {stream!r}", problem, remedy)
         return Flow(((self, stream),))
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Collections and the streams that they go to: what a pipeline is built of. Join several by ``+``."""
+    """Collections and their output streams, from which a pipeline is built. Join several flows with ``+``."""
 
     outputs: tuple[tuple[PCollection[Any], str], ...]
 
     def __add__(self, other: "Flow") -> "Flow":
-        """Both in one pipeline; what they have in common is there once. Several collections may go to one stream."""
+        """Join two flows into one pipeline; shared parts are built once. Several collections may go to one stream."""
         if not isinstance(other, Flow):
-            raise OptionsError("flow", other, "a Flow, such as a collection's to(stream) gives")
+            raise OptionsError("flow", other, "a Flow, as returned by a collection's to(stream)")
         return Flow(self.outputs + other.outputs)
 
     def pipeline(self, name: str, *, engine: Engine | None = None, processes: int = 1) -> Pipeline:
         """Build an ordinary pipeline, with an injector for each stream that is read.
 
         Args:
-            name: of the pipeline.
+            name: name of the pipeline.
             engine: streaming, batch or micro-batch (Figures 10 to 12); default: streaming.
-            processes: of each injector.
+            processes: number of processes of each injector.
 
         Raises:
-            HeadraceError: it does not fit together.
+            HeadraceError: the flow is inconsistent.
         """
         pipeline = Pipeline(name)
         builder = Builder(pipeline, check_engine(engine))
@@ -283,15 +283,16 @@ class Flow:
         return pipeline
 
     def add_to(self, pipeline: Pipeline, *, engine: Engine | None = None) -> None:
-        """Add the computations to a pipeline that has the streams that are read, and their codecs.
+        """Add the computations to a pipeline that already has the streams that are read, and their codecs.
 
         Args:
-            pipeline: it is changed.
+            pipeline: pipeline to change.
             engine: as in `pipeline`.
 
         Raises:
-            DuplicateNameError: it has a computation of a name that a transform has: give the transform another by ``name=``.
-            DataflowError: its streams and those of the flow do not fit together.
+            DuplicateNameError: a transform and a computation of the pipeline have the same name; rename the transform with
+                ``name=``.
+            DataflowError: its streams conflict with those of the flow.
         """
         if not isinstance(pipeline, Pipeline):
             raise OptionsError("pipeline", pipeline, "a Pipeline")
@@ -307,16 +308,16 @@ class Flow:
 def read(
     stream: str, *, key: KeyExtractor = same_key, codec: Codec | None = None, bounded: bool = False
 ) -> PCollection[Any]:
-    """Begin with a stream: its records are elements of the global window (2.2).
+    """Read a stream; its records become elements in the global window (2.2).
 
     Args:
-        stream: its name.
-        key: takes a record and returns its key; default: the record's own.
-        codec: of the stream; default: JSON-like.
-        bounded: it ends. Only then does the watermark ever pass the global window.
+        stream: the stream's name.
+        key: takes a record and returns its key; default: the record's own key.
+        codec: codec of the stream; default: `JsonCodec`.
+        bounded: whether the stream ends. Only then can the watermark pass the end of the global window.
 
     Raises:
-        OptionsError: an argument of the wrong kind.
+        OptionsError: an argument of the wrong type.
     """
     check_stream(stream)
     check_function("key", key)

@@ -1,7 +1,7 @@
-"""Combiners (Dataflow 2.3, 2.4): *what* is computed of a pane's contents.
+"""Combiners (Dataflow 2.3, 2.4): *what* is computed from a pane's contents.
 
-A combiner that can be reversed (``uncombine``) takes retractions in by itself. For one that can not, a grouping that may get
-retractions keeps the values, and combines those that are left anew.
+A reversible combiner (one with ``uncombine``) handles retractions itself. For any other combiner, a grouping that may receive
+retractions keeps the values, and combines the remaining ones again.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ def _itself(accumulator: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CombineFn:
-    """An associative and commutative aggregation (2.3). Accumulators are JSON-like, and may be changed in place.
+    """An associative and commutative aggregation (2.3). Accumulators are JSON-like and may be changed in place.
 
     Attributes:
-        create: makes the accumulator of nothing.
-        add: takes (accumulator, value), and returns the accumulator.
-        merge: takes two accumulators, and returns one.
-        extract: makes the pane's value of an accumulator.
-        uncombine: takes (accumulator, value), and returns the accumulator without a value that was added, or will be; ``None``:
-            it can not be reversed.
+        create: returns an empty accumulator.
+        add: takes (accumulator, value) and returns the accumulator.
+        merge: takes two accumulators and returns one.
+        extract: takes an accumulator and returns the pane's value.
+        uncombine: takes (accumulator, value) and returns the accumulator without that value, which was added before or will be
+            added later; ``None``: not reversible.
     """
 
     create: Callable[[], Any]
@@ -35,7 +35,7 @@ class CombineFn:
     uncombine: Callable[[Any, Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what can not be called."""
+        """Refuse attributes that are not callable."""
         for option in ("create", "add", "merge", "extract"):
             check_function(option, getattr(self, option))
         if self.uncombine is not None:
@@ -55,7 +55,7 @@ def _minus(accumulator: Any, value: Any) -> Any:
 
 
 SUM = CombineFn(_zero, _plus, _plus, uncombine=_minus)
-"""The sum of the values. Sums of ``float`` round, also when something is taken back."""
+"""The sum of the values. Sums of ``float`` are subject to rounding, also when a value is retracted."""
 
 
 def _one_more(accumulator: int, _value: Any) -> int:
@@ -67,7 +67,7 @@ def _one_less(accumulator: int, _value: Any) -> int:
 
 
 COUNT = CombineFn(_zero, _one_more, _plus, uncombine=_one_less)
-"""How many values there are."""
+"""The number of values."""
 
 
 def _mean(accumulator: list[Any]) -> float | None:
@@ -78,30 +78,30 @@ def _mean(accumulator: list[Any]) -> float | None:
 MEAN = CombineFn(
     lambda: [0, 0],
     lambda accumulator, value: [accumulator[0] + value, accumulator[1] + 1],
-    lambda one, other: [one[0] + other[0], one[1] + other[1]],
+    lambda left, right: [left[0] + right[0], left[1] + right[1]],
     _mean,
     lambda accumulator, value: [accumulator[0] - value, accumulator[1] - 1],
 )
-"""Their mean; ``None`` of nothing."""
+"""The mean of the values; ``None`` if there are none."""
 
 
 def _nothing() -> None:
     return None
 
 
-def _least(one: Any, other: Any) -> Any:
-    return other if one is None or (other is not None and other < one) else one
+def _least(left: Any, right: Any) -> Any:
+    return right if left is None or (right is not None and right < left) else left
 
 
-def _greatest(one: Any, other: Any) -> Any:
-    return other if one is None or (other is not None and other > one) else one
+def _greatest(left: Any, right: Any) -> Any:
+    return right if left is None or (right is not None and right > left) else left
 
 
 MIN = CombineFn(_nothing, _least, _least)
-"""The least value; ``None`` of nothing."""
+"""The smallest value; ``None`` if there are none."""
 
 MAX = CombineFn(_nothing, _greatest, _greatest)
-"""The greatest value; ``None`` of nothing."""
+"""The greatest value; ``None`` if there are none."""
 
 
 def _append(accumulator: list[Any], value: Any) -> list[Any]:
@@ -109,26 +109,26 @@ def _append(accumulator: list[Any], value: Any) -> list[Any]:
     return accumulator
 
 
-LIST = CombineFn(list, _append, lambda one, other: [*one, *other])
-"""The values themselves, in no order that one may rely on: a plain ``GroupByKeyAndWindow``."""
+LIST = CombineFn(list, _append, lambda left, right: [*left, *right])
+"""A list of the values in unspecified order: a plain ``GroupByKeyAndWindow``."""
 
 
 def top(count: int) -> CombineFn:
-    """Make a combiner of the greatest values, the greatest first.
+    """Make a combiner that lists the greatest values, greatest first.
 
     >>> combine = top(2)
     >>> combine.merge(combine.add(combine.create(), 3), [7, 5])
     [7, 5]
 
     Args:
-        count: how many of them, at least 1.
+        count: number of values to keep, at least 1.
 
     Raises:
-        OptionsError: it is not.
+        OptionsError: the count is not an int of at least 1.
     """
     check_count("count", count)
 
-    def merge(one: list[Any], other: list[Any]) -> list[Any]:
-        return sorted([*one, *other], reverse=True)[:count]
+    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+        return sorted([*left, *right], reverse=True)[:count]
 
     return CombineFn(list, lambda accumulator, value: merge(accumulator, [value]), merge)

@@ -1,4 +1,4 @@
-"""What a pane is made of (Dataflow 2.3): an accumulator, or, where values may be taken back one by one, the values themselves."""
+"""A pane's contents (Dataflow 2.3): an accumulator, or the values themselves where single values may be retracted."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
-    """The contents of one window, or what came for it since its last pane.
+    """The contents of one window, or what has arrived for it since its last pane.
 
     Attributes:
-        count: elements less retractions. Below zero: retractions came before what they take back.
-        accumulator: of what is combined already; ``[]``: of nothing.
-        values: how often each value is there, by its JSON; what is owed is below zero.
+        count: number of elements minus number of retractions; negative if retractions arrived before their elements.
+        accumulator: a list of the accumulator; ``[]``: nothing has been combined yet.
+        values: count of each value by its JSON; negative if its retraction arrived first (the value is owed).
     """
 
     count: int = 0
@@ -25,13 +25,13 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     values: dict[str, int] = msgspec.field(default_factory=dict)
 
     def add(self, value: Any, combine: CombineFn, *, keeps: bool, retraction: bool) -> None:
-        """Take in a value, or that one is taken back.
+        """Add a value, or remove a retracted one.
 
         Args:
-            value: it.
-            combine: of the grouping.
-            keeps: values are kept, and combined when they are asked for.
-            retraction: it is taken back.
+            value: the value.
+            combine: the grouping's combiner.
+            keeps: whether to keep the values and combine them on demand.
+            retraction: whether the value is retracted.
         """
         self.count += -1 if retraction else 1
         if keeps:
@@ -46,7 +46,7 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
         self.accumulator = [accumulator]
 
     def merged(self, other: "Contents", combine: CombineFn) -> "Contents":
-        """Add up two windows' contents (2.2.2)."""
+        """Return the combined contents of two windows (2.2.2)."""
         both = [*self.accumulator, *other.accumulator]
         merged = Contents(self.count + other.count, [combine.merge(*both)] if len(both) == 2 else both)
         merged.values = dict(self.values)
@@ -55,16 +55,16 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
         return merged
 
     def value(self, combine: CombineFn) -> Any:
-        """Compute a pane's value."""
+        """Return the value of a pane."""
         if self.values:
             return _combined(combine, self.values, 1)
         return combine.extract(self.accumulator[0] if self.accumulator else combine.create())
 
     def results(self, combine: CombineFn, accumulation: Accumulation) -> list[tuple[Any, bool]]:
-        """List (value, is a retraction) of what a pane says.
+        """List what a pane reports, as (value, is a retraction).
 
-        Where earlier panes are taken back, a window with nothing left in it says no more. Where contents are discarded, values
-        may have been taken back that went out in an earlier pane: then this one takes back what they combine to.
+        When accumulating and retracting, a window with nothing left reports nothing. When discarding, values that were emitted in
+        an earlier pane may have been retracted since; this pane then retracts their combination.
         """
         if accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
             left = any(count > 0 for count in self.values.values()) if self.values else self.count > 0
@@ -87,7 +87,7 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
 
 
 def _combined(combine: CombineFn, values: dict[str, int], sign: int) -> Any:
-    """Combine the values that are there (1), or owed (-1), as often as they are."""
+    """Combine the values that are present (sign 1) or owed (sign -1), each as often as counted."""
     accumulator = combine.create()
     for value, count in sorted(values.items()):
         for _ in range(count * sign):

@@ -1,4 +1,4 @@
-"""Elements and the windows that they are in (Dataflow 2.1, 2.2).
+"""Elements and their windows (Dataflow 2.1, 2.2).
 
 An element is (key, value, event time, window). A window is half open, ``[start, end)``.
 """
@@ -10,11 +10,11 @@ import msgspec
 from headrace import HOUR, MAX_TIME, MIN_TIME, OptionsError
 
 END_OF_TIME = MAX_TIME - 24 * HOUR
-"""Where the global window ends. Beyond it is room for groupings that follow one another (Beam keeps a day free, too)."""
+"""The end of the global window. The time after it leaves room for successive groupings (Beam reserves a day, too)."""
 
 
 EVENT_TIME = "an int of microseconds after MIN_TIME and before END_OF_TIME, where the global window ends"
-"""What an element can have as its event time, in words."""
+"""The valid event times of an element, as text for error messages."""
 
 
 class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -24,58 +24,58 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
     (True, False)
 
     Attributes:
-        start: its first microsecond, event time.
-        end: the first one that is not in it.
+        start: first microsecond, event time (inclusive).
+        end: first microsecond after the window, event time (exclusive).
     """
 
     start: int
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse one that holds no time."""
+        """Refuse an empty window."""
         if not (type(self.start) is type(self.end) is int and self.start < self.end):
             expected = "two ints of microseconds, its start before its end"
             raise OptionsError("window", (self.start, self.end), expected)
 
     @property
     def last(self) -> int:
-        """Its last microsecond: the event time of what is grouped in it."""
+        """Its last microsecond, which is the event time of its panes."""
         return self.end - 1
 
     @property
     def order(self) -> tuple[int, int]:
-        """In this order windows are completed."""
+        """Sort key: windows complete in this order."""
         return (self.end, self.start)
 
     def contains(self, time: int) -> bool:
-        """Tell whether an event time lies in it."""
+        """Tell whether the window contains an event time."""
         return self.start <= time < self.end
 
     def covers(self, other: "Window") -> bool:
-        """Tell whether all of another window lies in it."""
+        """Tell whether the window contains all of another window."""
         return self.start <= other.start and other.end <= self.end
 
 
 GLOBAL = Window(MIN_TIME, END_OF_TIME)
-"""All of event time: the window of an element that was given no other (2.2)."""
+"""All of event time: the default window of an element (2.2)."""
 
 
 def within_time(window: Window) -> Window:
-    """Cut off what of a window lies beyond the global one: the watermark would never get to its end."""
+    """Clip a window to the global window: the watermark would never reach an end beyond it."""
     if GLOBAL.covers(window):
         return window
     return Window(max(window.start, GLOBAL.start), min(window.end, GLOBAL.end))
 
 
 class Element(msgspec.Struct, frozen=True):
-    """What flows into a transform (2.2): the paper's 4-tuple, and whether it is taken back.
+    """The input of a transform (2.2): the paper's 4-tuple, and whether it is a retraction.
 
     Attributes:
-        key: what groupings group by.
-        value: JSON-like.
+        key: key that groupings group by.
+        value: JSON-like value.
         time: event time, microseconds.
-        window: where it is; `GLOBAL` until it is assigned.
-        retraction: it takes back an equal element that went before it, or, since nothing orders what travels, comes after it.
+        window: its window; `GLOBAL` until one is assigned.
+        retraction: whether it retracts an equal element. Since delivery is not ordered, it may arrive before that element.
     """
 
     key: str

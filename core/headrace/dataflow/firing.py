@@ -1,22 +1,22 @@
-"""What triggers do (Dataflow 2.3): state machines as pure functions of a trigger, its JSON-like state, and what is seen.
+"""How triggers behave (Dataflow 2.3): state machines as pure functions of a trigger, its JSON-like state, and what it sees.
 
-| trigger | state | ready, that is, fires |
+| trigger | state | fires when |
 |---|---|---|
 | `AtWatermark` | none | the watermark has reached the window's end |
 | `AtPeriod` | next boundary | the clock has reached it |
-| `AtCount` | count | it is reached |
-| `AfterDelay` | when, from the first element on | the clock has reached it |
+| `AtCount` | elements so far | the count is reached |
+| `AfterDelay` | when it is due, from the first element on | the clock has reached it |
 | `When` | whether the predicate held after the last element | it did |
-| `Custom` | the user's, and when it was last asked, on both clocks | the user says |
-| `Repeat` | of the trigger | the trigger fires |
-| `RepeatUntil` | of both | one of them fires; finished when ``until`` does |
-| `SequenceOf` | index, state of that one | that one fires; finished with the last |
-| `AnyOf` | of each | one fires; finished then |
-| `AllOf` | of each: fired and why, state | the last one fires that had not; finished then |
+| `Custom` | the user's, and when it was last asked, on both clocks | the user's function says so |
+| `Repeat` | the trigger's | the trigger fires |
+| `RepeatUntil` | both triggers' | either fires; finished once ``until`` fires |
+| `SequenceOf` | index and state of the current trigger | the current trigger fires; finished with the last |
+| `AnyOf` | each trigger's | one fires; then finished |
+| `AllOf` | each trigger's, and whether and why it fired | the last remaining one fires; then finished |
 
-Rules of this file: a leaf that has fired is finished. `note` takes an element in, `evaluate` tells what fires: once for each
-event.
-Elements that arrive at wall time t are in before what the clock does at t: when an element is evaluated, the clock shows t - 1.
+Rules of this file: a leaf that has fired is finished. `note` records an element; `evaluate` decides whether a trigger fires, and
+is called once for each event. Elements that arrive at wall time t come before anything that the clock does at t: when an element
+is evaluated, the clock shows t - 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,13 +47,13 @@ from headrace.dataflow.triggers import (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a trigger sees when it is asked.
+    """What a trigger sees when it is evaluated.
 
     Attributes:
-        now: wall time, microseconds, all of whose elements are in.
+        now: wall time, microseconds; all elements up to it have been recorded.
         watermark: event time, microseconds.
-        window: that it lives in.
-        percentiles: percentile watermarks that are known, event time, microseconds.
+        window: the trigger's window.
+        percentiles: known percentile watermarks by name, event time, microseconds.
     """
 
     now: int
@@ -63,22 +63,22 @@ class Seen:
 
     @property
     def instant(self) -> Instant:
-        """The part that the user's own triggers see."""
+        """The part that custom triggers see."""
         return Instant(self.now, self.watermark, self.window)
 
     def has_passed(self, percentile: float) -> bool:
-        """Tell whether a percentile's watermark has reached the window's end; none is behind the low watermark."""
+        """Tell whether a percentile watermark, which is never behind the low watermark, has reached the window's end."""
         known = self.percentiles.get(percentile_name(percentile), MIN_TIME)
         return max(self.watermark, known) >= self.window.end
 
 
 def percentile_name(percentile: float) -> str:
-    """Write it as the key of a dict."""
+    """Format a percentile as the key of a dict."""
     return f"{percentile:g}"
 
 
 class Outcome(NamedTuple):
-    """What an evaluation comes to: the new state, and whether it fired, and is finished."""
+    """The result of an evaluation: the new state, and whether the trigger fired and is finished."""
 
     state: Any
     fired: bool
@@ -86,7 +86,7 @@ class Outcome(NamedTuple):
 
 
 def start(trigger: Trigger, seen: Seen) -> Any:
-    """Begin: with a window's first element, or anew."""
+    """Return a trigger's initial state, for a window's first element or a restart."""
     match trigger:
         case AtWatermark() | AfterDelay():
             return None
@@ -105,22 +105,22 @@ def start(trigger: Trigger, seen: Seen) -> Any:
         case SequenceOf(triggers):
             return [0, start(triggers[0], seen)]
         case AnyOf(triggers):
-            return [start(one, seen) for one in triggers]
+            return [start(child, seen) for child in triggers]
         case AllOf(triggers):
-            return [[_WAITS, start(one, seen)] for one in triggers]
+            return [[_WAITS, start(child, seen)] for child in triggers]
         case _:
             assert_never(trigger)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An element, as triggers see it.
+    """An element's arrival, as triggers see it.
 
     Attributes:
-        now: wall time at which it arrived, microseconds.
-        value: its value.
-        contents: computes what a pane would have as its value now.
-        seen: the rest.
+        now: wall time of the arrival, microseconds.
+        value: the element's value.
+        contents: computes the value that a pane would have now.
+        seen: everything else that a trigger sees.
     """
 
     now: int
@@ -130,7 +130,7 @@ class Arrival:
 
 
 def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
-    """Take an element in; return the new state."""
+    """Record an element; return the new state."""
     match trigger:
         case AtWatermark() | AtPeriod():
             return state
@@ -150,16 +150,16 @@ def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
         case SequenceOf(triggers):
             return [state[0], note(triggers[state[0]], state[1], arrival)]
         case AnyOf(triggers):
-            return [note(one, own, arrival) for one, own in zip(triggers, state, strict=True)]
+            return [note(child, own, arrival) for child, own in zip(triggers, state, strict=True)]
         case AllOf(triggers):
             pairs = zip(triggers, state, strict=True)
-            return [[why, own if why == _FIRED else note(one, own, arrival)] for one, (why, own) in pairs]
+            return [[why, own if why == _FIRED else note(child, own, arrival)] for child, (why, own) in pairs]
         case _:
             assert_never(trigger)
 
 
 def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
-    """Ask a trigger whether it fires."""
+    """Evaluate whether a trigger fires."""
     match trigger:
         case AtWatermark(percentile):
             return _leaf(state, ready=seen.has_passed(percentile))
@@ -182,7 +182,7 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
         case SequenceOf():
             return _sequence(trigger, state, seen)
         case AnyOf(triggers):
-            parts = [evaluate(one, own, seen) for one, own in zip(triggers, state, strict=True)]
+            parts = [evaluate(child, own, seen) for child, own in zip(triggers, state, strict=True)]
             fired = any(part.fired for part in parts)
             return Outcome([part.state for part in parts], fired, fired)
         case AllOf():
@@ -192,7 +192,7 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
 
 
 def merge(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
-    """Make the state of a window that was merged from others, or grew: of what has fired, the furthest advanced part wins."""
+    """Return the state for a window that was merged from others, or grew; the most advanced part wins."""
     match trigger:
         case AtWatermark():
             return None
@@ -209,33 +209,37 @@ def merge(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
         case Repeat(inner):
             return merge(inner, states, seen)
         case RepeatUntil(inner, until):
-            return [merge(one, part, seen) for one, part in zip((inner, until), _turn(states), strict=True)]
+            return [
+                merge(child, part, seen) for child, part in zip((inner, until), _turn(states), strict=True)
+            ]
         case SequenceOf(triggers):
             index = max(state[0] for state in states)
             return [index, merge(triggers[index], [own for at, own in states if at == index], seen)]
         case AnyOf(triggers):
-            return [merge(one, part, seen) for one, part in zip(triggers, _turn(states), strict=True)]
+            return [merge(child, part, seen) for child, part in zip(triggers, _turn(states), strict=True)]
         case AllOf(triggers):
-            return [_merge_one(one, part, seen) for one, part in zip(triggers, _turn(states), strict=True)]
+            return [
+                _merge_one(child, part, seen) for child, part in zip(triggers, _turn(states), strict=True)
+            ]
         case _:
             assert_never(trigger)
 
 
 class Wish(NamedTuple):
-    """A time at which a trigger wants to be evaluated; ``idle``: in vain when there is nothing new, so that it can wait."""
+    """A time at which a trigger wants to be evaluated; ``idle``: pointless while nothing is new, so it can be postponed."""
 
     wanted: Wanted
     idle: bool
 
 
 def wishes(trigger: Trigger, state: Any, window: Window, *, idle: bool = False) -> Iterator[Wish]:
-    """List when a trigger wants to be evaluated, besides at arrivals.
+    """List the times at which a trigger wants to be evaluated, besides arrivals.
 
     Args:
-        trigger: it.
-        state: its own.
-        window: that it lives in.
-        idle: all that its firing does, if there is nothing new, is to start itself anew.
+        trigger: the trigger.
+        state: its state.
+        window: its window.
+        idle: whether its firing with nothing new only restarts it.
     """
     match trigger:
         case AtWatermark() | AtPeriod() | AtCount() | AfterDelay() | When() | Custom():
@@ -248,13 +252,13 @@ def wishes(trigger: Trigger, state: Any, window: Window, *, idle: bool = False) 
         case SequenceOf(triggers):
             yield from wishes(triggers[state[0]], state[1], window)
         case AnyOf(triggers):
-            plain = idle and all(isinstance(one, _PLAIN) for one in triggers)
-            for one, own in zip(triggers, state, strict=True):
-                yield from wishes(one, own, window, idle=plain)
+            plain = idle and all(isinstance(child, _PLAIN) for child in triggers)
+            for child, own in zip(triggers, state, strict=True):
+                yield from wishes(child, own, window, idle=plain)
         case AllOf(triggers):
-            for one, (why, own) in zip(triggers, state, strict=True):
+            for child, (why, own) in zip(triggers, state, strict=True):
                 if why == _WAITS:
-                    yield from wishes(one, own, window)
+                    yield from wishes(child, own, window)
         case _:
             assert_never(trigger)
 
@@ -281,7 +285,7 @@ def _wanted(
 
 _PLAIN = (AtWatermark, AtPeriod, AtCount, AfterDelay, When)
 LEAVES = (*_PLAIN, Custom)
-"""The triggers that are made of no others."""
+"""The triggers that contain no other triggers."""
 
 
 def _leaf(state: Any, *, ready: bool) -> Outcome:
@@ -289,7 +293,7 @@ def _leaf(state: Any, *, ready: bool) -> Outcome:
 
 
 def _again(trigger: Trigger, state: Any, seen: Seen) -> tuple[Any, bool]:
-    """Evaluate, and start anew when finished."""
+    """Evaluate a trigger, and restart it when it is finished."""
     outcome = evaluate(trigger, state, seen)
     return start(trigger, seen) if outcome.finished else outcome.state, outcome.fired
 
@@ -311,19 +315,19 @@ def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Outcome:
 
 
 _WAITS, _FIRED, _FIRED_BY_WATERMARK = 0, 1, 2
-"""How far a part of `AllOf` is: it has yet to fire; it has; it has, and would not have, had the watermark not been so far."""
+"""The progress of a part of `AllOf`: it has not fired; it has fired; it has fired, but only because of the watermark."""
 
 
 def _all(trigger: AllOf, state: Any, seen: Seen) -> Outcome:
     after = []
-    for one, (why, own) in zip(trigger.triggers, state, strict=True):
-        after.append([why, own] if why != _WAITS else _latched(one, own, seen))
+    for child, (why, own) in zip(trigger.triggers, state, strict=True):
+        after.append([why, own] if why != _WAITS else _latched(child, own, seen))
     complete = all(why != _WAITS for why, _ in after)
     return Outcome(after, complete, complete)
 
 
 def _latched(trigger: Trigger, state: Any, seen: Seen) -> Any:
-    """Evaluate a part of `AllOf` that has yet to fire."""
+    """Evaluate a part of `AllOf` that has not fired."""
     outcome = evaluate(trigger, state, seen)
     if not outcome.fired:
         return [_WAITS, outcome.state]
@@ -332,11 +336,11 @@ def _latched(trigger: Trigger, state: Any, seen: Seen) -> Any:
 
 
 def _merge_one(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
-    """Merge a part of `AllOf`: where it has fired it has for all, but by the watermark it has to fire anew, at the new end."""
+    """Merge a part of `AllOf`: having fired in one window counts for all, but if the watermark caused it, it must fire again."""
     fired = any(why == _FIRED for why, _ in states)
     return [_FIRED if fired else _WAITS, merge(trigger, [own for _, own in states], seen)]
 
 
 def _turn(states: Sequence[Any]) -> list[list[Any]]:
-    """States of one trigger's parts, part by part."""
+    """Transpose: from each window's states of a trigger's parts to each part's states."""
     return [list(part) for part in zip(*states, strict=True)]

@@ -1,15 +1,17 @@
-"""GroupByKeyAndWindow (Dataflow 2.2, 2.3), sans-IO: one key's windows, as elements, clock and watermark come.
+"""GroupByKeyAndWindow (Dataflow 2.2, 2.3), sans-IO: one key's windows, as elements arrive and as clock and watermark advance.
 
 Rules of this file:
 
-* A window's trigger is evaluated when an element of it arrives; when the watermark reaches its end; and when the clock reaches
-  what the trigger asked for: once for each of these, never else, so that it does not matter who else calls `Grouping.advance`.
-* A firing with nothing new emits nothing. Windows are emitted as they end; retractions go before the new value.
-* What an element merges happens before it is counted. A merge loses nothing that is buffered, and emits nothing.
-* A window is over when the watermark has passed its end by the allowed lateness, or is at the end of time. What is new in it then
-  goes out, whatever its trigger waits for. With a lateness it is collected; what comes for it after that is dropped, and counted.
+* A window's trigger is evaluated when one of its elements arrives, when the watermark reaches its end, and when a time that the
+  trigger asked for has come. It is evaluated once for each of these and at no other time, so extra calls of `Grouping.advance`
+  change nothing.
+* A firing with nothing new emits nothing. Windows are emitted in the order in which they end; retractions come before new values.
+* An element's windows are merged before the element is counted. A merge loses no buffered data, and emits nothing.
+* A window is over when the watermark has passed its end by the allowed lateness, or is at the end of time. New contents are then
+  emitted, whatever its trigger waits for. Unless the lateness is unlimited, the window is collected; later elements for it are
+  dropped and counted.
 
-Nothing orders what travels: a retraction may come before what it takes back. Counts of values may go below zero, and come back.
+Delivery is not ordered: a retraction may arrive before its element. Counts of values may become negative, and recover.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,20 +34,20 @@ from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, Sli
 
 
 class WindowState(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
-    """What a key has of one window.
+    """A key's state for one window.
 
     Attributes:
-        window: which.
-        trigger: its trigger's state.
-        contents: what a pane is made of.
-        latest: the greatest event time of its elements, microseconds.
-        fresh: how many elements came since the last pane.
-        panes: how many panes there were; a merge adds up those of its parts.
-        passed: the watermark has reached its end.
-        was_on_time: a pane was emitted after that, here or in a part.
-        finished: its trigger is; nothing else is kept.
-        emitted: panes that are to be taken back.
-        holds: an element that was on time waits in it, so the output watermark must not pass its end.
+        window: the window.
+        trigger: state of its trigger.
+        contents: contents of its next pane.
+        latest: greatest event time of its elements, microseconds.
+        fresh: number of elements since the last pane.
+        panes: number of panes emitted so far; a merge adds up those of its parts.
+        passed: whether the watermark has reached its end.
+        was_on_time: whether a pane was emitted after that, here or in a merged part.
+        finished: whether its trigger is finished; then nothing else is kept.
+        emitted: panes to retract with the next firing.
+        holds: whether an on-time element waits in it, so that the output watermark must not pass its end.
     """
 
     window: Window
@@ -62,14 +64,14 @@ class WindowState(msgspec.Struct, array_like=True, omit_defaults=True, gc=False)
 
 
 class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """When the next thing is to be done for a window, or for the first of several; `MAX_TIME`: never.
+    """When something is next due for a window, or for the first of several; `MAX_TIME`: never.
 
     Attributes:
-        event: event time, microseconds, at which the watermark makes something due.
-        wall: the same of the clock; the boundaries of a micro-batch engine are not in it.
-        hold: what the output watermark must not pass before the clock has made it due; event time, microseconds.
-        end: event time, microseconds, of the first end that the watermark has not passed; nothing waits for it.
-        idle: wall time, microseconds, at which a trigger starts anew that has nothing to emit; nothing waits for it.
+        event: watermark at which something is due, event time, microseconds.
+        wall: clock reading at which something is due, wall time, microseconds; without the boundaries of a micro-batch engine.
+        hold: event time, microseconds, that the output watermark must not pass until ``wall``.
+        end: first window end that the watermark has not passed, event time, microseconds; sets no alarm.
+        idle: when a trigger with nothing to emit restarts, wall time, microseconds; sets no alarm.
     """
 
     event: int = MAX_TIME
@@ -79,7 +81,7 @@ class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
     idle: int = MAX_TIME
 
     def __or__(self, other: "Due") -> "Due":
-        """Take the earlier of each."""
+        """Return the earlier of each time."""
         return Due(
             min(self.event, other.event),
             min(self.wall, other.wall),
@@ -89,7 +91,7 @@ class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
         )
 
     def loses(self, before: "Due", after: "Due") -> bool:
-        """Tell whether it rests on what one of its windows waited for, and waits for no more."""
+        """Tell whether this minimum may be outdated because one of its windows changed from ``before`` to ``after``."""
         return (
             self.event == before.event < after.event
             or self.wall == before.wall < after.wall
@@ -103,14 +105,14 @@ NOTHING_DUE = Due()
 
 
 class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What is durable of one key.
+    """The durable state of one key.
 
     Attributes:
-        windows: those that are not collected.
-        next_batch: boundary at which a micro-batch engine evaluates, wall time, microseconds; ``None``: nothing is new.
-        percentiles: percentile watermarks that were told, by name.
-        dropped: how many elements were: late beyond what is allowed, or after their trigger was finished.
-        due: what its windows wait for, taken together, so that not all are looked at for each element.
+        windows: state of each window that has not been collected.
+        next_batch: next boundary at which a micro-batch engine evaluates, wall time, microseconds; ``None``: nothing is new.
+        percentiles: reported percentile watermarks by name, event time, microseconds.
+        dropped: number of dropped elements: later than the allowed lateness, or after their trigger was finished.
+        due: earliest due times of all windows, so that an element need not visit every window.
     """
 
     windows: list[WindowState] = msgspec.field(default_factory=list)
@@ -121,12 +123,13 @@ class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
 
 
 class Alarm(NamedTuple):
-    """A time at which `Grouping.advance` is to be called.
+    """A time at which to call `Grouping.advance`.
 
     Attributes:
-        time: microseconds of its clock. Wall time: all that arrives at this instant comes before.
-        clock: which clock.
-        hold: the output watermark must not pass this event time before, for a pane of a window that ends then; ``None``: it may.
+        time: microseconds of its clock. For wall time, elements that arrive at this instant come first.
+        clock: the clock.
+        hold: event time that the output watermark must not pass before, because a window with a pending pane ends there;
+            ``None``: no hold.
     """
 
     time: int
@@ -139,18 +142,18 @@ _EVERYWHERE, _STREAMING = GlobalWindows(), Streaming()
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The definition of one grouping, and its logic. State is the caller's, and changed in place.
+    """The definition of one grouping, and its logic. The caller owns the state, which is changed in place.
 
     Attributes:
-        windows: where; ``None``: elements stay in the windows that they came in, and these merge by ``merging``.
-        trigger: when.
-        accumulation: how.
-        combine: what.
+        windows: where: the windowing strategy; ``None``: elements keep their windows, which merge by ``merging``.
+        trigger: when: the trigger.
+        accumulation: how: the relation between panes.
+        combine: what: the combiner.
         allowed_lateness_us: how far behind the watermark a window is kept, event time, microseconds; ``None``: without limit.
-            Choice: none by default, as in Beam, so that a key's state has the windows that are open, and not all that there were.
-        engine: which of the three.
-        takes_retractions: such may arrive.
-        merging: the strategy of windows that elements came in.
+            Choice: 0 by default, as in Beam, so that a key's state holds only open windows, not every window that ever existed.
+        engine: one of the three engines.
+        takes_retractions: whether retractions may arrive.
+        merging: windowing strategy of the windows that elements arrive in.
     """
 
     windows: WindowFn | None = _EVERYWHERE
@@ -170,19 +173,23 @@ class Grouping:
         watermark: int,
         dropped: list[Window] | None = None,
     ) -> list[Pane]:
-        """Take an element in, after what was due before it.
+        """Add an element, after emitting what was due before it; return the panes.
 
         Args:
-            state: of the element's key.
-            element: it.
-            now: when it arrived, wall time, microseconds.
-            watermark: as it is known, event time, microseconds.
-            dropped: gets those of its windows that take it no more.
+            state: state of the element's key.
+            element: the element.
+            now: its arrival, wall time, microseconds.
+            watermark: known watermark, event time, microseconds.
+            dropped: list to which to add those of its windows that dropped it.
         """
         watermark = self._watermark(watermark)
         panes = self.advance(state, now - 1, watermark)
         windows = list(self.assigned(element))
-        known = {one.window: one for one in state.windows} if len(windows) > 1 else None
+        known = (
+            {window_state.window: window_state for window_state in state.windows}
+            if len(windows) > 1
+            else None
+        )
         for window in windows:
             before = state.dropped
             panes += self._take(state, window, element, now, watermark, known)
@@ -191,11 +198,11 @@ class Grouping:
         return panes
 
     def advance(self, state: KeyState, now: int, watermark: int) -> list[Pane]:
-        """Emit what is due now that clock and watermark have got so far; collect windows.
+        """Return the panes that are due at these readings of clock and watermark, and collect windows.
 
         Args:
-            state: of a key.
-            now: wall time, microseconds, all of whose elements are in.
+            state: state of a key.
+            now: wall time, microseconds; all elements up to it have been added.
             watermark: event time, microseconds.
         """
         watermark = self._watermark(watermark)
@@ -205,7 +212,9 @@ class Grouping:
         if isinstance(self.engine, MicroBatch):
             panes = self._run_batch(state, now, watermark)
         else:
-            due = [one for one in state.windows if self._is_due(one, now, watermark)]
+            due = [
+                window_state for window_state in state.windows if self._is_due(window_state, now, watermark)
+            ]
             panes = self._evaluate_all(due, now, watermark, state)
         panes += self._collect(state, watermark)
         self._look_at_all(state)
@@ -214,7 +223,7 @@ class Grouping:
     def percentile(
         self, state: KeyState, percentile: float, reached: int, now: int, watermark: int
     ) -> list[Pane]:
-        """Take in that a percentile's watermark has reached an event time (MillWheel 7.2)."""
+        """Handle the report that a percentile watermark has reached an event time (MillWheel 7.2); return the panes."""
         watermark = self._watermark(watermark)
         panes = self.advance(state, now - 1, watermark)
         name = percentile_name(percentile)
@@ -222,13 +231,17 @@ class Grouping:
         if reached <= before:
             return panes
         state.percentiles[name] = reached
-        passed = [one for one in state.windows if before < one.window.end <= reached and not one.passed]
+        passed = [
+            window_state
+            for window_state in state.windows
+            if before < window_state.window.end <= reached and not window_state.passed
+        ]
         panes += self._evaluate_all(passed, now - 1, watermark, state)
         self._look_at_all(state)
         return panes
 
     def alarms(self, state: KeyState) -> set[Alarm]:
-        """Tell when to call `advance` next: a function of the state alone, at most one alarm for each clock."""
+        """Return when to call `advance` next: at most one alarm per clock, determined by the state alone."""
         due = state.due
         found = set()
         if due.event < MAX_TIME:
@@ -239,14 +252,14 @@ class Grouping:
         return found
 
     def check_invariants(self, state: KeyState) -> None:
-        """Assert what must hold between events: what is noted as due is what the windows wait for."""
-        known, windows = state.due, [one.window for one in state.windows]
+        """Assert what must hold between events: the stored due times are those of the windows."""
+        known, windows = state.due, [window_state.window for window_state in state.windows]
         self._look_at_all(state)
-        assert state.due == known, f"{known} is noted, and {state.due} is waited for"
-        assert len(set(windows)) == len(windows), f"a window is there twice: {windows}"
+        assert state.due == known, f"{known} is stored, but the windows are due at {state.due}"
+        assert len(set(windows)) == len(windows), f"duplicate window: {windows}"
 
     def assigned(self, element: Element) -> Iterable[Window]:
-        """Assign an element to windows, before any merge."""
+        """Return an element's windows, before any merge."""
         if self.windows is None:
             return (element.window,)
         given = self.windows.assign_windows(element)
@@ -271,42 +284,42 @@ class Grouping:
             return []
         seen = Seen(now - 1, watermark, target, state.percentiles)
         before = [self._due(part) for part in parts]
-        one = self._joined(parts, target, seen)
-        if len(parts) != 1 or one is not parts[0]:
+        window_state = self._joined(parts, target, seen)
+        if len(parts) != 1 or window_state is not parts[0]:
             if parts:
                 state.windows = [other for other in state.windows if all(other is not part for part in parts)]
-            state.windows.append(one)
-        self._add(one, element, now, seen)
+            state.windows.append(window_state)
+        self._add(window_state, element, now, seen)
         panes = []
         if isinstance(self.engine, MicroBatch):
             state.next_batch = self._boundary(now)
         else:
-            panes = self._evaluate(one, now - 1, watermark, state)
-        self._look_at(state, one, before)
+            panes = self._evaluate(window_state, now - 1, watermark, state)
+        self._look_at(state, window_state, before)
         return panes
 
     def _merged(
         self, state: KeyState, window: Window, key: str, indexed: Mapping[Window, WindowState] | None
     ) -> tuple[Window, list[WindowState]]:
-        """Find the window that an element's window becomes, and those that are merged into it."""
+        """Return the window that an element's window becomes, and the existing windows that are merged into it."""
         strategy = self.merging if self.windows is None else self.windows
         if isinstance(strategy, _NEVER_MERGING):
             if indexed is not None:
                 return window, [indexed[window]] if window in indexed else []
-            return window, [one for one in state.windows if one.window == window]
-        known = dict.fromkeys([*(one.window for one in state.windows), window])
+            return window, [window_state for window_state in state.windows if window_state.window == window]
+        known = dict.fromkeys([*(window_state.window for window_state in state.windows), window])
         given = strategy.merge_windows(list(known))
         if type(strategy) not in _OURS:
             given = _checked(strategy, "merge_windows", given, key)
-        merged = [within_time(one) for one in given]
+        merged = [within_time(returned) for returned in given]
         for each in known:
             if sum(target.covers(each) for target in merged) != 1:
                 raise WindowMergeError(repr(strategy), tuple(known), tuple(merged))
         target = next(target for target in merged if target.covers(window))
-        return target, [one for one in state.windows if target.covers(one.window)]
+        return target, [window_state for window_state in state.windows if target.covers(window_state.window)]
 
     def _joined(self, parts: Sequence[WindowState], target: Window, seen: Seen) -> WindowState:
-        """Make one of the parts that are merged; a new one if there is none."""
+        """Merge parts into one window; without parts, make a new window."""
         passed = seen.watermark >= target.end
         if not parts:
             return WindowState(target, start(self.trigger, seen), passed=passed)
@@ -328,27 +341,29 @@ class Grouping:
             holds=any(part.holds for part in parts),
         )
 
-    def _add(self, one: WindowState, element: Element, now: int, seen: Seen) -> None:
-        one.contents.add(element.value, self.combine, keeps=self._keeps, retraction=element.retraction)
-        one.latest = max(one.latest, element.time)
-        one.fresh += 1
-        one.holds = one.holds or seen.watermark < one.window.end
-        arrival = Arrival(now, element.value, lambda: one.contents.value(self.combine), seen)
-        one.trigger = note(self.trigger, one.trigger, arrival)
+    def _add(self, window_state: WindowState, element: Element, now: int, seen: Seen) -> None:
+        window_state.contents.add(
+            element.value, self.combine, keeps=self._keeps, retraction=element.retraction
+        )
+        window_state.latest = max(window_state.latest, element.time)
+        window_state.fresh += 1
+        window_state.holds = window_state.holds or seen.watermark < window_state.window.end
+        arrival = Arrival(now, element.value, lambda: window_state.contents.value(self.combine), seen)
+        window_state.trigger = note(self.trigger, window_state.trigger, arrival)
 
     # Firing
 
-    def _is_due(self, one: WindowState, now: int, watermark: int) -> bool:
-        """The watermark has just reached its end, or the clock what its trigger asked for."""
-        if one.finished:
+    def _is_due(self, window_state: WindowState, now: int, watermark: int) -> bool:
+        """Tell whether the watermark has just reached the window's end, or a time that its trigger asked for has come."""
+        if window_state.finished:
             return False
-        if not one.passed and watermark >= one.window.end:
+        if not window_state.passed and watermark >= window_state.window.end:
             return True
-        for wanted, _ in wishes(self.trigger, one.trigger, one.window):
+        for wanted, _ in wishes(self.trigger, window_state.trigger, window_state.window):
             if wanted.clock is Clock.WALL:
                 if wanted.time <= now:
                     return True
-            elif wanted.time <= watermark and wanted.time != one.window.end:
+            elif wanted.time <= watermark and wanted.time != window_state.window.end:
                 return True
         return False
 
@@ -356,81 +371,87 @@ class Grouping:
         self, windows: Iterable[WindowState], now: int, watermark: int, state: KeyState
     ) -> list[Pane]:
         return [
-            pane for one in sorted(windows, key=_order) for pane in self._evaluate(one, now, watermark, state)
+            pane
+            for window_state in sorted(windows, key=_order)
+            for pane in self._evaluate(window_state, now, watermark, state)
         ]
 
     def _run_batch(self, state: KeyState, now: int, watermark: int) -> list[Pane]:
-        """At a boundary: every window with something new, and the watermark is past all that was read (Figure 11)."""
+        """At a boundary, evaluate every window with new contents; the watermark counts as past everything read (Figure 11)."""
         if state.next_batch is None or state.next_batch > now:
             return []
-        changed = [one for one in state.windows if one.fresh]
+        changed = [window_state for window_state in state.windows if window_state.fresh]
         panes = self._evaluate_all(changed, now, watermark, state)
         waits = [
             wish.wanted.time
-            for one in changed
-            if one.fresh
-            for wish in wishes(self.trigger, one.trigger, one.window)
+            for window_state in changed
+            if window_state.fresh
+            for wish in wishes(self.trigger, window_state.trigger, window_state.window)
             if wish.wanted.clock is Clock.WALL
         ]
         state.next_batch = self._boundary(max(min(waits), now + 1)) if waits else None
         return panes
 
     def _boundary(self, time: int) -> int:
-        """The end of the batch that a wall time is in; microseconds."""
+        """Return the end of the batch that contains a wall time, microseconds."""
         assert isinstance(self.engine, MicroBatch)
         return -(-time // self.engine.period_us) * self.engine.period_us
 
-    def _evaluate(self, one: WindowState, now: int, watermark: int, state: KeyState) -> list[Pane]:
-        """Ask its trigger, and emit if it fires."""
+    def _evaluate(self, window_state: WindowState, now: int, watermark: int, state: KeyState) -> list[Pane]:
+        """Evaluate a window's trigger, and emit a pane if it fires."""
         effective = MAX_TIME if isinstance(self.engine, MicroBatch) else watermark
-        seen = Seen(now, effective, one.window, state.percentiles)
-        one.passed = effective >= one.window.end
-        one.trigger, fired, finished = evaluate(self.trigger, one.trigger, seen)
-        panes = self._emit(one, watermark) if fired and one.fresh else []
+        seen = Seen(now, effective, window_state.window, state.percentiles)
+        window_state.passed = effective >= window_state.window.end
+        window_state.trigger, fired, finished = evaluate(self.trigger, window_state.trigger, seen)
+        panes = self._emit(window_state, watermark) if fired and window_state.fresh else []
         if finished:
-            _finish(one)
+            _finish(window_state)
         return panes
 
-    def _emit(self, one: WindowState, watermark: int) -> list[Pane]:
-        timing = Timing.ON_TIME if one.holds and not one.was_on_time else Timing.LATE
-        if not one.passed:
+    def _emit(self, window_state: WindowState, watermark: int) -> list[Pane]:
+        timing = Timing.ON_TIME if window_state.holds and not window_state.was_on_time else Timing.LATE
+        if not window_state.passed:
             timing = Timing.EARLY
-        time = one.window.last
-        if one.window == GLOBAL:
-            time = min(max(one.latest, watermark), time)
-        panes = [msgspec.structs.replace(old, retraction=True, timing=timing) for old in one.emitted]
+        time = window_state.window.last
+        if window_state.window == GLOBAL:
+            time = min(max(window_state.latest, watermark), time)
+        panes = [msgspec.structs.replace(old, retraction=True, timing=timing) for old in window_state.emitted]
         new = [
-            Pane(deepcopy(value), one.window, time, one.panes, timing, retraction)
-            for value, retraction in one.contents.results(self.combine, self.accumulation)
+            Pane(deepcopy(value), window_state.window, time, window_state.panes, timing, retraction)
+            for value, retraction in window_state.contents.results(self.combine, self.accumulation)
         ]
         if self.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
-            one.emitted = new
+            window_state.emitted = new
         elif self.accumulation is Accumulation.DISCARDING:
-            one.contents = Contents()
+            window_state.contents = Contents()
         panes += new
-        one.was_on_time = one.was_on_time or (one.passed and bool(panes))
-        one.panes += bool(new)
-        one.fresh = 0
-        one.holds = False
+        window_state.was_on_time = window_state.was_on_time or (window_state.passed and bool(panes))
+        window_state.panes += bool(new)
+        window_state.fresh = 0
+        window_state.holds = False
         return panes
 
     # Lateness
 
     def _collect(self, state: KeyState, watermark: int) -> list[Pane]:
-        """Emit what is new in the windows that are over, and forget them if nothing more is taken."""
-        over = [one for one in state.windows if self._limit(one.window) <= watermark]
+        """Emit the new contents of windows that are over, and remove these windows unless lateness is unlimited."""
+        over = [
+            window_state for window_state in state.windows if self._limit(window_state.window) <= watermark
+        ]
         panes = []
-        for one in sorted((one for one in over if one.fresh), key=_order):
-            one.passed = True
-            panes += self._emit(one, watermark)
+        for window_state in sorted((window_state for window_state in over if window_state.fresh), key=_order):
+            window_state.passed = True
+            panes += self._emit(window_state, watermark)
         if over and self.allowed_lateness_us is not None:
-            state.windows = [one for one in state.windows if self._limit(one.window) > watermark]
+            state.windows = [
+                window_state for window_state in state.windows if self._limit(window_state.window) > watermark
+            ]
             if not state.windows:
                 state.percentiles.clear()
         return panes
 
     def _limit(self, window: Window) -> int:
-        """The watermark at which a window is over."""
+        """Return the watermark at which a window is over."""
         lateness_us = self.allowed_lateness_us
         return END_OF_TIME if lateness_us is None else self._clipped(window.end + lateness_us)
 
@@ -439,9 +460,9 @@ class Grouping:
 
     # Times
 
-    def _look_at(self, state: KeyState, one: WindowState, before: Sequence[Due]) -> None:
-        """Take note of what a window waits for that has changed; ``before``: what its parts waited for."""
-        after = self._due(one)
+    def _look_at(self, state: KeyState, window_state: WindowState, before: Sequence[Due]) -> None:
+        """Update the due times after a window changed; ``before``: those of its parts."""
+        after = self._due(window_state)
         if any(state.due.loses(each, after) for each in before):
             self._look_at_all(state)
         else:
@@ -449,42 +470,46 @@ class Grouping:
 
     def _look_at_all(self, state: KeyState) -> None:
         due = NOTHING_DUE
-        for one in state.windows:
-            due |= self._due(one)
+        for window_state in state.windows:
+            due |= self._due(window_state)
         state.due = due
 
-    def _due(self, one: WindowState) -> Due:
-        """What a window waits for."""
-        event = self._limit(one.window) if one.fresh or self.allowed_lateness_us is not None else MAX_TIME
-        held = one.window.end if one.holds and one.window != GLOBAL else MAX_TIME
+    def _due(self, window_state: WindowState) -> Due:
+        """Return a window's due times."""
+        event = (
+            self._limit(window_state.window)
+            if window_state.fresh or self.allowed_lateness_us is not None
+            else MAX_TIME
+        )
+        held = window_state.window.end if window_state.holds and window_state.window != GLOBAL else MAX_TIME
         if isinstance(self.engine, MicroBatch):
             return Due(event, hold=held)
-        if one.finished:
+        if window_state.finished:
             return Due(event)
         wall, hold, idle_at = MAX_TIME, MAX_TIME, MAX_TIME
-        for wanted, idle in wishes(self.trigger, one.trigger, one.window):
+        for wanted, idle in wishes(self.trigger, window_state.trigger, window_state.window):
             if wanted.clock is Clock.WALL:
-                if one.fresh or not idle:
+                if window_state.fresh or not idle:
                     wall, hold = min(wall, wanted.time), held
                 else:
                     idle_at = min(idle_at, wanted.time)
-            elif not (one.passed and wanted.time == one.window.end):
+            elif not (window_state.passed and wanted.time == window_state.window.end):
                 event = min(event, self._clipped(wanted.time))
-        return Due(event, wall, hold, MAX_TIME if one.passed else one.window.end, idle_at)
+        return Due(event, wall, hold, MAX_TIME if window_state.passed else window_state.window.end, idle_at)
 
     def _watermark(self, watermark: int) -> int:
-        """What the engine lets triggers know of it (Figures 10 and 12). At the end of time all windows are complete."""
+        """Return the watermark that triggers see (Figures 10, 12); at the end of time all windows are complete."""
         if watermark >= END_OF_TIME:
             return MAX_TIME
         return MIN_TIME if isinstance(self.engine, Batch) else watermark
 
     def _clipped(self, time: int) -> int:
-        """When the watermark reaches a time, as the engine lets it: nothing waits for longer than the end of time."""
+        """Return the watermark to wait for, as this engine shows it: nothing waits beyond the end of time."""
         return END_OF_TIME if isinstance(self.engine, Batch) else min(time, END_OF_TIME)
 
     @property
     def _keeps(self) -> bool:
-        """Values are kept, since some may be taken back and the combiner can not be reversed."""
+        """Whether values are kept: some may be retracted, and the combiner is not reversible."""
         return self.takes_retractions and self.combine.uncombine is None
 
 
@@ -493,12 +518,14 @@ _OURS = (*_NEVER_MERGING, Sessions)
 
 
 def _checked(strategy: WindowFn, method: str, given: Any, key: str) -> Sequence[Window]:
-    """Refuse what a strategy of the user's own gives in place of windows."""
+    """Refuse anything but windows from a custom strategy."""
     windows = list(given) if isinstance(given, Iterable) else given
-    if isinstance(windows, list) and all(type(one) is Window and _is_in_time(one) for one in windows):
+    if isinstance(windows, list) and all(
+        type(window) is Window and _is_in_time(window) for window in windows
+    ):
         return windows
-    problem = f"{method} gave {windows!r:.80} for key {key!r:.80}, and not windows in event time"
-    remedy = "Return several windows, such as [Window(start, end)], each with a part between MIN_TIME and END_OF_TIME"
+    problem = f"{method} returned {windows!r:.80} for key {key!r:.80}, not windows in event time"
+    remedy = "Return an iterable of windows, such as [Window(start, end)], each overlapping MIN_TIME to END_OF_TIME"
     raise DataflowError(f"windows {strategy!r}", problem, remedy)
 
 
@@ -506,15 +533,15 @@ def _is_in_time(window: Window) -> bool:
     return window.start < GLOBAL.end and window.end > GLOBAL.start
 
 
-def _order(one: WindowState) -> tuple[int, int]:
-    return one.window.order
+def _order(window_state: WindowState) -> tuple[int, int]:
+    return window_state.window.order
 
 
-def _finish(one: WindowState) -> None:
-    """Keep nothing but that it is finished; what had not fired with it is in its last pane."""
-    one.trigger = None
-    one.contents = Contents()
-    one.fresh = 0
-    one.holds = False
-    one.finished = True
-    one.emitted = []
+def _finish(window_state: WindowState) -> None:
+    """Clear everything but the fact that the window is finished; its last pane has all remaining contents."""
+    window_state.trigger = None
+    window_state.contents = Contents()
+    window_state.fresh = 0
+    window_state.holds = False
+    window_state.finished = True
+    window_state.emitted = []

@@ -1,4 +1,4 @@
-"""Panes (Dataflow 2.3): what a grouping emits, and how the results of one window relate."""
+"""Panes (Dataflow 2.3): the results of a grouping, and how the panes of one window relate."""
 
 import enum
 from typing import Any
@@ -12,34 +12,34 @@ class Accumulation(enum.Enum):
     """*How* the panes of a window relate (2.3: refinement modes)."""
 
     DISCARDING = "discarding"
-    """A pane holds what came since the last one."""
+    """A pane contains what has arrived since the last one."""
     ACCUMULATING = "accumulating"
-    """A pane holds all, and replaces the last one."""
+    """A pane contains everything so far and replaces the last one."""
     ACCUMULATING_AND_RETRACTING = "accumulating_and_retracting"
-    """Likewise, and the last one is taken back first: for a grouping that follows."""
+    """A pane contains everything so far, and the last one is retracted first, for groupings downstream."""
 
 
 class Timing(enum.Enum):
-    """When a pane was emitted, seen from its window's end."""
+    """When a pane was emitted, relative to its window's end."""
 
     EARLY = "early"
-    """Before the watermark had reached it."""
+    """Before the watermark reached the end."""
     ON_TIME = "on_time"
-    """The first one after that, if an element in it came before that."""
+    """First pane after the watermark reached the end, if it contains a new element that arrived before that."""
     LATE = "late"
-    """Any other."""
+    """Any other pane."""
 
 
 class Pane(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One result of one key's window (2.3): the value of an output stream's records.
+    """One result of a key's window (2.3), as the value of a record in the output stream.
 
     Attributes:
-        value: what the grouping made of the pane's contents.
-        window: whose result it is.
-        time: its event time, microseconds: the window's last; of the global window, see docs/dataflow.md.
-        index: how many panes the window emitted before it. A retraction has the index of the pane that it takes back.
-        timing: early, on time or late. A retraction has that of the pane that is emitted with it.
-        retraction: it takes back a pane of equal value, window and index.
+        value: result of combining the pane's contents.
+        window: the window.
+        time: event time, microseconds: the window's last microsecond; for the global window, see docs/dataflow.md.
+        index: number of panes that the window emitted before. A retraction has the index of the pane that it retracts.
+        timing: early, on time or late. A retraction has the timing of the firing that emits it.
+        retraction: whether it retracts a pane of equal value, window and index.
     """
 
     value: Any

@@ -1,6 +1,6 @@
-"""What a `ParDo` is made of (Dataflow 2.1): steps, each from an element to elements. Values, so that a pipeline can be pickled.
+"""The steps of a `ParDo` (Dataflow 2.1), each from one element to any number. They are values, so a pipeline can be pickled.
 
-Rules of this file: all but what a step is there to change stays as it was; so what is made of a retraction is one.
+Rules of this file: a step changes only what it is for; so the outputs of a retraction are retractions.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,19 +14,19 @@ from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element
 from headrace.dataflow.errors import DataflowError
 
 DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
-"""What a user's function makes of an element: (key, value) pairs."""
+"""A user's function from an element to (key, value) pairs."""
 
 Step = Callable[[Element], Iterable[Element]]
 
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """Any number of (key, value) pairs."""
+    """Maps an element to any number of (key, value) pairs."""
 
     function: DoFn
 
     def __call__(self, element: Element) -> Iterable[Element]:
-        """Take them as elements at the same place."""
+        """Return one element per pair, with the same time and window."""
         made = []
         for pair in _several(element, "par_do", self.function, self.function(element), _PAIRS):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -38,66 +38,68 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """One value for each."""
+    """Maps each value to one value."""
 
     function: Callable[[Any], Any]
 
     def __call__(self, element: Element) -> Iterable[Element]:
-        """Change the value."""
+        """Replace the value."""
         return (replace(element, value=self.function(element.value)),)
 
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
-    """Any number of values."""
+    """Maps each value to any number of values."""
 
     function: Callable[[Any], Iterable[Any]]
 
     def __call__(self, element: Element) -> Iterable[Element]:
-        """Make an element of each."""
+        """Return one element per value."""
         made = self.function(element.value)
-        values = _several(element, "flat_map", self.function, made, "Return several values, such as a list")
+        values = _several(
+            element, "flat_map", self.function, made, "Return an iterable of values, such as a list"
+        )
         return [replace(element, value=value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Some, and others not."""
+    """Keeps the elements whose value satisfies a function."""
 
     function: Callable[[Any], bool]
 
     def __call__(self, element: Element) -> Iterable[Element]:
-        """Keep it, or not."""
+        """Keep or drop the element."""
         return (element,) if self.function(element.value) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBy:
-    """Another key."""
+    """Computes a new key from each value."""
 
     function: Callable[[Any], str]
 
     def __call__(self, element: Element) -> Iterable[Element]:
-        """Change the key."""
+        """Replace the key."""
         key = _key(element, "key_by", self.function, self.function(element.value))
         return (replace(element, key=key),)
 
 
 @dataclass(frozen=True, slots=True)
 class MoveInTime:
-    """Another event time (2.2)."""
+    """Computes a new event time from each value (2.2)."""
 
     function: Callable[[Any], int]
 
     def __call__(self, element: Element) -> Iterable[Element]:
-        """Change the event time."""
+        """Replace the event time."""
         time = self.function(element.value)
         if type(time) is not int or not MIN_TIME < time < END_OF_TIME:
             raise _gave(element, "with_time", self.function, time, "an event time", f"Return {EVENT_TIME}")
         return (replace(element, time=time),)
 
 
-_PAIRS = "Return several (key, value) pairs, such as a list of them"
+_PAIRS = "Return an iterable of (key, value) pairs, such as a list"
 
 
 def _several(
@@ -127,4 +129,4 @@ def _gave(
 ) -> DataflowError:
     where = f"element with key {element.key!r:.80}, value {element.value!r:.80}"
     name = getattr(function, "__qualname__", repr(function))
-    return DataflowError(where, f"{call}({name}) gave {made!r:.80} as {meaning}", remedy)
+    return DataflowError(where, f"{call}({name}) returned {made!r:.80} as {meaning}", remedy)

@@ -1,16 +1,16 @@
-"""The transforms as computations (Dataflow 2.1, 2.2; MillWheel 5.1): what runs on the public API, and knows of no host.
+"""The transforms as computations (Dataflow 2.1, 2.2; MillWheel 5.1), built on the public API and independent of the host.
 
-The rule of timestamps. A pane has an event time of its own, in its value: its window's last microsecond, so that a further
-grouping by the same windows puts it into the same window. The record that carries it can not be stamped so: the watermark timer
-that fires at the window's end is its cause, and a production is never older than its cause (MillWheel 4.5). Therefore
+How timestamps work: a pane has its own event time, in its value: its window's last microsecond, so that another grouping by the
+same windows puts it into the same window. Its record cannot have this timestamp: its cause is the watermark timer at the window's
+end, and a production is never older than its cause (MillWheel 4.5). Therefore
 
 * a pane's record is stamped with its window's **end** (as in Figure 4), one microsecond after its event time;
-* a grouping's **lag** is how many groupings are above it. Each adds a microsecond, so that elements of event time t that are on
-  time come in records of at most t + lag. When the low watermark has reached T + lag, all elements before T are in: the watermark
-  that a grouping's triggers see is the low watermark less the lag, and its timer for T is set to T + lag.
+* a grouping's **lag** is the number of groupings above it. Each adds a microsecond, so on-time elements with event time t arrive
+  in records stamped t + lag at most. Once the low watermark has reached T + lag, all elements before T have arrived: a grouping's
+  triggers see the low watermark minus the lag, and its timer for T is set to T + lag.
 
-So nothing polls, a pane leaves with the write of the timer that fires it, and the pending timer is all that holds the watermark
-back for a pane that is to come on time. A pane that the clock is to fire holds it at the window's end by its wall timer.
+So nothing polls, a pane is sent with the write of the timer that fires it, and only the pending timer holds the watermark for a
+pane that will be on time. A pane that the clock will fire holds it at the window's end through its wall timer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,14 +28,13 @@ KeyExtractor = Callable[[Record], str]
 
 
 class ParDo(Computation):
-    """Applies functions to each element by itself (2.1). What is made of a retraction is retracted.
+    """Applies functions to each element separately (2.1). The outputs of a retraction are retractions.
 
     Args:
-        steps: each takes an element, and the next one what it yields. Deterministic, or retractions do not take back what went
-            out (2.3).
-        output: stream.
-        carries_panes: its input's values are panes; else plain values.
-        makes_panes: its output's are.
+        steps: chain of functions on elements. They must be deterministic, or retractions do not match what was emitted (2.3).
+        output: output stream.
+        carries_panes: whether the input's values are panes; else they are plain values.
+        makes_panes: whether the output's values are panes.
     """
 
     def __init__(self, steps: Sequence[Step], output: str, *, carries_panes: bool, makes_panes: bool) -> None:
@@ -45,7 +44,7 @@ class ParDo(Computation):
         self._makes_panes = makes_panes
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Pass the element through the steps; what a pane says of itself stays as it was."""
+        """Pass the element through the steps; keep the other fields of a pane."""
         for element in _apply(self._steps, element_of(record, carries_panes=self._carries_panes)):
             made = element.value
             if self._makes_panes:
@@ -58,12 +57,12 @@ class GroupByKeyAndWindow(Computation):
     """Groups elements by key and window, and emits panes (2.2, 2.3).
 
     Args:
-        grouping: where, when, how and what.
-        outputs: streams of the panes; each has all.
-        lag: how many groupings are above it.
-        carries_panes: its input's values are panes; else plain values.
-        signals: stream on which percentile watermarks are told; ``""``: none.
-        dropped: stream of the elements that are dropped, each as a late pane of each window that did not take it; ``""``: none.
+        grouping: the grouping's definition: where, when, how and what.
+        outputs: output streams; each gets all panes.
+        lag: number of groupings above it.
+        carries_panes: whether the input's values are panes; else they are plain values.
+        signals: stream that reports percentile watermarks; ``""``: none.
+        dropped: stream for dropped elements, each sent as a late pane of each window that dropped it; ``""``: none.
     """
 
     def __init__(
@@ -84,11 +83,11 @@ class GroupByKeyAndWindow(Computation):
         self._signals = signals
 
     def initial_state(self) -> KeyState:
-        """No window is open."""
+        """Return a state without windows."""
         return KeyState()
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Take an element, or word of a percentile watermark, in."""
+        """Handle an element, or the report of a percentile watermark."""
         state: KeyState = context.state
         before = self.grouping.alarms(state)
         now, watermark = context.wall_time, watermark_at(context, self._lag)
@@ -104,9 +103,9 @@ class GroupByKeyAndWindow(Computation):
         self._set_alarms(context, before, self.grouping.alarms(state))
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Emit what is due."""
+        """Emit the panes that are due."""
         state: KeyState = context.state
-        before = {one for one in self.grouping.alarms(state) if _tag(one) != timer.tag}
+        before = {alarm for alarm in self.grouping.alarms(state) if _tag(alarm) != timer.tag}
         panes = self.grouping.advance(state, context.wall_time - 1, watermark_at(context, self._lag))
         self._emit(context, panes)
         self._set_alarms(context, before, self.grouping.alarms(state))
@@ -118,38 +117,39 @@ class GroupByKeyAndWindow(Computation):
                 context.produce(output, pane, timestamp=max(end + self._lag, context.stamp))
 
     def _give_up(self, context: Context, element: Element, windows: Iterable[Window]) -> None:
-        """Send an element where those go that are dropped, if anywhere."""
+        """Send a dropped element to the stream for dropped elements, if there is one."""
         for window in windows if self._dropped else ():
             pane = Pane(element.value, window, element.time, 0, Timing.LATE, element.retraction)
             context.produce(self._dropped, pane)
 
     def _set_alarms(self, context: Context, before: set[Alarm], after: set[Alarm]) -> None:
-        """Bring the row's timers in line with what the grouping asks for.
+        """Set and cancel timers to match the grouping's alarms.
 
-        A wall timer is set a microsecond later: what arrives at that instant comes before it.
+        A wall timer is set one microsecond later, since elements that arrive at that instant come first.
         """
-        wanted = {_tag(one) for one in after}
-        for tag in sorted({_tag(one) for one in before} - wanted):
+        wanted = {_tag(alarm) for alarm in after}
+        for tag in sorted({_tag(alarm) for alarm in before} - wanted):
             context.cancel_timer(tag)
-        for one in sorted(after - before, key=_alarm_order):
-            if one.clock is Clock.WATERMARK:
-                context.set_timer(_tag(one), one.time + self._lag)
+        for alarm in sorted(after - before, key=_alarm_order):
+            if alarm.clock is Clock.WATERMARK:
+                context.set_timer(_tag(alarm), alarm.time + self._lag)
             else:
-                hold = None if one.hold is None else one.hold + self._lag
-                context.set_wall_timer(_tag(one), one.time + 1, hold)
+                hold = None if alarm.hold is None else alarm.hold + self._lag
+                context.set_wall_timer(_tag(alarm), alarm.time + 1, hold)
 
 
 class PercentileProbe(Computation):
-    """Tells a grouping when a percentile of the records has passed a window's end (2.3; MillWheel 7.2).
+    """Tells a grouping when a percentile watermark has passed a window's end (2.3; MillWheel 7.2).
 
-    It runs with that percentile as its watermark. A computation has one watermark only: so it takes one more to have two.
+    It runs with that percentile as its watermark. A computation has only one watermark, so a second one takes a second
+    computation.
 
     Args:
-        grouping: whose windows.
-        percentile: which.
-        output: the stream of signals.
-        lag: as the grouping's.
-        carries_panes: likewise.
+        grouping: the grouping whose windows to use.
+        percentile: the percentile.
+        output: stream of signals.
+        lag: the grouping's lag.
+        carries_panes: whether the input's values are panes, as for the grouping.
     """
 
     def __init__(
@@ -162,21 +162,21 @@ class PercentileProbe(Computation):
         self._carries_panes = carries_panes
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Wait for the ends of an element's windows; of those that merge, the last one's is the end of all."""
+        """Set timers for the ends of an element's windows; the last end of merging windows is that of the merged one."""
         element = element_of(record, carries_panes=self._carries_panes)
         for window in self._grouping.assigned(element):
             end = min(window.end, END_OF_TIME)
             context.set_timer(str(end), end + self._lag)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Tell of one."""
+        """Report that the percentile watermark has reached a window's end."""
         context.produce(
             self._output, {"percentile": self._percentile, "reached": timer.timestamp - self._lag}
         )
 
 
 def element_of(record: Record, *, carries_panes: bool) -> Element:
-    """Read what a record carries.
+    """Return the element in a record.
 
     Raises:
         DataflowError: its event time is beyond the global window.
@@ -192,7 +192,7 @@ def element_of(record: Record, *, carries_panes: bool) -> Element:
 
 
 def _apply(steps: Sequence[Step], element: Element) -> Iterator[Element]:
-    """Yield what a chain of steps makes of an element."""
+    """Yield the outputs of a chain of steps for an element."""
     if not steps:
         yield element
         return
@@ -202,7 +202,7 @@ def _apply(steps: Sequence[Step], element: Element) -> Iterator[Element]:
 
 
 def watermark_at(context: Context, lag: int) -> int:
-    """The watermark of elements: before it, all are in. Event time, microseconds."""
+    """Return the watermark of elements, before which all have arrived, event time in microseconds."""
     low = context.low_watermark
     if low >= END_OF_TIME + lag:
         return MAX_TIME
@@ -210,7 +210,7 @@ def watermark_at(context: Context, lag: int) -> int:
 
 
 def _tag(alarm: Alarm) -> str:
-    """One timer of each clock."""
+    """Return an alarm's timer tag: one timer per clock."""
     return "at" if alarm.clock is Clock.WATERMARK else "clock"
 
 

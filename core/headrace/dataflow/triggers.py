@@ -1,6 +1,6 @@
-"""Triggers (Dataflow 2.3): *when* in processing time results are emitted. Here are the values; what they do is in ``_firing``.
+"""Triggers (Dataflow 2.3): *when* in processing time results are emitted. This file has the values; `firing` has the behavior.
 
-A trigger lives for one key's window, from its first element on. It sees the arrival of elements, the clock, the watermark, and
+A trigger exists for one window of one key, from its first element on. It sees arriving elements, the clock, the watermark, and
 merges.
 """
 
@@ -20,86 +20,86 @@ class AtWatermark:
     """Fires when the watermark has reached the window's end.
 
     Attributes:
-        percentile: 100 for the low watermark; less for the progress of that part of the records (2.3, MillWheel 7.2).
+        percentile: 100 for the low watermark; less for the progress of that percentage of the records (2.3, MillWheel 7.2).
     """
 
     percentile: float = 100.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no percentile."""
+        """Refuse an invalid percentile."""
         if type(self.percentile) not in (int, float) or not 0 < self.percentile <= 100:
-            raise OptionsError("percentile", self.percentile, "more than 0 and at most 100")
+            raise OptionsError("percentile", self.percentile, "a number above 0 and at most 100")
 
 
 @dataclass(frozen=True, slots=True)
 class AtPeriod:
-    """Fires at the next boundary of processing time: multiples of the period, for all windows alike (Figures 7, 8, 13, 14).
+    """Fires at the next boundary of processing time. Boundaries are multiples of the period (Figures 7, 8, 13, 14).
 
     An element that arrives on a boundary is in that boundary's pane.
 
     Attributes:
-        period_us: wall time, microseconds.
+        period_us: period, wall time, microseconds.
     """
 
     period_us: int
 
     def __post_init__(self) -> None:
-        """Refuse a period that is none."""
+        """Refuse an invalid period."""
         check_positive("period_us", self.period_us)
 
 
 @dataclass(frozen=True, slots=True)
 class AtCount:
-    """Fires when so many elements have arrived (Figure 9). A retraction that arrives counts as well: it is data.
+    """Fires when a number of elements have arrived (Figure 9). Retractions count as well: they are data.
 
     Attributes:
-        count: how many.
+        count: number of elements.
     """
 
     count: int
 
     def __post_init__(self) -> None:
-        """Refuse to count to nothing."""
+        """Refuse an invalid count."""
         check_count("count", self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class AfterDelay:
-    """Fires a while after the first element. One that arrives exactly then is in the pane.
+    """Fires a fixed time after the first element. An element that arrives exactly then is in the pane.
 
     Attributes:
-        delay_us: wall time, microseconds.
+        delay_us: delay, wall time, microseconds.
     """
 
     delay_us: int
 
     def __post_init__(self) -> None:
-        """Refuse a delay that is none."""
+        """Refuse an invalid delay."""
         check_positive("delay_us", self.delay_us)
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Fires when an element has made a predicate true: a data-driven trigger (2.3).
+    """Fires when a predicate holds after an element: a data-driven trigger (2.3).
 
     Attributes:
-        predicate: takes what the pane would have as its value.
+        predicate: takes the value that the pane would have.
     """
 
     predicate: Callable[[Any], bool]
 
     def __post_init__(self) -> None:
-        """Refuse what can not be asked."""
+        """Refuse a predicate that is not callable."""
         check_function("predicate", self.predicate)
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """What a trigger of your own may look at.
+    """What a custom trigger can see.
 
     Attributes:
         now: wall time, microseconds.
         watermark: event time, microseconds.
-        window: that it lives in.
+        window: the trigger's window.
     """
 
     now: int
@@ -108,11 +108,11 @@ class Instant(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, order=True):
-    """A time at which a trigger of your own wants to be asked again.
+    """A time at which a custom trigger wants to be evaluated.
 
     Attributes:
-        time: microseconds of its clock.
-        clock: which clock.
+        time: time, microseconds of its clock.
+        clock: the clock.
     """
 
     time: int
@@ -121,25 +121,25 @@ class Wanted(msgspec.Struct, frozen=True, order=True):
 
 @runtime_checkable
 class TriggerFn(Protocol):
-    """A trigger of your own (2.3: "users may define their own triggers"): pure functions of a JSON-like state.
+    """A custom trigger (2.3: "users may define their own triggers"): pure functions of a JSON-like state.
 
-    It is asked at each arrival, and at the times that it wants. When it has fired it is finished, or starts anew in a `Repeat`.
+    It is evaluated at every arrival and at the times that it wants. Once it has fired, it is finished, or restarts in a `Repeat`.
     """
 
     def start(self, instant: Instant) -> Any:
-        """Return the state to begin with."""
+        """Return the initial state."""
         ...
 
     def on_element(self, state: Any, value: Any, instant: Instant) -> Any:
-        """Return the state after an element arrived."""
+        """Return the state after an element has arrived."""
         ...
 
     def is_ready(self, state: Any, instant: Instant) -> bool:
-        """Tell whether it fires now."""
+        """Tell whether the trigger fires now."""
         ...
 
     def wanted(self, state: Any, window: Window) -> Iterable[Wanted]:
-        """Return the times at which to ask `is_ready`; those that have passed are ignored."""
+        """Return the times at which to call `is_ready`; past times are ignored."""
         ...
 
     def merge(self, states: Sequence[Any], instant: Instant) -> Any:
@@ -149,32 +149,32 @@ class TriggerFn(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """Fires when a trigger of your own says so.
+    """Fires when a custom trigger says so.
 
     Attributes:
-        fn: it.
+        fn: the custom trigger.
     """
 
     fn: TriggerFn
 
     def __post_init__(self) -> None:
-        """Refuse an object that lacks a method, and a class."""
+        """Refuse a class, and an object that lacks a method."""
         if isinstance(self.fn, type) or not isinstance(self.fn, TriggerFn):
             raise OptionsError("Custom", self.fn, "an object with all methods of TriggerFn")
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Fires whenever the trigger fires, and starts it anew when it is finished. Never finished.
+    """Fires whenever a trigger fires, and restarts it when it is finished. Never finishes.
 
     Attributes:
-        trigger: what is repeated.
+        trigger: the repeated trigger.
     """
 
     trigger: "Trigger"
 
     def __post_init__(self) -> None:
-        """Refuse what is no trigger."""
+        """Refuse an argument that is not a trigger."""
         _inner("Repeat", self.trigger)
 
 
@@ -183,25 +183,25 @@ class RepeatUntil:
     """Repeats a trigger until another one fires, then fires once more and is finished (Figure 13).
 
     Attributes:
-        trigger: what is repeated.
-        until: what ends it.
+        trigger: the repeated trigger.
+        until: the trigger that ends the repetition.
     """
 
     trigger: "Trigger"
     until: "Trigger"
 
     def __post_init__(self) -> None:
-        """Refuse what is no trigger."""
+        """Refuse arguments that are not triggers."""
         _inner("RepeatUntil", self.trigger)
         _inner("RepeatUntil", self.until)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class SequenceOf:
-    """Each trigger until it is finished, then the next. Finished with the last (Figures 13 and 14).
+    """Runs each trigger until it is finished, then the next. Finished with the last (Figures 13 and 14).
 
     Attributes:
-        triggers: at least one.
+        triggers: the triggers, at least one.
     """
 
     triggers: tuple["Trigger", ...]
@@ -212,10 +212,10 @@ class SequenceOf:
 
 @dataclass(frozen=True, slots=True, init=False)
 class AnyOf:
-    """Fires when one fires, and is finished (2.3: or).
+    """Fires when one of its triggers fires, and is then finished (2.3: or).
 
     Attributes:
-        triggers: at least one.
+        triggers: the triggers, at least one.
     """
 
     triggers: tuple["Trigger", ...]
@@ -226,10 +226,10 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True, init=False)
 class AllOf:
-    """Fires when each has fired, and is finished (2.3: and).
+    """Fires when all of its triggers have fired, and is then finished (2.3: and).
 
     Attributes:
-        triggers: at least one.
+        triggers: the triggers, at least one.
     """
 
     triggers: tuple["Trigger", ...]
@@ -267,4 +267,4 @@ def _several(name: str, triggers: tuple["Trigger", ...]) -> tuple["Trigger", ...
 
 
 DEFAULT_TRIGGER = Repeat(AtWatermark())
-"""What a window that was given no trigger has (2.4): when the watermark passes, and again with each late element."""
+"""The default (2.4): fires when the watermark passes the window's end, and again for each late element."""

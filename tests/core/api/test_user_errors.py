@@ -117,7 +117,7 @@ def test_a_message_shows_every_field_and_fits_the_screen(error: HeadraceError) -
     )
 
 
-# A record that can not enter
+# A record that the injector cannot accept
 
 
 def base() -> Pipeline:

@@ -61,7 +61,9 @@ def test_a_name_that_two_flows_have_is_refused_with_what_gives_another() -> None
     pipeline = Pipeline("games")
     pipeline.injector("scores")
     read("scores").map(str).to("one").add_to(pipeline)
-    with pytest.raises(DuplicateNameError, match=r"two of the name 'par_do'\. .*map\(\.\.\., name=\.\.\.\)"):
+    with pytest.raises(
+        DuplicateNameError, match=r"the name 'par_do' is used twice\. .*map\(\.\.\., name=\.\.\.\)"
+    ):
         read("scores").map(str).to("two").add_to(pipeline)
 
 
@@ -97,7 +99,7 @@ def refused(flow: Flow, *words: str) -> None:
 def test_panes_and_plain_values_do_not_go_to_one_stream() -> None:
     plain, panes = read("scores").map(str).to("out"), windowed().sum().to("out")
     for flow in (plain + panes, panes + plain):
-        refused(flow, "stream 'out'", "panes and plain values", "a stream of its own")
+        refused(flow, "stream 'out'", "panes and plain values", "separate streams")
 
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "mapped"])
@@ -115,7 +117,9 @@ def test_a_codec_that_the_panes_stream_has_already_is_refused() -> None:
     pipeline = Pipeline("games")
     pipeline.injector("scores")
     pipeline.stream("out", PickleCodec())
-    with pytest.raises(DataflowError, match=r"stream 'out': it has the codec PickleCodec\(\)"):
+    with pytest.raises(
+        DataflowError, match=r"stream 'out': it gets panes, but has the codec PickleCodec\(\)"
+    ):
         windowed().sum().to("out").add_to(pipeline)
 
 
@@ -144,12 +148,15 @@ def nothing(_: Any) -> Any:
 @pytest.mark.parametrize(
     ("collection", "words"),
     [
-        (read("scores").key_by(lambda value: value), ["key_by(", "gave 5 as a key", "Return a str"]),
-        (read("scores").key_by(lambda _: "\ud800"), ["key_by(", r"gave '\ud800' as a key", "Return a str"]),
-        (read("scores").par_do(no_key), ["par_do(no_key)", "gave 5 as a key", "a str"]),
-        (read("scores").par_do(no_pairs), ["par_do(no_pairs)", "gave 5", "(key, value) pairs"]),
-        (read("scores").par_do(nothing), ["par_do(nothing)", "gave None", "(key, value) pairs"]),
-        (read("scores").flat_map(nothing), ["flat_map(nothing)", "gave None", "several values"]),
+        (read("scores").key_by(lambda value: value), ["key_by(", "returned 5 as a key", "Return a str"]),
+        (
+            read("scores").key_by(lambda _: "\ud800"),
+            ["key_by(", r"returned '\ud800' as a key", "Return a str"],
+        ),
+        (read("scores").par_do(no_key), ["par_do(no_key)", "returned 5 as a key", "a str"]),
+        (read("scores").par_do(no_pairs), ["par_do(no_pairs)", "returned 5", "(key, value) pairs"]),
+        (read("scores").par_do(nothing), ["par_do(nothing)", "returned None", "(key, value) pairs"]),
+        (read("scores").flat_map(nothing), ["flat_map(nothing)", "returned None", "iterable of values"]),
     ],
     ids=["key", "surrogate", "key of a pair", "no pair", "no pairs", "no values"],
 )

@@ -1,4 +1,4 @@
-"""Definitions that can not do what they say are refused when they are written."""
+"""Definitions that cannot do what they say are refused when they are written."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_the_trigger_of_a_first_grouping_is_not_the_second_ones() -> None:
 
 
 def test_what_follows_a_trigger_that_never_finishes_can_never_fire() -> None:
-    with pytest.raises(DataflowError, match=r"AtCount\(count=1\) can never fire: Repeat"):
+    with pytest.raises(DataflowError, match=r"AtCount\(count=1\) can never fire, because Repeat"):
         read("scores").trigger(Repeat(SequenceOf(Repeat(AtWatermark()), AtCount(1))))
 
 
@@ -89,7 +89,7 @@ def test_a_strategy_needs_both_functions(lacking: str) -> None:
                 return list
             raise AttributeError(name)
 
-    with pytest.raises(DataflowError, match=f"it can not {lacking} windows"):
+    with pytest.raises(DataflowError, match=f"it cannot {lacking} windows"):
         read("scores").window_into(Half())
 
 
@@ -103,7 +103,7 @@ def test_a_percentile_needs_the_inputs_own_watermark() -> None:
     flow = (
         read("scores").window_into(FixedWindows(MINUTE)).trigger(AtWatermark(percentile=90)).sum().to("sums")
     )
-    with pytest.raises(DataflowError, match="percentile watermark has no meaning for Batch"):
+    with pytest.raises(DataflowError, match="percentile watermark is meaningless for Batch"):
         flow.pipeline("games", engine=Batch())
 
 
@@ -129,7 +129,7 @@ def test_a_trigger_that_finishes_while_elements_come_has_to_be_allowed(
     scores: PCollection[Any], engine: Engine
 ) -> None:
     with pytest.raises(
-        DataflowError, match=r"grouping 'sum': .* finishes, and elements that come .* dropped"
+        DataflowError, match=r"grouping 'sum': .* finishes, and later elements of its window are dropped"
     ):
         scores.sum().to("sums").pipeline("games", engine=engine)
     assert scores.when is not None

@@ -64,7 +64,7 @@ def refusals(pipeline: Pipeline, feed: Feed) -> list[str]:
 def test_a_moved_element_is_refused_with_the_time_that_it_got(time: Any) -> None:
     for text in refusals(*moved_to([time], FixedWindows(LONG))):
         assert text.startswith("element with key 'ann', value 0: with_time(")
-        assert f"gave {time!r}" in text
+        assert f"returned {time!r}" in text
         assert "Return an int of microseconds after MIN_TIME and before END_OF_TIME" in text
 
 
