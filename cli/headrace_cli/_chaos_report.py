@@ -1,4 +1,4 @@
-"""What ``headrace chaos`` has to say of a run, for people and as JSON."""
+"""The report of ``headrace chaos`` on a run, as text and as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
-    """A run, and what was asked for.
+    """A run and its options.
 
     Attributes:
         target: ``MODULE:PIPELINE``.
-        seed: of faults and input.
-        without: the protections that were left out.
-        report: what came of it.
-        directory: where its files are, as long as they are kept.
+        seed: seed for faults and input.
+        without: the protections that were switched off.
+        report: the result.
+        directory: directory of its files, if they are kept.
     """
 
     target: str
@@ -57,7 +57,7 @@ class Chaos:
                 return ExitCode.HOLDS
 
     def print(self, console: Console) -> None:
-        """Print it for people."""
+        """Print the report as text."""
         report, findings = self.report, self.report.findings
         left_out = f", without {' and '.join(self.without)}" if self.without else ""
         print_text(console, f"{self.target} on Spark, seed {self.seed}{left_out}", style="bold")
@@ -84,12 +84,12 @@ class Chaos:
                 held = sum(isinstance(verdict, Holds) for verdict in findings.verdicts.values())
                 return (
                     f"{word}: {counted(findings.outputs.common, 'output')} and "
-                    f"{counted(findings.states_compared, 'state')} are the reference's, and {held} of "
-                    f"{len(findings.verdicts)} invariants came up, none violated"
+                    f"{counted(findings.states_compared, 'state')} match the reference, and {held} of "
+                    f"{len(findings.verdicts)} invariants were exercised, none violated"
                 )
 
     def document(self) -> dict[str, Any]:
-        """Tell it as JSON."""
+        """Return the report as a JSON document."""
         report, findings = self.report, self.report.findings
         return {
             "pipeline": self.target,
@@ -98,7 +98,7 @@ class Chaos:
             "result": RESULT_WORDS[self.code],
             "verdict": _said(report.verdict),
             "plan": msgspec.to_builtins(report.plan),
-            "faults": [_seen_document(one) for one in report.seen],
+            "faults": [_seen_document(seen) for seen in report.seen],
             "drivers": report.drivers,
             "batches": report.batches,
             "directory": str(self.directory) if self.directory.exists() else None,
@@ -152,15 +152,17 @@ def _print_differences(console: Console, report: ChaosReport) -> None:
     findings = report.findings
     if findings.outputs.same and not findings.states:
         return
-    print_heading(console, "Not as in the reference")
-    for side, one in findings.outputs.examples(_EXAMPLES):
-        word = "missing" if side == "first" else "too many"
-        value = one.value.decode(errors="backslashreplace")
-        print_text(console, f"{word}: {one.stream} {one.key!r} at {one.timestamp} us: {value}", indent=2)
+    print_heading(console, "Differences from the reference")
+    for side, output in findings.outputs.examples(_EXAMPLES):
+        word = "missing" if side == "first" else "extra"
+        value = output.value.decode(errors="backslashreplace")
+        print_text(
+            console, f"{word}: {output.stream} {output.key!r} at {output.timestamp} us: {value}", indent=2
+        )
     for state in findings.states[:_EXAMPLES]:
         found, expected = (
             None if data is None else data.decode(errors="backslashreplace") for data in (state.found, state.expected)
         )  # fmt: skip
         print_text(
-            console, f"state of {state.computation} {state.key!r}: {found}, should be {expected}", indent=2
+            console, f"state of {state.computation} {state.key!r}: {found}, expected {expected}", indent=2
         )

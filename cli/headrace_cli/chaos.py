@@ -1,4 +1,4 @@
-"""``headrace chaos``: run a pipeline on Spark while its processes are killed and stopped, and compare what comes out."""
+"""``headrace chaos``: run a pipeline on Spark while killing and pausing its processes, and compare the results."""
 
 import shutil
 import tempfile
@@ -35,26 +35,26 @@ _EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
 
-  0 outputs and states are the reference's, and no invariant is violated; 1 they are not; 2 wrong use;
+  0 outputs and states match the reference, and no invariant is violated; 1 otherwise; 2 usage error;
   3 unknown: a fault never struck"""
 
 
 class Protection(StrEnum):
-    """What can be left out, to see what it is there for."""
+    """A protection that can be switched off to see what it prevents."""
 
     FENCING = "fencing"
     STATE_IDS = "state-ids"
 
 
 class ChaosUseError(HeadraceError):
-    """Options that can not be used. Fields: option, problem, remedy."""
+    """An option has an unusable value. Fields: option, problem, remedy."""
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
         super().__init__(option, problem, remedy)
         self.option, self.problem, self.remedy = option, problem, remedy
 
     def __str__(self) -> str:
-        """Say which, and what to do."""
+        """Name the option, the problem and the remedy."""
         return f"{self.option}: {self.problem}. {self.remedy}"
 
 
@@ -62,49 +62,55 @@ class ChaosUseError(HeadraceError):
 def chaos(
     pipeline: Annotated[
         str,
-        typer.Argument(metavar="[MODULE:PIPELINE]", help="Default: people who pass a station's turnstiles."),
+        typer.Argument(metavar="[MODULE:PIPELINE]", help="Default: people passing a station's turnstiles."),
     ] = DEFAULT_PIPELINE,
-    faults: Annotated[int, typer.Option(min=0, help="So many; each strikes a part of the input.")] = 7,
-    seed: Annotated[int, typer.Option(help="Of the faults and of the input.")] = 0,
+    faults: Annotated[
+        int, typer.Option(min=0, help="Number of faults; each strikes one part of the input.")
+    ] = 7,
+    seed: Annotated[int, typer.Option(help="Seed for faults and input.")] = 0,
     kinds: Annotated[
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="Of these kinds only: kill_executor, kill_python_worker, kill_driver, kill_driver_after_sink, "
-            "forget_commit, zombie, restart. Default: all, in turns.",
+            help="Kinds of faults to use: kill_executor, kill_python_worker, kill_driver, kill_driver_after_sink, "
+            "forget_commit, zombie, restart. Default: all, in turn.",
         ),
     ] = None,
     feed: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="The module's function that makes the input. Nothing in it may be late."
+            metavar="NAME",
+            help="The module's function that generates the input, which must not have late records.",
         ),
     ] = DEFAULT_FEED,
     without: Annotated[
         list[Protection] | None,
         typer.Option(
-            help="Leave out a protection: the sink's fencing of older drivers, or the ids of attempts in Spark's state."
+            help="Switch off a protection: the sink's fencing of older drivers, or separate state files for each attempt."
         ),
     ] = None,
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark's, with processes of its own for executors.")
+        str, typer.Option(metavar="URL", help="Spark's master, with separate processes for executors.")
     ] = "local-cluster[2,1,1024]",
     patience: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="For a start of Spark, or a part of the input.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="Maximum wait for a start of Spark or a part of the input."
+        ),
     ] = 300.0,
     keep: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep logs, checkpoint and outputs here. Default: only when something is wrong.",
+            help="Keep logs, checkpoint and outputs here. Default: keep them only if something is wrong.",
         ),
     ] = None,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Run a pipeline on Spark on this machine while executors, Python workers and drivers are killed, stopped and continued.
+    """Run a pipeline on Spark on this machine while killing, pausing and resuming executors, Python workers and drivers.
 
-    Then outputs and states are compared with the plain sequential reference, and the History is judged. Each fault takes
-    about as long as a start of Spark, half a minute.
+    Then compare outputs and states with the sequential reference, and check the History. Each fault takes about as long as
+    a start of Spark, half a minute.
     """  # fmt: skip
     with tidy_errors():
         with stdout_reserved(as_json):
@@ -121,21 +127,21 @@ def _run(
     target: PipelineTarget, faults: int, seed: int, kinds: str | None, without: list[Protection], master: str, patience: float,
     keep: Path | None,
 ) -> "Chaos":  # fmt: skip
-    # What follows needs PySpark, which the rest of the command does without.
+    # These need PySpark; the rest of the command does not.
     from headrace_cli._chaos_report import Chaos  # noqa: PLC0415
     from headrace_scenarios.chaos.plan import Verb, draw_plan  # noqa: PLC0415
     from headrace_scenarios.chaos.run import ChaosOptions, run_chaos  # noqa: PLC0415
 
-    wanted = list(Verb) if kinds is None else [one.strip() for one in kinds.split(",")]
-    strange = [one for one in wanted if one not in list(Verb)]
-    if strange:
-        problem = f"there is no kind {', '.join(map(repr, strange))}"
-        raise ChaosUseError("--kinds", problem, f"There are: {', '.join(Verb)}")
+    wanted = list(Verb) if kinds is None else [kind.strip() for kind in kinds.split(",")]
+    unknown = [kind for kind in wanted if kind not in list(Verb)]
+    if unknown:
+        problem = f"there is no kind {', '.join(map(repr, unknown))}"
+        raise ChaosUseError("--kinds", problem, f"The kinds are: {', '.join(Verb)}")
     options = ChaosOptions(
         master, Protection.FENCING not in without, Protection.STATE_IDS not in without, patience_s=patience
     )
     feed = target.feed(seed)
-    plan = draw_plan(faults, seed, len(feed.entries), [Verb(one) for one in wanted])
+    plan = draw_plan(faults, seed, len(feed.entries), [Verb(kind) for kind in wanted])
     directory = _directory(keep)
     with RunProgress(f"chaos on {target.name}") as progress:
         report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
@@ -146,14 +152,16 @@ def _run(
 
 
 def _directory(keep: Path | None) -> Path:
-    """Where the run leaves its files: the user's directory, or one that goes if there is nothing to look for in it."""
+    """Return the directory for the run's files: the user's, or a temporary one."""
     if keep is None:
         return Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     try:
         keep.mkdir(parents=True, exist_ok=True)
         taken = any(keep.iterdir())
     except OSError as error:
-        raise ChaosUseError("--keep", f"{keep} can not be used ({error.strerror})", "Name another") from error
+        raise ChaosUseError(
+            "--keep", f"cannot use {keep} ({error.strerror})", "Give another directory"
+        ) from error
     if taken:
-        raise ChaosUseError("--keep", f"{keep} is not empty", "Name another, or empty it")
+        raise ChaosUseError("--keep", f"{keep} is not empty", "Give another directory, or empty it")
     return keep

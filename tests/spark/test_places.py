@@ -73,4 +73,4 @@ def test_an_error_is_found_in_a_checkpoint_that_a_uri_names(tmp_path: Path) -> N
     query: Any = SimpleNamespace(name="query", id="1", exception=lambda: missing)
     found = error_of(query, tmp_path.as_uri())
     assert found is not None
-    assert found.args[:2] == (f"{tmp_path}/state/0/1.delta", "it is not there")
+    assert found.args[:2] == (f"{tmp_path}/state/0/1.delta", "it is missing")

@@ -150,9 +150,9 @@ def test_a_zombie_is_refused_after_the_query_was_started_again(url: str) -> None
         zombie.write(frame, "q", 1)
     assert (caught.value.epoch, caught.value.latest_epoch, frame.computed) == (1, 2, 0)
     told = str(caught.value)
-    assert "a newer sink writes there under the same name" in told
-    assert "If the job was started again elsewhere, leave that one running: this process was replaced" in told
-    assert "Only if these are two jobs, or two streams of one, stop both" in told
+    assert "a newer sink of the same name has since claimed epoch 2" in told
+    assert "If the job was restarted elsewhere, leave that job running: it has replaced this process" in told
+    assert "Only if these are two jobs, or two streams of one job, stop both" in told
     put(successor, 1, "b")
     assert keys_of(url) == ["a", "b"]
 
@@ -236,7 +236,7 @@ def test_columns_of_other_types_are_written_as_such(url: str) -> None:
 def test_a_type_may_be_given_and_one_that_is_missing_is_asked_for(url: str) -> None:
     frame = Frame([(["a"],)], {"tags": t.ArrayType(t.StringType())})
     with pytest.raises(
-        SinkTableError, match=r"no column type for 'tags', a array<string>\. Turn it into text with to_json"
+        SinkTableError, match=r"no column type for 'tags', a array<string>\. Convert it to text with to_json"
     ):
         DatabaseSink(url, "tags").write(frame, "q", 0)
     if url.startswith("postgresql"):
@@ -249,8 +249,8 @@ def test_a_table_with_other_columns_is_refused(url: str) -> None:
     with pytest.raises(SinkTableError) as caught:
         put(DatabaseSink(url, "counts"), 0, "a")
     assert str(caught.value) == (
-        f"{DatabaseSink(url, 'counts').name}: it has no columns ['stream', 'value', 'timestamp', 'record_id']; "
-        "it has ['id', 'key']. Choose another table, or select only columns that it has"
+        f"{DatabaseSink(url, 'counts').name}: it lacks the columns ['stream', 'value', 'timestamp', 'record_id']; "
+        "its columns are ['id', 'key']. Choose another table, or select only its columns"
     )
 
 
@@ -259,7 +259,7 @@ def test_others_locks_are_waited_for_and_then_reported(url: str) -> None:
     patient = _databases.database_of(url, 5)
     with patient.transaction() as transaction:
         transaction.ask("UPDATE headrace_writers SET epoch = epoch")
-        with pytest.raises(SinkBusyError, match=r"somebody else has kept (it locked|a lock) for 0\.1 s"):
+        with pytest.raises(SinkBusyError, match=r"another process has kept (it locked|a lock) for 0\.1 s"):
             put(sink, 0, "a")
     assert put(sink, 0, "a")
 
@@ -278,7 +278,7 @@ def test_a_full_disk_is_reported_and_the_batch_can_be_written_later(
     keys = [f"{n:05d}" for n in range(5_000)]
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", on_a_full_disk)
-        with pytest.raises(SinkError, match=r"out.db: its disk is full\. Make room"):
+        with pytest.raises(SinkError, match=r"out.db: its disk is full\. Free some space"):
             put(sink, 0, *keys)
     assert put(sink, 0, *keys)
     assert keys_of(url) == keys
@@ -286,9 +286,9 @@ def test_a_full_disk_is_reported_and_the_batch_can_be_written_later(
 
 def test_what_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but long enough to be taken for one" * 30)
-    with pytest.raises(SinkError, match=r"text: it is not a database of SQLite\. Name another file"):
+    with pytest.raises(SinkError, match=r"text: it is not an SQLite database\. Choose another file"):
         DatabaseSink(str(tmp_path / "text"), "counts")
-    with pytest.raises(SinkError, match="it can not be opened"):
+    with pytest.raises(SinkError, match="it cannot be opened"):
         DatabaseSink(str(tmp_path / "nowhere" / "out.db"), "counts")
     with pytest.raises(OptionsError, match="url='mysql://db/mail': expected postgresql"):
         DatabaseSink("mysql://ann:secret@db/mail", "counts")
@@ -307,7 +307,10 @@ def test_without_its_driver_postgresql_is_refused_at_once_and_no_password_is_tol
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(SinkError) as caught:
         DatabaseSink("postgresql://ann:secret@db/mail", "counts")
-    told = "postgresql://db/mail: there is no driver for PostgreSQL (psycopg). Install psycopg: pip install 'psycopg[binary]'"
+    told = (
+        "postgresql://db/mail: the PostgreSQL driver is not installed (psycopg). Install psycopg: "
+        "pip install 'psycopg[binary]'"
+    )
     assert str(caught.value) == told
     assert without_password("postgresql://db/mail") == "postgresql://db/mail"
 
@@ -385,7 +388,7 @@ def test_a_query_that_dies_after_its_commit_goes_on_without_loss_or_repetition(
 def test_a_sink_knows_whether_a_query_calls_it(spark: SparkSession, tmp_path: Path) -> None:
     sink = DatabaseSink(str(tmp_path / "out.db"), "counts")
     frame = spark.createDataFrame([("a",)], "key string")
-    with pytest.raises(SinkError, match="it was called outside of a streaming query"):
+    with pytest.raises(SinkError, match="it was called outside a streaming query"):
         sink(frame, 0)
     assert sink.write(frame, "bounded", 0)
     assert not sink.write(frame, "bounded", 0)

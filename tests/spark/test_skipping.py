@@ -108,7 +108,7 @@ def test_a_record_that_stops_a_job_is_skipped_and_is_in_the_dead_letters_once(
     assert "ValueError: invalid literal" in str(error)
 
     done = CliRunner().invoke(app, command[1:], catch_exceptions=False)
-    assert (done.exit_code, "Noted: from its next start" in done.stdout) == (0, True)
+    assert (done.exit_code, "Recorded: from its next start" in done.stdout) == (0, True)
     job.go_on()
     assert job.sums() == [1, 5]
     (letter,) = job.letters()

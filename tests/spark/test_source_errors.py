@@ -43,7 +43,7 @@ def test_a_malformed_line_stops_the_query_with_file_line_and_what_to_do(tmp_path
         Query(letters(tmp_path)).batch()
     assert str(caught.value) == (
         f"injector 'mail/0', record 1 for stream 'mail': {tmp_path}/a, line 2: DecodeError: JSON is malformed: object keys must "
-        "be strings (byte 1). It reads '{not json'. Fix the source, or give the injector on_malformed=DeadLetter(stream)"
+        "be strings (byte 1): '{not json'. Mend the source, or give the injector on_malformed=DeadLetter(stream)"
     )
 
 
@@ -114,13 +114,15 @@ def test_a_file_that_is_gone_before_it_was_read_to_its_end_is_missed(tmp_path: P
     query = Query(letters(tmp_path, max_records=1))
     query.batch()
     (tmp_path / "a").unlink()
-    with pytest.raises(SourceChangedError, match=r"it is gone, but was not read to its end\. Put it back"):
+    with pytest.raises(
+        SourceChangedError, match=r"it disappeared before it was read to its end\. Put it back"
+    ):
         query.batch()
 
 
 def test_a_missing_directory_is_met_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(
-        SourceMissingError, match=r"there is no directory .*/nowhere\. Make it, or mend the path"
+        SourceMissingError, match=r"there is no directory .*/nowhere\. Create it, or fix the path"
     ):
         Query(letters(tmp_path / "nowhere"))
     write_lines(tmp_path / "file")
@@ -168,5 +170,5 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
             query.batch()
     made = Query(Generated(numbers, count=3))
     made.offsets = [{"processes": []}]
-    with pytest.raises(CheckpointMismatchError, match="is not that of a generator"):
+    with pytest.raises(CheckpointMismatchError, match="is not from a generator"):
         made.batch()

@@ -83,11 +83,12 @@ def test_a_generator_that_fails_is_named_with_its_place() -> None:
         raise ZeroDivisionError("oops")
 
     with pytest.raises(
-        SourceUnreadableError, match="process 0, asked for records from 0 on: ZeroDivisionError: oops"
+        SourceUnreadableError, match="process 0, records from offset 0: ZeroDivisionError: oops"
     ):
         Query(Generated(broken, count=5, max_records=2)).batch()
     with pytest.raises(
-        SourceUnreadableError, match=r"asked for records from 3 on: there are no more records\. Set count"
+        SourceUnreadableError,
+        match=r"records from offset 3: the function returned no more records\. Set count",
     ):
         Query(Generated(lambda _process, offset: [NewRecord("a", 1, 1)] * (3 - offset), count=5)).batch()
     with pytest.raises(SourceUnreadableError, match="7 is not a NewRecord"):
@@ -115,7 +116,5 @@ def test_options_of_a_generator_are_checked() -> None:
     ):
         with pytest.raises(OptionsError, match=option):
             Query(source)
-    with pytest.raises(
-        OptionsError, match="count=None: expected a number, for a source that is read as a bounded one"
-    ):
+    with pytest.raises(OptionsError, match="count=None: expected a number, for a bounded read"):
         bounded(Generated(numbers, per_second=1))

@@ -315,7 +315,7 @@ def test_the_end_marker_ends_the_source_when_all_is_read(tmp_path: Path) -> None
     assert heartbeat(query.batch()) == (MAX_TIME, MAX_TIME)  # only the watermark has moved
     assert query.batch() == []
     write_lines(tmp_path / "b", letter("c", 3 * S))
-    with pytest.raises(SourceChangedError, match=r"'mail', b: it has come after the source had ended"):
+    with pytest.raises(SourceChangedError, match=r"'mail', b: it appeared after the source had ended"):
         query.batch()
 
 

@@ -98,7 +98,7 @@ def test_without_any_java_the_command_says_what_to_do(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     result = CliRunner().invoke(app, ["spark-submit", "job.py"])
     assert result.exit_code == 2
-    assert "Spark needs Java 17 or newer, and there is none" in result.stderr
+    assert "Spark needs Java 17 or newer, and none was found" in result.stderr
     assert "pip install 'headrace[spark]'" in result.stderr
 
 

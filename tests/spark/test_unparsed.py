@@ -41,9 +41,7 @@ def test_a_line_that_can_not_be_parsed_is_told_with_its_file_its_line_and_its_te
         outputs.frame.collect()
     told = next(line for line in str(caught.value).splitlines() if "MalformedRecordError: " in line)
     assert "line 2 of file:/" in told
-    assert (
-        '/in%20put/a.json: Spark\'s reader can not parse it by the schema. It reads \'{"key": "anna"' in told
-    )
+    assert '/in%20put/a.json: Spark\'s reader cannot parse it with the schema: \'{"key": "anna"' in told
     assert "\\x1b[2Jxxx" in told
     assert "\x1b" not in told
     assert f"... ({len(TORN)} bytes)" in told
@@ -58,7 +56,7 @@ def test_the_dead_letter_of_a_line_that_can_not_be_parsed_has_all_of_it(
     letter = json.loads(row["value"])
     assert (letter["injector"], letter["stream"]) == ("mail", "mail")
     assert base64.b64decode(letter["value"]).decode() == TORN
-    assert "/in%20put/a.json: Spark's reader can not parse it" in letter["error"]
+    assert "/in%20put/a.json: Spark's reader cannot parse it" in letter["error"]
 
 
 def test_a_row_of_nulls_is_told_with_how_to_keep_the_text(spark: SparkSession, tmp_path: Path) -> None:

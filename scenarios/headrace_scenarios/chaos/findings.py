@@ -1,7 +1,7 @@
-"""What a run on Spark under faults has come to, against the plain sequential reference (`headrace_properties.reference`).
+"""Comparing a run on Spark under faults with the sequential reference (`headrace_properties.reference`).
 
-Rules of this file: only rows of transactions that were committed count, since what a killed attempt made is made again; outputs
-are counted, so that one too many is found like one too few; states are those that the History tells.
+Rules of this file: only rows of committed transactions count, since the work of a killed attempt is repeated. Outputs are
+counted, so that an extra one is found as well as a missing one. States are taken from the History.
 """
 
 import sqlite3
@@ -22,20 +22,20 @@ from headrace_properties.verdict import Verdict
 from headrace_scenarios.chaos.job import TABLE
 
 Row = tuple[str | None, str | None, bytes, int | None]
-"""Of the sink's table: stream, key, value, timestamp; an event of the History has its value only."""
+"""A row of the sink's table: stream, key, value, timestamp; a History event has only a value."""
 
-_SELECT = f"SELECT stream, key, value, timestamp FROM {TABLE}"  # noqa: S608  a name of ours
+_SELECT = f"SELECT stream, key, value, timestamp FROM {TABLE}"  # noqa: S608  our own name
 
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """A state that is not the reference's; ``None``: there is none.
+    """A state that differs from the reference.
 
     Attributes:
-        computation: whose.
-        key: of the row.
-        expected: the reference's, encoded.
-        found: the run's.
+        computation: its computation.
+        key: key of the row.
+        expected: the reference's state, encoded; ``None``: it has none.
+        found: the run's state, encoded; ``None``: it has none.
     """
 
     computation: str
@@ -46,14 +46,14 @@ class StateDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChaosFindings:
-    """How a run compares.
+    """The comparison of a run with the reference.
 
     Attributes:
-        outputs: the reference's first, the run's second.
-        states: that differ.
-        states_compared: how many there are.
-        verdicts: of the checkers, invariant to verdict.
-        events: of the History.
+        outputs: comparison of outputs: the reference's first, the run's second.
+        states: the states that differ.
+        states_compared: number of states compared.
+        verdicts: verdicts of the checkers, by invariant.
+        events: number of History events.
     """
 
     outputs: OutputComparison
@@ -64,30 +64,31 @@ class ChaosFindings:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong, in sentences."""
+        """The problems found, in words."""
         found: list[str] = []
         missing, extra = self.outputs.only_first.total(), self.outputs.only_second.total()
         if missing or extra:
-            found.append(
-                f"outputs: {missing} missing, {extra} too many, {self.outputs.common} as they should be"
-            )
+            found.append(f"outputs: {missing} missing, {extra} extra, {self.outputs.common} as expected")
         if self.states:
-            found.append(f"states: {len(self.states)} of {self.states_compared} are not the reference's")
-        found += [f"{name}: {one.message}" for name, one in violations(dict(self.verdicts)).items()]
+            found.append(f"states: {len(self.states)} of {self.states_compared} differ from the reference")
+        found += [f"{name}: {violated.message}" for name, violated in violations(dict(self.verdicts)).items()]
         return tuple(found)
 
 
 def find(pipeline: Pipeline, expected: RunResult, rows: Sequence[Row]) -> ChaosFindings:
-    """Compare what the sink has with the reference.
+    """Compare the sink's rows with the reference.
 
     Args:
-        pipeline: that ran.
-        expected: what `run_reference` gives.
-        rows: of the sink's table.
+        pipeline: the pipeline that ran.
+        expected: the result of `run_reference`.
+        rows: rows of the sink's table.
     """
     history = history_of(pipeline, [value for stream, _, value, _ in rows if stream is None])
     states = {
-        (computation, key.partition("/")[2]): state  # the History writes a key with its interval's number
+        (
+            computation,
+            key.partition("/")[2],
+        ): state  # the History prefixes a key with the number of its interval
         for (computation, key), state in result_of(history).states.items()
     }
     verdicts = judge(history, [pipeline])
@@ -114,7 +115,7 @@ def _differences(
 
 
 def read_rows(database: Path) -> list[Row]:
-    """All rows that the sink has; none if it has never written."""
+    """Return all rows of the sink's table; none if nothing was ever written."""
     if not database.exists():
         return []
     with closing(sqlite3.connect(database)) as connection:

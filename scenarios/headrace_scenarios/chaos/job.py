@@ -1,11 +1,11 @@
-"""What `headrace chaos` and the drivers that it starts say to each other: files in one directory.
+"""Communication between `headrace chaos` and the drivers that it starts, through files in one directory.
 
 Rules of this file:
 
-* Files, since whoever writes or reads may be killed or stopped at any moment, and a pipe would then tell or hang the other.
-* A *hold* keeps whoever comes to a moment of a micro-batch there, until the file is gone. So a fault strikes in the middle of
-  the work and not before or after it. Whoever is held says so first, with its process id.
-* What a driver has to tell are lines of JSON, a file for each driver; a line that is not finished does not count.
+* It uses files because either side may be killed or paused at any time, and a pipe would then fail or block the other side.
+* A *hold* is a file that stops any process at a given moment of a micro-batch until the file is removed. So a fault strikes in
+  the middle of the work, not before or after it. A held process first records its process id.
+* A driver's reports are lines of JSON, one file for each driver; an incomplete line does not count.
 """
 
 import enum
@@ -17,29 +17,29 @@ import msgspec
 
 _LOOK_EVERY_S = 0.02
 _HELD_AT_MOST_S = 300.0
-"""Whoever was forgotten goes on."""
+"""Maximum time that a process is held."""
 
 
 class BatchMoment(enum.StrEnum):
     """Of a micro-batch."""
 
     READING = "reading"
-    """Its first tasks have their input, and no state was touched."""
+    """Its first tasks have their input, and no state has been touched."""
     WORKING = "working"
-    """The tasks of the last level run: rows are on their way to the sink, and some state may be written."""
+    """The tasks of the last level are running: rows are on their way to the sink, and some state may have been written."""
     WRITTEN = "written"
-    """The sink has the batch, and Spark's log of committed batches does not."""
+    """The sink has the batch, but Spark's commit log does not."""
 
 
 class ChaosJob(msgspec.Struct, frozen=True):
-    """What a driver is to run.
+    """The job that a driver runs.
 
     Attributes:
         target: the pipeline, ``MODULE:PIPELINE``.
-        directory: of the run; everything else is in it.
-        master: Spark's.
-        intervals: key intervals of each computation.
-        fencing: the sink is a `DatabaseSink`; otherwise rows are appended, whoever asks.
+        directory: directory of the run, which has all its files.
+        master: Spark's master.
+        intervals: number of key intervals of each computation.
+        fencing: whether the sink is a `DatabaseSink`; otherwise any driver can append rows.
         config: Spark's settings.
     """
 
@@ -52,35 +52,35 @@ class ChaosJob(msgspec.Struct, frozen=True):
 
     @property
     def landing(self) -> Path:
-        """Where the input falls."""
+        """Directory of the input."""
         return Path(self.directory, "landing")
 
     @property
     def checkpoint(self) -> Path:
-        """The query's."""
+        """Directory of the query's checkpoint."""
         return Path(self.directory, "checkpoint")
 
     @property
     def database(self) -> Path:
-        """The outputs', a file of SQLite; the table is `TABLE`."""
+        """The SQLite file with the outputs, in the table `TABLE`."""
         return Path(self.directory, "outputs.sqlite")
 
     @property
     def control(self) -> Path:
-        """Where holds are."""
+        """Directory of the holds."""
         return Path(self.directory, "control")
 
     @property
     def stop_file(self) -> Path:
-        """When it is there, a driver stops its query, and ends."""
+        """The file whose existence makes a driver stop its query and exit."""
         return self.control / "stop"
 
     def told(self, driver: int) -> Path:
-        """What a driver tells."""
+        """Return the file with a driver's reports."""
         return Path(self.directory, f"driver-{driver}.jsonl")
 
     def log(self, driver: int) -> Path:
-        """What a driver and its Java write to stdout and stderr."""
+        """Return the file with the stdout and stderr of a driver and its Java."""
         return Path(self.directory, f"driver-{driver}.log")
 
 
@@ -88,7 +88,7 @@ TABLE = "outputs"
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True):
-    """The sink is called with a micro-batch; now it is computed."""
+    """The sink was called with a micro-batch, which is now computed."""
 
     batch: int
 
@@ -101,13 +101,13 @@ class BatchWritten(msgspec.Struct, frozen=True, tag=True):
 
 
 class Idle(msgspec.Struct, frozen=True, tag=True):
-    """All is done that was there: so many files."""
+    """All input so far is processed: this many files."""
 
     files: int
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """The query has ended: ``error``, the name of its class, or nothing; and what it says."""
+    """The query has ended: ``error`` is the class of its error, or empty; ``text`` is the message."""
 
     error: str
     text: str
@@ -120,13 +120,13 @@ _decode_told = msgspec.json.Decoder(Told).decode
 
 
 def tell(path: Path, told: Told) -> None:
-    """Add a line."""
+    """Add a report."""
     with path.open("ab") as file:
         file.write(_encode(told) + b"\n")
 
 
 def read_told(path: Path) -> list[Told]:
-    """All lines that are finished."""
+    """Return all complete reports."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
@@ -141,13 +141,13 @@ def hold(control: Path, moment: BatchMoment) -> None:
 
 
 def release(control: Path) -> None:
-    """Hold nobody any more."""
-    for one in control.glob("hold-*"):
-        one.unlink()
+    """Remove all holds."""
+    for gate in control.glob("hold-*"):
+        gate.unlink()
 
 
 def held(control: Path) -> tuple[int, ...]:
-    """The processes that are held, by id."""
+    """Return the ids of the held processes, in order."""
     return tuple(sorted(int(mark.name.rpartition("-")[2]) for mark in control.glob("held-*")))
 
 

@@ -1,7 +1,7 @@
-"""What strikes a pipeline on Spark, and when: a plan is a value, drawn from a seed (compare `headrace_properties.search.plans`).
+"""Which faults strike a pipeline on Spark, and when: a plan, drawn from a seed (compare `headrace_properties.search.plans`).
 
-Rules of this file: the input falls in parts, and a part is struck at most once, so that each fault meets a healthy run and what
-it did can be told. Kinds are dealt like cards: none comes again before all the others have come.
+Rules of this file: the input arrives in parts, and at most one fault strikes each part, so that each fault strikes a healthy run
+and its effect can be observed. Kinds of faults are dealt like cards: each is used once before any is used again.
 """
 
 import enum
@@ -18,19 +18,19 @@ class Verb(enum.StrEnum):
     """A kind of fault."""
 
     KILL_EXECUTOR = "kill_executor"
-    """SIGKILL for an executor that works on the micro-batch, with its Python workers."""
+    """SIGKILL to an executor that is processing the micro-batch, and to its Python workers."""
     KILL_PYTHON_WORKER = "kill_python_worker"
-    """SIGKILL for a Python worker that works on it."""
+    """SIGKILL to a Python worker that is processing the micro-batch."""
     KILL_DRIVER = "kill_driver"
-    """SIGKILL for the driver in mid-batch, Python and Java; its executors are left to themselves."""
+    """SIGKILL to the driver during a micro-batch, Python and Java; its executors are left running."""
     KILL_DRIVER_AFTER_SINK = "kill_driver_after_sink"
-    """SIGKILL for all its processes when the sink has the micro-batch and Spark's log does not."""
+    """SIGKILL to all its processes when the sink has the micro-batch but Spark's commit log does not."""
     FORGET_COMMIT = "forget_commit"
-    """The driver is stopped, and the last entry of its log of commits is lost."""
+    """The driver is stopped, and the last entry of its commit log is deleted."""
     ZOMBIE = "zombie"
-    """All its processes are stopped in mid-batch; a successor does the batch; then they go on."""
+    """All its processes are paused during a micro-batch; a successor runs the batch; then they resume."""
     RESTART = "restart"
-    """The driver is stopped in good order, and started again."""
+    """The driver is stopped in an orderly way, and restarted."""
 
 
 MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
@@ -42,18 +42,18 @@ MOMENTS: dict[Verb, tuple[BatchMoment, ...]] = {
     Verb.ZOMBIE: (BatchMoment.READING, BatchMoment.WORKING, BatchMoment.WRITTEN),
     Verb.RESTART: (),
 }
-"""At which moments of a micro-batch a fault can strike; none: between two."""
+"""The moments of a micro-batch at which a fault can strike; none: between two micro-batches."""
 
 
 class ChaosPlanError(HeadraceError):
-    """A plan that can not be drawn. Fields: problem, remedy."""
+    """A plan cannot be drawn. Fields: problem, remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem, remedy)
         self.problem, self.remedy = problem, remedy
 
     def __str__(self) -> str:
-        """Say why, and what to do."""
+        """Name the problem and the remedy."""
         return f"{self.problem}. {self.remedy}"
 
 
@@ -61,9 +61,9 @@ class Strike(msgspec.Struct, frozen=True):
     """A fault.
 
     Attributes:
-        part: of the input that is being worked on; counts from 0.
+        part: number of the input part that it strikes, from 0.
         verb: its kind.
-        moment: of that part's micro-batch; ``None``: when it is over.
+        moment: the moment of that part's micro-batch; ``None``: after it.
     """
 
     part: int
@@ -71,7 +71,7 @@ class Strike(msgspec.Struct, frozen=True):
     moment: BatchMoment | None = None
 
     def describe(self) -> str:
-        """Say it in words.
+        """Describe the strike in words.
 
         >>> Strike(3, Verb.ZOMBIE, BatchMoment.WORKING).describe(), Strike(4, Verb.RESTART).describe()
         ('part 3: zombie, working', 'part 4: restart')
@@ -80,11 +80,11 @@ class Strike(msgspec.Struct, frozen=True):
 
 
 class ChaosPlan(msgspec.Struct, frozen=True):
-    """All that strikes a run.
+    """All faults of a run.
 
     Attributes:
-        parts: in which the input falls.
-        strikes: by part.
+        parts: number of parts of the input.
+        strikes: the faults, ordered by part.
     """
 
     parts: int
@@ -92,7 +92,7 @@ class ChaosPlan(msgspec.Struct, frozen=True):
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
-        """The kinds that it has, each once."""
+        """The kinds of faults in it, each once."""
         return tuple(dict.fromkeys(strike.verb for strike in self.strikes))
 
 
@@ -100,21 +100,21 @@ def draw_plan(faults: int, seed: int, entries: int, verbs: Sequence[Verb] = tupl
     """Draw a plan.
 
     Args:
-        faults: how many.
-        seed: of the draws.
-        entries: of the input; a part has one at least.
-        verbs: of which kinds.
+        faults: number of faults.
+        seed: seed for the plan.
+        entries: number of entries of the input; each part has at least one.
+        verbs: kinds of faults to use.
 
     Raises:
-        ChaosPlanError: there is too little input for so many faults, or no kind.
+        ChaosPlanError: there is too little input for that many faults, or there is no kind.
     """
     if not verbs:
-        raise ChaosPlanError("no kind of fault is left", f"Name some: {', '.join(Verb)}")
+        raise ChaosPlanError("no kind of fault is given", f"The kinds are: {', '.join(Verb)}")
     if faults >= entries:
         problem = (
-            f"{faults} faults need more than {entries} entries of input, for each strikes a part of its own"
+            f"{faults} faults need more than {entries} entries of input, because each strikes a separate part"
         )
-        raise ChaosPlanError(problem, "Take fewer faults, or a longer input")
+        raise ChaosPlanError(problem, "Use fewer faults, or a longer input")
     random = Random(f"{seed}/chaos")
     parts = faults + 1
     struck = sorted(random.sample(range(parts), faults))

@@ -1,10 +1,10 @@
-"""The processes of a Spark driver on this machine: found, killed, stopped and continued, by id.
+"""Finding, killing, pausing and resuming the processes of a Spark driver on this machine, by process id.
 
 Rules of this file:
 
-* A driver is started in a session of its own (``setsid``), and all that it starts is in that session, for good: nobody else's
-  process is, so nothing else can be struck.
-* What is asked is the kernel's own table, ``/proc``: a process that was stopped can not be asked.
+* A driver is started in a new session (``setsid``). Everything that it starts stays in that session, and nothing else is in it,
+  so no unrelated process can be struck.
+* Processes are found in the kernel's table, ``/proc``, because a paused process cannot answer.
 """
 
 import os
@@ -23,15 +23,15 @@ _JAVA_OF_DRIVER = "org.apache.spark.deploy.SparkSubmit"
 
 
 class NoProcessTableError(HeadraceError):
-    """A machine that does not show its processes. Fields: place."""
+    """This machine has no process table in the file system. Fields: place."""
 
     def __init__(self, place: str) -> None:
         super().__init__(place)
         self.place = place
 
     def __str__(self) -> str:
-        """Say what is missing."""
-        return f"there is no {self.place}, in which processes are found to be killed and stopped. Run this on Linux"
+        """Name what is missing, and what to do."""
+        return f"there is no {self.place}, which is needed to find the processes to kill and pause. Run this on Linux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SystemProcess:
 
     Attributes:
         pid: its id.
-        parent: its parent's.
+        parent: the id of its parent.
         command: its command line.
     """
 
@@ -50,12 +50,12 @@ class SystemProcess:
 
     @property
     def is_executor(self) -> bool:
-        """It is the Java of an executor."""
+        """Whether it is the Java of an executor."""
         return _EXECUTOR in self.command
 
     @property
     def is_java_of_driver(self) -> bool:
-        """It is the Java of the driver."""
+        """Whether it is the Java of the driver."""
         return _JAVA_OF_DRIVER in self.command
 
 
@@ -63,7 +63,7 @@ def check_process_table() -> None:
     """Check that processes can be found here.
 
     Raises:
-        NoProcessTableError: they can not.
+        NoProcessTableError: they cannot be found.
     """
     if not (_PROC / "self" / "stat").exists():
         raise NoProcessTableError(str(_PROC))
@@ -77,10 +77,10 @@ def processes_of(session: int) -> list[SystemProcess]:
 
 def _process(pid: int, session: int) -> SystemProcess | None:
     try:
-        # pid (command) state parent group session ...; the command may have blanks and brackets
+        # pid (command) state parent group session ...; the command may contain blanks and parentheses
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         command = (_PROC / str(pid) / "cmdline").read_bytes()
-    except OSError:  # it is gone
+    except OSError:  # it has exited
         return None
     if int(fields[3]) != session or fields[0] in "ZX":
         return None
@@ -97,13 +97,10 @@ def ancestor(processes: list[SystemProcess], pid: int) -> SystemProcess | None:
 
 
 def signal_all(session: int, number: signal.Signals) -> int:
-    """Send a signal to all processes of a session; tell to how many.
-
-    Those that are started meanwhile get it too.
-    """
+    """Send a signal to all processes of a session, including those started meanwhile; return their number."""
     reached: set[int] = set()
     while True:
-        fresh = [one.pid for one in processes_of(session) if one.pid not in reached]
+        fresh = [process.pid for process in processes_of(session) if process.pid not in reached]
         if not fresh:
             return len(reached)
         for pid in fresh:
@@ -112,13 +109,13 @@ def signal_all(session: int, number: signal.Signals) -> int:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, unless it is gone."""
+    """Send a signal to a process, unless it has exited."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def wait_until_gone(session: int, timeout_s: float) -> bool:
-    """Wait until a session has no processes any more; tell whether that was so in time."""
+    """Wait until a session has no processes; return whether that happened in time."""
     until = time.monotonic() + timeout_s
     while processes_of(session):
         if time.monotonic() > until:

@@ -1,10 +1,10 @@
-"""A pipeline on Spark while its processes are killed and stopped, to its end (MillWheel 6.2, 7.1).
+"""Running a pipeline on Spark to its end while killing and pausing its processes (MillWheel 6.2, 7.1).
 
-The harness is outside of Spark: it starts drivers as processes of their own, lets input fall part by part, strikes as the plan
-says, and starts a successor for each driver that is gone.
+The harness runs outside Spark: it starts drivers as separate processes, feeds the input part by part, injects faults by the plan,
+and starts a successor for each driver that is gone.
 
-Rules of this file: a fault strikes a process that is held in the middle of a micro-batch, and only processes that this run has
-started; a part is worked off before the next one falls; what was struck and never seen to be so does not count.
+Rules of this file: a fault strikes a process that is held in the middle of a micro-batch, and only processes that this run
+started. A part is processed completely before the next one is fed. A fault counts only if its effect was observed.
 """
 
 import os
@@ -55,43 +55,43 @@ from headrace_sim.feed import Feed
 
 _LOOK_EVERY_S = 0.05
 _ORPHANS_S = 20.0
-"""How long executors may live on without their driver before they are killed, too."""
+"""How long executors may survive their driver before they are killed too."""
 _TRIES = 3
-"""Drivers in a row that may end by themselves without having done anything."""
+"""Consecutive drivers that may exit by themselves without any progress."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Choice: these Javas live for seconds, and would spend them on compiling themselves."""
+"""Choice: these JVMs live for seconds, which they would otherwise spend on compilation."""
 _NEVER_S = "86400"
 _MODULE = "headrace_scenarios.chaos.driver"
 
 _REFUSALS = (
     ("FencedWriterError", "the sink: a newer epoch owns the table"),
-    ("DriverReplacedError", "Spark: the batch is in its log already"),
+    ("DriverReplacedError", "Spark: its log already has the batch"),
 )
 
 
 class ChaosStoppedError(HeadraceError):
-    """A run that could not go on. Fields: doing, reason, log."""
+    """A run could not continue. Fields: doing, reason, log."""
 
     def __init__(self, doing: str, reason: str, log: str) -> None:
         super().__init__(doing, reason, log)
         self.doing, self.reason, self.log = doing, reason, log
 
     def __str__(self) -> str:
-        """Say when, why, and where more is to be read."""
+        """Name the step, the reason and the log."""
         return f"{self.doing}: {self.reason}. See {self.log}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosOptions:
-    """How a pipeline is run.
+    """Options of a run.
 
     Attributes:
-        master: Spark's; ``local-cluster[executors,cores,megabytes]`` has processes of its own for executors.
-        fencing: the sink lets the newest driver write only; without it, rows are appended, whoever asks.
-        state_ids: each attempt writes files of state of its own, and the log of commits says which count
-            (``checkpointFormatVersion`` 2); without it, whoever writes last has written.
-        intervals: key intervals of each computation.
-        patience_s: for anything that is waited for, seconds of wall time.
+        master: Spark's master; ``local-cluster[executors,cores,megabytes]`` has separate processes for executors.
+        fencing: the sink lets only the newest driver write; without it, any driver can append rows.
+        state_ids: each attempt writes separate state files, and the commit log says which count
+            (``checkpointFormatVersion`` 2); without it, the last write wins.
+        intervals: number of key intervals of each computation.
+        patience_s: maximum wait for any single step, seconds of wall time.
     """
 
     master: str = "local-cluster[2,1,1024]"
@@ -106,10 +106,10 @@ class StrikeResult:
     """What came of a strike.
 
     Attributes:
-        strike: which.
-        struck: it did happen.
-        notes: what was seen.
-        recovered_s: from the strike until its part was worked off, seconds of wall time.
+        strike: the strike.
+        struck: whether it took effect.
+        notes: observations.
+        recovered_s: time from the strike until its part was processed, seconds of wall time.
     """
 
     strike: Strike
@@ -120,14 +120,14 @@ class StrikeResult:
 
 @dataclass(frozen=True, slots=True)
 class ChaosReport:
-    """A run.
+    """The result of a run.
 
     Attributes:
-        plan: what was to strike.
-        seen: what did.
-        findings: how it compares with the reference.
-        drivers: how many were started.
-        batches: micro-batches that the sink has.
+        plan: the planned faults.
+        seen: their observed effects.
+        findings: the comparison with the reference.
+        drivers: number of drivers started.
+        batches: number of micro-batches that the sink has.
         elapsed_s: wall time, seconds.
     """
 
@@ -140,11 +140,11 @@ class ChaosReport:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the run."""
+        """The verdict on the run."""
         problems = self.findings.problems
         if problems:
             return Violated("; ".join(problems), ())
-        idle = [one.strike.describe() for one in self.seen if not one.struck]
+        idle = [seen.strike.describe() for seen in self.seen if not seen.struck]
         if idle:
             return Unknown(f"never struck: {'; '.join(idle)}")
         return Holds(len(self.seen))
@@ -163,17 +163,17 @@ def run_chaos(
 
     Args:
         target: the pipeline, ``MODULE:PIPELINE``, for drivers to import.
-        pipeline: the same.
-        feed: all input; nothing of it may be late, for hosts differ in that.
-        plan: what strikes.
-        directory: an empty one, for everything that the run leaves.
-        options: see there.
-        on_progress: told how much is done, 0 to 1, and what is being done.
+        pipeline: the same pipeline.
+        feed: all input; it must have no late records, because hosts differ in what they find late.
+        plan: the faults.
+        directory: an empty directory for all files of the run.
+        options: options of the run.
+        on_progress: called with the fraction done, 0 to 1, and the current step.
 
     Raises:
-        ChaosStoppedError: it can not go on.
-        NoProcessTableError: this machine does not show its processes.
-        HeadraceError: user code fails in the reference, too.
+        ChaosStoppedError: the run cannot continue.
+        NoProcessTableError: processes cannot be found on this machine.
+        HeadraceError: user code failed in the reference too.
     """
     check_process_table()
     expected = run_reference(pipeline, feed)
@@ -192,7 +192,7 @@ def run_chaos(
 
 
 class _Driver:
-    """A driver's processes, and what it tells."""
+    """A driver's processes and reports."""
 
     def __init__(self, job: ChaosJob, job_file: Path, number: int) -> None:
         self._job = job
@@ -206,29 +206,29 @@ class _Driver:
 
     @property
     def session(self) -> int:
-        """The session that all its processes are in."""
+        """The session of all its processes."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Its Python is."""
+        """Whether its Python process is running."""
         return self._process.poll() is None
 
     @property
     def log(self) -> str:
-        """Where it writes."""
+        """Path of its log."""
         return str(self._job.log(self.number))
 
     def told(self) -> list[Told]:
-        """What it has told so far."""
+        """Return its reports so far."""
         return read_told(self._job.told(self.number))
 
     def ended(self) -> Ended | None:
-        """How its query ended, if it has told."""
+        """Return how its query ended, if it has reported that."""
         return next((told for told in self.told() if isinstance(told, Ended)), None)
 
     def idle_files(self) -> int:
-        """So many files it had worked off when it last had nothing more to do; -1: never."""
+        """Return how many files it had processed when it was last idle; -1: never."""
         return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
 
     def written(self) -> list[BatchWritten]:
@@ -236,7 +236,7 @@ class _Driver:
         return [told for told in self.told() if isinstance(told, BatchWritten)]
 
     def batch(self) -> int | None:
-        """The micro-batch that it works on, or last worked on."""
+        """Return the number of its current or last micro-batch."""
         return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
 
     def main_processes(self) -> list[SystemProcess]:
@@ -244,7 +244,7 @@ class _Driver:
         return [one for one in processes_of(self.session) if one.pid == self.session or one.is_java_of_driver]
 
     def kill(self) -> None:
-        """Kill everything that is left of it."""
+        """Kill all its remaining processes."""
         signal_all(self.session, signal.SIGKILL)
         self._process.wait()
 
@@ -276,7 +276,7 @@ class _Run:
         return self.drivers[-1]
 
     def run(self) -> None:
-        """Do all parts, and end in good order; in any case end all that was started."""
+        """Run all parts and stop; kill everything that was started in any case."""
         with _terminated_as_interrupted():
             self._run()
 
@@ -307,24 +307,24 @@ class _Run:
     # Drivers
 
     def _start(self) -> None:
-        with _interrupted_later():  # a driver that nobody knows of would outlive the run
+        with _interrupted_later():  # an unrecorded driver would outlive the run
             self.drivers.append(_Driver(self.job, self._job_file, len(self.drivers)))
 
     def _stop(self) -> None:
-        """Let the driver end its query, and go."""
+        """Let the driver stop its query and exit."""
         driver = self._driver
         self.job.stop_file.touch()
-        self._wait(lambda: not driver.is_running, "the driver does not stop")
+        self._wait(lambda: not driver.is_running, "the driver did not stop")
         self.job.stop_file.unlink()
         driver.kill()
 
     def _work_off(self, events: Sequence[tuple[str, SourceEvent]]) -> None:
-        """Let a part fall, and wait until it is done."""
+        """Feed a part, and wait until it is processed."""
         self._landing.put(events)
         self._await_idle()
 
     def _await_idle(self) -> None:
-        """Wait until all that has fallen is worked off, with a successor for each driver that ends by itself."""
+        """Wait until all input so far is processed; start a successor for each driver that exits by itself."""
         files = sum(1 for _ in self.job.landing.glob("*/*.parquet"))
         lost = 0
         until = time.monotonic() + self._options.patience_s
@@ -336,7 +336,7 @@ class _Run:
                 self._driver.kill()
                 self._start()
             if time.monotonic() > until:
-                raise self._stopped(f"nothing came of it in {self._options.patience_s:g} s")
+                raise self._stopped(f"no result within {self._options.patience_s:g} s")
             time.sleep(_LOOK_EVERY_S)
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
@@ -355,7 +355,7 @@ class _Run:
         control, driver = self.job.control, self._driver
         hold(control, moment)
         self._landing.put(events)
-        self._wait(lambda: bool(held(control)) or not driver.is_running, "no task has come to the hold")
+        self._wait(lambda: bool(held(control)) or not driver.is_running, "no task reached the hold")
         found = held(control)
         if not found:
             raise self._stopped(_reason(driver))
@@ -390,9 +390,9 @@ class _Run:
         release(self.job.control)
         began = time.monotonic()
         if wait_until_gone(driver.session, _ORPHANS_S):
-            seen.notes.append(f"its executors were gone after {time.monotonic() - began:.1f} s")
+            seen.notes.append(f"its executors exited within {time.monotonic() - began:.1f} s")
         else:
-            seen.notes.append(f"its executors lived on for {_ORPHANS_S:g} s, and were killed")
+            seen.notes.append(f"its executors survived for {_ORPHANS_S:g} s and were killed")
         driver.kill()
         self._start()
         self._recover(seen)
@@ -411,7 +411,7 @@ class _Run:
         self._work_off(events)
         self._stop()
         commits = self.job.checkpoint / "commits"
-        last = max((int(one.name) for one in commits.iterdir() if one.name.isdecimal()), default=None)
+        last = max((int(entry.name) for entry in commits.iterdir() if entry.name.isdecimal()), default=None)
         if last is not None:
             (commits / f"{last}").unlink()
             (commits / f".{last}.crc").unlink(missing_ok=True)
@@ -428,12 +428,12 @@ class _Run:
         self._start()
         self._recover(seen)
         signal_all(zombie.session, signal.SIGCONT)
-        self._wait(lambda: not zombie.is_running, "the zombie goes on and on")
+        self._wait(lambda: not zombie.is_running, "the zombie did not exit")
         ended = zombie.ended()
         refused = None if ended is None else _refused_by(ended)
         seen.struck = refused is not None
         seen.notes.append(
-            f"{stopped} processes stopped; refused by {refused or f'nobody: {_reason(zombie)}'}"
+            f"{stopped} processes paused; {f'refused by {refused}' if refused else f'not refused: {_reason(zombie)}'}"
         )
         zombie.kill()
 
@@ -455,7 +455,7 @@ class _Run:
         again = [told for told in self._driver.written() if told.batch == batch]
         if again:
             seen.notes.append(
-                f"batch {batch} came again; the sink {'took it' if again[0].new else 'knew it'}"
+                f"batch {batch} was repeated; the sink {'wrote it again' if again[0].new else 'skipped it'}"
             )
 
 
@@ -472,7 +472,7 @@ _STRIKES: dict[Verb, Callable[[_Run, StrikeResult, Sequence[tuple[str, SourceEve
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait until this is done. They are not blocked: a child would inherit that."""
+    """Defer SIGINT and SIGTERM until this block ends. They are not blocked, because a child process would inherit that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -492,8 +492,8 @@ def _interrupted_later() -> Iterator[None]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM, too, pass through what ends the drivers: those that are stopped would stay for ever."""
-    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+    """Treat SIGTERM like SIGINT, so that the drivers are ended: paused ones would otherwise stay for ever."""
+    if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -508,14 +508,14 @@ def _config(options: ChaosOptions) -> dict[str, str]:
         "spark.driver.extraJavaOptions": _SHORT_LIVED,
         "spark.executor.extraJavaOptions": _SHORT_LIVED,
         "spark.sql.streaming.pollingDelay": "50ms",
-        "spark.worker.timeout": _NEVER_S,  # a driver that stood still finds its executors as they were
+        "spark.worker.timeout": _NEVER_S,  # a paused driver finds its executors unchanged
         "spark.network.timeout": f"{_NEVER_S}s",
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2" if options.state_ids else "1",
     }
 
 
 def _parts(feed: Feed, parts: int) -> list[list[tuple[str, SourceEvent]]]:
-    """Its entries in so many parts, none of them empty."""
+    """Divide a feed's entries into parts, none of them empty."""
     entries = [(entry.address, entry.event) for entry in feed.entries]
     cuts = [number * len(entries) // parts for number in range(parts + 1)]
     return [entries[begin:end] for begin, end in pairwise(cuts)]
@@ -529,7 +529,5 @@ def _refused_by(ended: Ended) -> str | None:
 def _reason(driver: _Driver) -> str:
     ended = driver.ended()
     if ended is None:
-        return "the driver has ended without a word"
-    return (
-        f"the driver has ended: {ended.error}: {ended.text[:600]}" if ended.error else "the driver has ended"
-    )
+        return "the driver exited without a report"
+    return f"the driver exited: {ended.error}: {ended.text[:600]}" if ended.error else "the driver exited"

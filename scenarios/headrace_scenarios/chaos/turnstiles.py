@@ -1,9 +1,9 @@
-"""A small pipeline for runs on Spark under faults: how many people pass the turnstiles of a station.
+"""A small pipeline for runs on Spark under faults: it counts the people who pass a station's turnstiles.
 
     passages -> turnstile_counter -> turnstile_counts -> hall_counter -> hall_counts
 
-Two stages, timers on both, and state that lasts to the end. What comes out is a function of what went in, and never of the order
-of arrival; nothing is late, since hosts differ in what they find late.
+It has two stages, both with timers, and state that lasts to the end. The outputs depend only on the input, never on the order of
+arrival. No record is late, because hosts differ in what they find late.
 """
 
 from random import Random
@@ -15,28 +15,28 @@ HALLS = {"north": ("n1", "n2", "n3"), "south": ("s1", "s2"), "west": ("w1",)}
 PASSAGES = 120
 EVERY_US = 100 * MILLISECOND
 DISORDER_US = 600 * MILLISECOND
-"""A passage is told at most so long after it was."""
+"""Maximum delay between a passage and its report."""
 
 _HALL_OF = {turnstile: name for name, turnstiles in HALLS.items() for turnstile in turnstiles}
 
 
 def hall(record: Record) -> str:
-    """The second stage's key."""
+    """Return the second stage's key."""
     return _HALL_OF[record.key]
 
 
 class SecondCounter(Computation):
-    """Adds numbers up, for each second and in all.
+    """Adds up numbers for each second and in total.
 
     Args:
-        output: where each second's sum goes when the second is over.
+        output: the stream for each second's sum, once the second is over.
     """
 
     def __init__(self, output: str) -> None:
         self._output = output
 
     def initial_state(self) -> dict[str, int]:
-        """Nobody has passed."""
+        """Start with no passages."""
         return {}
 
     def process_record(self, context: Context, record: Record) -> None:
@@ -47,7 +47,7 @@ class SecondCounter(Computation):
         context.set_timer(second, (int(second) + 1) * SECOND - 1)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Tell a second's sum."""
+        """Produce a second's sum."""
         context.produce(self._output, {"people": context.state.pop(timer.tag)})
 
 
@@ -62,10 +62,10 @@ pipeline.add(
 
 
 def feed(seed: int) -> Feed:
-    """Make 12 seconds of passages, in some disorder, and a watermark after every fourth.
+    """Generate 12 seconds of passages, slightly out of order, with a watermark after every fourth.
 
     Args:
-        seed: of who passes where and when.
+        seed: seed for the passages.
     """
     random, builder = Random(f"{seed}/turnstiles"), FeedBuilder(pipeline)
     for number in range(PASSAGES):

@@ -1,12 +1,12 @@
-"""Rows in Spark's state store (MillWheel 6.2, 7.1): many in a chunk, and only those touched are looked into.
+"""Rows in Spark's state store (MillWheel 6.2, 7.1): stored in chunks of many rows, of which only the touched ones are unpacked.
 
 Rules of this file:
 
-* A call to Spark's state store costs as much as dozens of records, so rows are read and written by the chunk, a chunk is
-  written back only if a row of it was touched, and a row that was not touched stays packed.
-* The header of an interval knows for each chunk how far its rows hold the watermark back and when their next timers are
-  due: chunks with nothing to do are not read at all.
-* A chunk that has grown is divided; which chunk a key is in follows from its hash and the number of chunks.
+* A call to Spark's state store costs as much as dozens of records, so rows are read and written in chunks. A chunk is written
+  back only if one of its rows was touched, and untouched rows stay packed.
+* The header of an interval records, for each chunk, how far its rows hold the watermark back and when their next timers are
+  due. So chunks with nothing to do are not read at all.
+* Chunks are divided as they grow; a key's chunk follows from its hash and the number of chunks.
 """
 
 from collections.abc import Iterable
@@ -21,22 +21,22 @@ from headrace.store.mediator import StoredRow
 from headrace.wire.rows import StoredTimer, Version
 
 ROWS_IN_CHUNK = 64
-"""Rows in a chunk on average, before the number of chunks is doubled."""
+"""Average rows per chunk above which the number of chunks is doubled."""
 
 Dues = tuple[int, int, int]
-"""Event time that it holds the watermark at, when the next watermark timer is due (event time), and the next wall timer."""
+"""Where it holds the watermark (event time); when its next watermark timer (event time) and wall timer (wall time) are due."""
 
 NEVER = MAX_TIME + 1
-"""When a timer is due that nobody has set: at the end of time there may be one."""
+"""Due time for "no timer": later than `MAX_TIME`, at which a timer can be set."""
 
 _NOTHING_DUE = (MAX_TIME, NEVER, NEVER)
 
 
 class IntervalStore(Protocol):
-    """What is needed of Spark's state store, for the key interval at hand."""
+    """The part of Spark's state store that belongs to one key interval."""
 
     def is_begun(self) -> bool:
-        """Tell whether this task has written the header already: an interval can be called twice in a micro-batch."""
+        """Tell whether this task has already written the header: Spark may call an interval twice in a micro-batch."""
         ...
 
     def header(self) -> bytes | None:
@@ -44,7 +44,7 @@ class IntervalStore(Protocol):
         ...
 
     def set_header(self, data: bytes) -> None:
-        """Write it."""
+        """Write the header."""
         ...
 
     def chunk(self, number: int) -> bytes | None:
@@ -52,39 +52,39 @@ class IntervalStore(Protocol):
         ...
 
     def set_chunk(self, number: int, data: bytes) -> None:
-        """Write one."""
+        """Write a chunk."""
         ...
 
     def remove_chunk(self, number: int) -> None:
-        """Remove one."""
+        """Remove a chunk."""
         ...
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """Let the interval be called when Spark's watermark reaches ``at_ms``, and not at ``before_ms`` any more."""
+        """Ask Spark to call the interval when its watermark reaches ``at_ms``, and no longer at ``before_ms``."""
         ...
 
 
 class Header(msgspec.Struct, array_like=True):
-    """What is known of an interval without looking at its rows.
+    """What is known of an interval without reading its rows.
 
     Attributes:
-        sequencer: under which it was last written.
-        chunks: how many; a power of two.
-        rows: how many.
-        low: of its input, as it last knew it; event time in microseconds.
-        reported: its own low watermark: what is born behind it is late, and holds nothing back (4.5).
-        horizon: likewise, origin in microseconds.
-        held: how far it has told its consumers that it holds the watermark back.
-        timer_ms: the timer that Spark has for it.
-        holds: by group of a sender that holds its input back.
-        horizons: by injector.
-        dues: of the chunks that have anything due.
-        turns: how often it was worked on.
-        records: that have come for it, ever.
-        late_records: of these, how many were behind its low watermark.
-        outputs: that it has produced, ever.
-        newest: timestamp that has come, event time in microseconds.
-        timers: how many are pending.
+        sequencer: of its last write.
+        chunks: number of chunks, a power of two.
+        rows: number of rows.
+        low: its input's low watermark as last known, event time in microseconds.
+        reported: its own low watermark, event time in microseconds; anything behind it is late, and holds nothing back (4.5).
+        horizon: its input's horizon as last known, origin in microseconds.
+        held: the event time at which it last told its consumers that it holds the watermark back, microseconds.
+        timer_ms: its timer in Spark, event time in milliseconds.
+        holds: by sender's group, how far that group holds its input back.
+        horizons: by injector, its horizon.
+        dues: by chunk, for chunks that have anything due.
+        turns: number of micro-batches that processed it.
+        records: number of records ever received.
+        late_records: how many of them were behind its low watermark.
+        outputs: number of records ever produced.
+        newest: latest timestamp received, event time in microseconds.
+        timers: number of pending timers.
         state_bytes: size of its chunks, bytes.
     """
 
@@ -140,8 +140,8 @@ class Chunks:
     """The rows of one interval.
 
     Args:
-        store: where they rest.
-        divisor: how many intervals the computation has; what the hash says beyond that decides on the chunk.
+        store: where they are stored.
+        divisor: number of intervals of the computation; the rest of the key's hash decides its chunk.
     """
 
     def __init__(self, store: IntervalStore, divisor: int) -> None:
@@ -163,7 +163,7 @@ class Chunks:
         return row
 
     def due(self, low: int, now: int) -> list[str]:
-        """The keys with a timer that is due by the watermark (event time) or by now (wall), in order."""
+        """Return the keys with a timer that is due by the low watermark (event time) or by now (wall time), in order."""
         keys: list[str] = []
         for number, (_, watermark_due, wall_due) in sorted(self.header.dues.items()):
             if watermark_due <= low or wall_due <= now:
@@ -174,11 +174,11 @@ class Chunks:
         return keys
 
     def dues(self) -> Dues:
-        """Of the whole interval."""
+        """Return the earliest dues of the whole interval."""
         return _earliest(self.header.dues.values())
 
     def write(self, rows: dict[str, StoredRow]) -> None:
-        """Put these rows back, each of which was read before or is new, and write the chunks that they are in."""
+        """Store these rows, each of them new or read before, and write the chunks that contain them."""
         touched: dict[int, dict[str, _Entry]] = {}
         for key, row in rows.items():
             number = self._number(key)
@@ -197,7 +197,7 @@ class Chunks:
             self._write_chunk(number, chunk)
 
     def write_header(self) -> None:
-        """Write it: the last thing that a step on this interval does."""
+        """Write the header. Do this last, after all other writes to the interval."""
         self._store.set_header(_encode(self.header))
 
     def _number(self, key: str) -> int:
@@ -212,7 +212,7 @@ class Chunks:
         return found
 
     def _divide(self) -> dict[int, dict[str, _Entry]]:
-        """Deal all rows out to at least twice as many chunks."""
+        """Distribute all rows over at least twice as many chunks."""
         header = self.header
         old = [self._chunk(number) for number in range(header.chunks)]
         while header.rows > header.chunks * ROWS_IN_CHUNK:
@@ -240,8 +240,8 @@ class Chunks:
 
 def _earliest(dues: Iterable[Dues]) -> Dues:
     hold, watermark_due, wall_due = _NOTHING_DUE
-    for one in dues:
-        hold, watermark_due, wall_due = min(hold, one[0]), min(watermark_due, one[1]), min(wall_due, one[2])
+    for due in dues:
+        hold, watermark_due, wall_due = min(hold, due[0]), min(watermark_due, due[1]), min(wall_due, due[2])
     return hold, watermark_due, wall_due
 
 
@@ -250,13 +250,13 @@ def _is_empty(row: StoredRow) -> bool:
 
 
 def _pack(row: StoredRow, reported: int) -> _Entry:
-    assert not row.productions, "what one query makes is delivered in the same micro-batch"
+    assert not row.productions, "a query delivers its productions in the same micro-batch"
     timers = [
         _PackedTimer(
-            one.tag, one.timestamp, one.clock is Clock.WALL, one.due, one.overdue, one.hold,
-            one.set_by.sequencer, one.set_by.number, one.origin, one.set_at,
+            timer.tag, timer.timestamp, timer.clock is Clock.WALL, timer.due, timer.overdue, timer.hold,
+            timer.set_by.sequencer, timer.set_by.number, timer.origin, timer.set_at,
         )
-        for one in row.timers.values()
+        for timer in row.timers.values()
     ]  # fmt: skip
     hold = None if row.hold == MAX_TIME else row.hold
     packed = msgspec.Raw(_encode(_PackedRow(row.state, hold, timers, row.seen)))
@@ -281,10 +281,10 @@ def _unpack(data: msgspec.Raw) -> StoredRow:
     row.state = packed.state
     row.hold = MAX_TIME if packed.hold is None else packed.hold
     row.seen = packed.seen
-    for one in packed.timers:
-        clock = Clock.WALL if one.wall else Clock.WATERMARK
-        row.timers[one.tag] = StoredTimer(
-            one.tag, one.timestamp, clock, one.due, one.overdue, one.hold, Version(one.sequencer, one.number),
-            one.origin, one.set_at,
+    for timer in packed.timers:
+        clock = Clock.WALL if timer.wall else Clock.WATERMARK
+        row.timers[timer.tag] = StoredTimer(
+            timer.tag, timer.timestamp, clock, timer.due, timer.overdue, timer.hold, Version(timer.sequencer, timer.number),
+            timer.origin, timer.set_at,
         )  # fmt: skip
     return row

@@ -1,4 +1,4 @@
-"""The short way of an injected record: from a row of the source straight into its consumer's parcel (MillWheel 4.2, 5.2).
+"""The fast path of an injected record: from a row of the source directly into its consumer's parcel (MillWheel 4.2, 5.2).
 
 Rules of this file: only what is as it should be goes this way, and arrives exactly as by the long one
 (`headrace.injector.injection.productions_of`), which takes all else and says what is wrong with it. Both ask the consumer's key
@@ -18,7 +18,7 @@ from headrace.spark.hosting.parcels import Packed, Post
 
 
 class Lane:
-    """The way of one injector's records on one stream to the one consumer that it has, into one post.
+    """The fast path for one injector's records on a stream with a single consumer, into one post.
 
     Args:
         post: where they go.
@@ -47,7 +47,7 @@ class Lane:
         self._boxes: dict[int, list[Packed]] = {}
 
     def send(self, name: str, key: Any, data: Any, timestamp: Any, arrived: int | None) -> bool:
-        """Send a record; ``False``, and it is not sent: there is something about it that the long way is for."""
+        """Send a record and return ``True``; return ``False`` without sending it if it needs the full path."""
         if not (type(key) is str and type(data) is bytes and type(timestamp) is int):
             return False
         if not MIN_TIME < timestamp < MAX_TIME:
@@ -60,7 +60,7 @@ class Lane:
                     self._consumer, self._extractor, self._codec, self._stream, key, data, timestamp, name
                 )
             place = crc32(key.encode()) % len(self._groups)
-        except Exception:  # noqa: BLE001  a codec and an extractor may raise anything: the long way says what
+        except Exception:  # noqa: BLE001  a codec and an extractor may raise anything; the full path reports it
             return False
         origin = MIN_TIME if arrived is None else arrived
         if self._kept_ids_us is not None:
@@ -73,18 +73,18 @@ class Lane:
 
 
 def lane_of(plan: Plan, post: Post, injector: str, stream: str, kept_ids_us: int | None) -> Lane | None:
-    """Make the lane of a stream.
+    """Return the lane of a stream, if it has one.
 
     Args:
-        plan: the pipeline, laid out.
-        post: where its records go.
-        injector: whose.
-        stream: theirs.
+        plan: the layout of the pipeline.
+        post: takes the records.
+        injector: name of the injector.
+        stream: name of the stream.
         kept_ids_us: see `Lane`.
 
     Returns:
-        ``None``: it has none. The stream is not the injector's, goes to several consumers or outside; or each record is to be
-        told in the History, or written to a log.
+        ``None`` if the stream is not the injector's, or goes to several consumers or outside, or if each record must be recorded
+        in the History or written to a log.
     """
     pipeline = plan.pipeline
     if plan.history or plan.staged or stream not in pipeline.injectors[injector].all_outputs:

@@ -2,14 +2,14 @@
 
 Rules of this file:
 
-* Events travel with the outputs, and so count if their micro-batch is committed, like the outputs.
-* Intervals here are divisions by hash. The History writes each key with the number of its interval before it, so that they are
-  divisions of the keys as they stand there: ``0003/riva``.
-* Within a micro-batch the operators work one after the other, and the intervals of a level independently of each other. They
-  are told in this order: what was read; then level by level all deliveries, and then all that the watermark's advance led to.
-  At the end of the batch stand the deletions of checkpoints, since a batch's productions are delivered when it is committed, and
-  what is then known of everybody's progress.
-* Recovery scans are left out: here each batch reads just the rows that it needs.
+* Events travel with the outputs, so, like the outputs, they count only if their micro-batch is committed.
+* Intervals on Spark divide the keys by hash. The History prefixes each key with the number of its interval, ``0003/riva``, so
+  that each interval is a range of the prefixed keys.
+* Within a micro-batch the operators run one after the other, and the intervals of a level independently of each other. The
+  History orders their events like this: what was read; then, level by level, all deliveries followed by everything that the
+  watermark's advance caused. Last come the deletions of checkpoints, because a batch's productions are delivered when it is
+  committed, and the published watermarks.
+* Recovery scans are left out: on Spark each batch reads only the rows that it needs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,22 +52,22 @@ from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
 
 _LEFT_OUT = (RoleClaimed, ProcessStarted, ScanBegun, ScanEnded, Reported)
-"""What the driver's own machinery says, and what is not so on Spark."""
+"""Events of the host's stand-ins for other processes, and events that do not apply on Spark."""
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):
     """Some events of one interval in one micro-batch, in order.
 
     Attributes:
-        batch: its number.
-        level: of the operator; -1: of the sources.
-        advanced: whether this is after the watermark advanced.
+        batch: number of the micro-batch.
+        level: level of the operator; -1: the sources.
+        advanced: whether the events came after the watermark advanced.
         group: the interval, or the partition of the sources.
         at_us: wall time of the batch, microseconds.
         low_watermark: Spark's, event time in microseconds.
-        held: how far the interval holds the low watermark back from now on, event time in microseconds.
-        events: what happened.
-        fraction: of the keys, that the events are of.
+        held: where the interval holds the low watermark from now on, event time in microseconds.
+        events: the events.
+        fraction: the sampled fraction of the keys.
     """
 
     batch: int
@@ -88,17 +88,17 @@ _decode = msgspec.msgpack.Decoder(Entry).decode
 def exported(
     plan: Plan, group: str, batch: MicroBatch, events: Sequence[Event], under_old_watermark: int, held: int
 ) -> list[bytes]:
-    """What an interval's task adds to the History.
+    """Encode what an interval's task adds to the History.
 
     Args:
-        plan: the pipeline, laid out.
+        plan: the layout of the pipeline.
         group: the interval.
-        batch: which.
-        events: that the engine wrote.
+        batch: the micro-batch.
+        events: the events that the engine recorded.
         under_old_watermark: how many of them came before the watermark advanced.
         held: see `Entry`.
     """
-    assert plan.history is not None, "somebody wants it"
+    assert plan.history is not None, "a History was asked for"
     fraction, sampling = plan.history.fraction, SampledEvents(plan.history, events)
     computation = computation_of(group)
     level = next(number for number, names in enumerate(plan.levels) if computation in names)
@@ -130,8 +130,8 @@ def _without_deletions(events: Sequence[Event]) -> list[Event]:
 def exported_injections(
     plan: Plan, partition: str, number: int, at_us: int, events: Iterable[Injected]
 ) -> bytes:
-    """What the reading of a partition of the sources adds to the History."""
-    assert plan.history is not None, "somebody wants it"
+    """Encode what reading a partition of the sources adds to the History."""
+    assert plan.history is not None, "a History was asked for"
     placed: list[Event] = [
         msgspec.structs.replace(event, productions=_productions(plan, event.productions))
         for event in sampled_injections(plan.history, events)
@@ -141,13 +141,13 @@ def exported_injections(
 
 
 def _is_told(event: Event, computation: str) -> bool:
-    if isinstance(event, IntervalMinted):  # the driver also mints what stands for the consumers
+    if isinstance(event, IntervalMinted):  # the task also mints intervals that stand for the consumers
         return event.computation == computation
     return not isinstance(event, _LEFT_OUT)
 
 
 def _placed(plan: Plan, group: str, event: Event) -> Event:
-    """An event with keys and intervals as they stand in the History."""
+    """Return an event with its keys and intervals as the History writes them."""
     replace, number = msgspec.structs.replace, number_of(group)
     if isinstance(event, Executed):
         return replace(event, key=_key(number, event.key), productions=_productions(plan, event.productions))
@@ -179,17 +179,19 @@ def _interval(number: int) -> KeyInterval:
 
 def _productions(plan: Plan, productions: tuple[Production, ...]) -> tuple[Production, ...]:
     return tuple(
-        one if one.consumer == OUTSIDE
-        else msgspec.structs.replace(one, key=_key(number_of(plan.group(one.consumer, one.key)), one.key))
-        for one in productions
+        production if production.consumer == OUTSIDE
+        else msgspec.structs.replace(
+            production, key=_key(number_of(plan.group(production.consumer, production.key)), production.key)
+        )
+        for production in productions
     )  # fmt: skip
 
 
 def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
-    """Put the History of a run together.
+    """Assemble the History of a run.
 
     Args:
-        pipeline: that ran.
+        pipeline: the pipeline that ran.
         rows: the column ``value`` of `Outputs.history`, in any order.
     """
     entries = sorted(map(_decode, rows), key=attrgetter("batch", "level", "advanced", "group"))
@@ -211,12 +213,12 @@ def history_of(pipeline: Pipeline, rows: Iterable[bytes]) -> History:
 
 
 def _with_source_watermark(event: Event, low: int) -> Event:
-    """What an injector does not know where it runs: the watermark in force, behind which a record was late at its source."""
+    """Add the watermark in force at an injection, which the injecting task does not know; a record behind it was late."""
     return msgspec.structs.replace(event, source_watermark=low) if isinstance(event, Injected) else event
 
 
 def _report_injectors(history: History, pipeline: Pipeline, low: int) -> None:
-    """What Spark knows of them when a micro-batch begins."""
+    """Record what Spark knows of the injectors when a micro-batch begins."""
     if low > MIN_TIME:
         for name, spec in pipeline.injectors.items():
             for address in spec.addresses():
@@ -224,7 +226,7 @@ def _report_injectors(history: History, pipeline: Pipeline, low: int) -> None:
 
 
 def _publish(history: History, pipeline: Pipeline, held: dict[str, int], low: int) -> None:
-    """What is known of everybody's progress at the end of a micro-batch: all work up to Spark's watermark, but what is held."""
+    """Record the low watermarks at the end of a micro-batch: Spark's, except where intervals hold theirs back."""
     if low == MIN_TIME:
         return
     values = [(name, Progress(low)) for name in pipeline.injectors]

@@ -1,15 +1,15 @@
-"""A History of some of the keys, for jobs whose whole History would be too much (DESIGN 4).
+"""A History of some of the keys, for jobs whose full History would be too large (DESIGN 4).
 
 Rules of this file:
 
-* What is sampled are **rows**: a key of a computation, with all that ever happens to it. Whether a key is in the sample follows
-  from the key alone, so that a record that keeps its key is followed through all computations, and through restarts.
-* A production is in the sample if both rows are: that which makes it and that which gets it. So whatever the sample says is owed
-  to somebody, it also says what became of it; what a checker does not see, it can not take for lost. What leaves for the outside
-  goes with the row that makes it.
-* A cause that is not in the sample is for the checkers like a late one: what it leads to holds no watermark back. So they see
-  less pending work than there is, and never more.
-* Intervals, injectors' reports and broadcasts are there in full.
+* The unit of sampling is a **row**: a key of a computation, with everything that ever happens to it. Whether a key is in the
+  sample depends on the key alone, so a record that keeps its key is followed through all computations, and through restarts.
+* A production is in the sample if both its sender's row and its receiver's row are. So for each production that the sample shows,
+  it also shows the delivery, and a checker never mistakes a production for lost. An output is in the sample if its sender's row
+  is.
+* Checkers treat a cause outside the sample as late: its effects hold no watermark back. So they see at most the work that is
+  pending, never more.
+* Intervals, injectors' reports and broadcasts are recorded in full.
 """
 
 from collections.abc import Iterable
@@ -40,13 +40,13 @@ from headrace.wire.rows import Production
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Which keys are in a History.
+    """The keys that a History includes.
 
     Attributes:
-        fraction: of all keys, more than 0 and up to 1.
+        fraction: fraction of all keys, more than 0 and up to 1.
 
     Raises:
-        OptionsError: it is not.
+        OptionsError: the fraction is out of range.
 
     >>> [key for key in ("anna", "bruno", "nora", "ugo") if Sample(1 / 2).has(key)]
     ['bruno', 'nora']
@@ -55,12 +55,12 @@ class Sample:
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check it."""
+        """Check the fraction."""
         if not 0 < self.fraction <= 1:
             raise OptionsError("fraction", self.fraction, "more than 0, and up to 1")
 
     def has(self, key: str) -> bool:
-        """Tell whether a key is in it. Not the hash that says which interval a key is in: that would be whole intervals."""
+        """Tell whether a key is in the sample. The hash is not that of the intervals, which would select whole intervals."""
         if self.fraction == 1:
             return True
         return int.from_bytes(blake2b(key.encode(), digest_size=8).digest()) < self.fraction * 2**64
@@ -70,7 +70,7 @@ FULL = Sample()
 
 
 def sampled_injections(sample: Sample, events: Iterable[Injected]) -> list[Injected]:
-    """Of what injectors took in, the part that is in a sample."""
+    """Return the part of the injected records that is in a sample."""
     parts = [
         msgspec.structs.replace(event, productions=_productions(sample, event.productions))
         for event in events
@@ -79,11 +79,11 @@ def sampled_injections(sample: Sample, events: Iterable[Injected]) -> list[Injec
 
 
 class SampledEvents:
-    """What of one interval's events in one micro-batch is in a sample.
+    """The sampled part of one interval's events in one micro-batch.
 
     Args:
-        sample: which keys.
-        events: all of them.
+        sample: the sampled keys.
+        events: all events of the interval.
     """
 
     def __init__(self, sample: Sample, events: Iterable[Event]) -> None:
@@ -95,10 +95,10 @@ class SampledEvents:
                 self._came.add(event.record_id)
             elif isinstance(event, Executed) and sample.has(event.key):
                 self._came.add(event.cause)
-                self._made.update([one.record_id for one in event.productions])
+                self._made.update([production.record_id for production in event.productions])
 
     def part(self, event: Event) -> Event | None:
-        """What of an event is in it; ``None``: nothing."""
+        """Return the part of an event that is in the sample; ``None`` if no part is."""
         sample, replace = self._sample, msgspec.structs.replace
         match event:
             case Executed():
@@ -110,13 +110,13 @@ class SampledEvents:
             case Delivered() | DuplicateDropped() | UserCodeFailed():
                 return event if sample.has(event.key) else None
             case CheckpointsDeleted():
-                rest = tuple([one for one in event.checkpoints if sample.has(one[0])])
+                rest = tuple([checkpoint for checkpoint in event.checkpoints if sample.has(checkpoint[0])])
                 return replace(event, checkpoints=rest) if rest else None
             case WriteRefused():
                 keys = tuple([key for key in event.keys if sample.has(key)])
                 return replace(event, keys=keys) if keys else None
             case AckSent():
-                ids = tuple([one for one in event.record_ids if one in self._came])
+                ids = tuple([record_id for record_id in event.record_ids if record_id in self._came])
                 return replace(event, record_ids=ids) if ids else None
             case Output():
                 return event if event.production.record_id in self._made else None
@@ -129,4 +129,10 @@ class SampledEvents:
 
 
 def _productions(sample: Sample, productions: tuple[Production, ...]) -> tuple[Production, ...]:
-    return tuple([one for one in productions if one.consumer == OUTSIDE or sample.has(one.key)])
+    return tuple(
+        [
+            production
+            for production in productions
+            if production.consumer == OUTSIDE or sample.has(production.key)
+        ]
+    )

@@ -1,7 +1,7 @@
-"""From rows of the sources to parcels, and from parcels to rows of the outputs (MillWheel 4.2, 5.2).
+"""Injection on Spark (MillWheel 4.2, 5.2): from rows of the sources to parcels for key intervals.
 
-Rules of this file: a record that can not be read or keyed is refused with its place in the source, or goes to the injector's
-dead letters; a heartbeat's watermark is Spark's business, and its horizon is told to all intervals that keep ids.
+Rules of this file: a record that cannot be read or keyed is refused with its place in the source, or goes to the injector's dead
+letters. Spark handles the watermark of a heartbeat; its horizon is sent to all intervals that keep ids.
 """
 
 import time
@@ -34,25 +34,26 @@ from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
 
 SOURCE_COLUMNS = ("injector", "stream", "key", "value", "timestamp", "record_id", "arrived", "horizon")
-"""What is needed of each row that a source gives: a record, or a heartbeat (whose ``key`` and ``stream`` are null)."""
+"""The columns of a source's rows: each is a record or a heartbeat (whose ``key`` and ``stream`` are null)."""
 
 CLOCK = "\n"
-"""As the injector's name: this row only says that time has passed."""
+"""Injector name of a row that only tells that time has passed."""
 
 UNPARSED = "\n"
-"""Begins the stream of a row that Spark's reader could not parse; then come its stream, this again, and its file, if it is known.
-Its value is the text."""
+"""Prefix of the stream of a row that Spark's reader could not parse. The stream's name follows, this mark again, and the row's
+file, if known. The row's value is its text."""
 
 
 def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
-    """Make the function that Spark maps the sources' rows with.
+    """Return the function that Spark maps the sources' rows with.
 
     Args:
-        plan: the pipeline, laid out.
-        kept_ids_us: for injectors whose sources do not say how far they were read: for how long, in event time, a record that is
-            repeated is known as such.
+        plan: the layout of the pipeline.
+        kept_ids_us: for each injector whose source does not tell how far it was read, how long its record ids are kept, event
+            time in microseconds: for that long a repeated record is recognized.
     """
-    return partial(_inject, plan, kept_ids_us)  # not a closure: those are pickled with all that they refer to
+    # Not a closure, which would be pickled with everything it refers to.
+    return partial(_inject, plan, kept_ids_us)
 
 
 def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
@@ -67,7 +68,7 @@ def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batche
 
 
 def _values(column: pa.Array) -> Iterable[Any]:
-    """A column's values. Most sources have the same injector, stream, or nothing at all in each row: that is read once."""
+    """Return a column's values. In most sources all rows have the same injector and stream, or nulls: those are read once."""
     count = len(column)
     if column.null_count == count:
         return repeat(None, count)
@@ -78,13 +79,13 @@ def _values(column: pa.Array) -> Iterable[Any]:
 
 
 class Injection:
-    """What the rows of one task's partition come to.
+    """Turns the rows of one task's partition into parcels.
 
     Args:
-        plan: the pipeline, laid out.
+        plan: the layout of the pipeline.
         kept_ids_us: see `injecting`.
         batch: number of the micro-batch.
-        partition: number of the partition; with the batch's it begins the ids of records that have none.
+        partition: number of the partition; with the batch's it prefixes the ids given to records that have none.
     """
 
     def __init__(self, plan: Plan, kept_ids_us: dict[str, int], batch: int, partition: int) -> None:
@@ -104,9 +105,9 @@ class Injection:
         ]  # fmt: skip
 
     def inject(self, rows: Iterable[tuple[Any, ...]]) -> Post:
-        """Take rows with the columns of `SOURCE_COLUMNS`."""
+        """Inject rows with the columns of `SOURCE_COLUMNS`."""
         post, place, lanes = Post(), self._place, self._lanes
-        lanes.clear()  # each leads into one post
+        lanes.clear()  # a lane fills only one post
         for injector, stream, key, value, timestamp, record_id, arrived, horizon in rows:
             if stream is None:
                 if injector == CLOCK:
@@ -136,13 +137,13 @@ class Injection:
                 post.to(group).horizons.append((injector, horizon))
 
     def _lane(self, post: Post, injector: str, stream: str) -> Lane | None:
-        """The short way of a stream's records, if there is one."""
+        """Return the direct lane of a stream, if it has one."""
         found = lane_of(self._plan, post, injector, stream, self._kept_ids_us.get(injector))
         self._lanes[injector, stream] = found
         return found
 
     def _send(self, post: Post, injector: str, record: SourceRecord, name: str) -> None:
-        """The long way: whatever is wrong with the record is told, or goes to the dead letters."""
+        """Send a record with full checks: if anything is wrong with it, raise an error or write a dead letter."""
         plan = self._plan
         spec = self._specs[injector]
         origin = record.arrived_us
@@ -178,15 +179,22 @@ class Injection:
         self, post: Post, injector: str, record: SourceRecord, productions: tuple[Production, ...]
     ) -> None:
         plan = self._plan
-        for one in productions[:1] if plan.staged else productions:
-            # Staged, a record is written to the injector's log as it is, once: consumers take what they want, by their own keys.
+        for production in productions[:1] if plan.staged else productions:
+            # In the staged layout a record is written to the injector's log once, unchanged; consumers read it by their own keys.
             group, key = (
                 (plan.groups[OUTSIDE][0], record.key)
                 if plan.staged
-                else (plan.group(one.consumer, one.key), one.key)
+                else (plan.group(production.consumer, production.key), production.key)
             )
             post.to(group).records.append(
-                (one.stream, one.record_id, key, one.value, one.timestamp, one.origin)
+                (
+                    production.stream,
+                    production.record_id,
+                    key,
+                    production.value,
+                    production.timestamp,
+                    production.origin,
+                )
             )
         if plan.history:
             address = (
@@ -196,23 +204,21 @@ class Injection:
 
 
 def _refuse_unparsed(injector: str, record: SourceRecord, file: str) -> Never:
-    reason = (
-        f"{file or 'a row'}: Spark's reader can not parse it by the schema. It reads {shown(record.value)}"
-    )
+    reason = f"{file or 'a row'}: Spark's reader cannot parse it with the schema: {shown(record.value)}"
     raise MalformedRecordError(injector, record.stream, record.offset, reason)
 
 
 def _refuse_nulls(injector: str, record: SourceRecord) -> Never:
     reason = (
-        f"timestamp {record.timestamp!r} is not an int of microseconds. If Spark's reader of JSON or CSV could not parse a line, "
-        "it has made a row of nulls of it: add '_corrupt_record string' to the schema of the DataFrame, and the line is shown "
-        "here, and kept in the dead letter"
+        f"timestamp {record.timestamp!r} is not an int of microseconds. If Spark's JSON or CSV reader could not parse a line, it "
+        "returned a row of nulls: add '_corrupt_record string' to the schema of the DataFrame, and the line is shown here and "
+        "kept in the dead letter"
     )
     raise MalformedRecordError(injector, record.stream, record.offset, reason)
 
 
 def _place_in(file: str, text: bytes) -> str:
-    """The number of the first line that reads so, for who has to mend it; nothing if the file can not be looked at here."""
+    """Return the number of the first line with this text, to help fix it; empty if the file cannot be read here."""
     try:
         with open_uri(file) as lines:
             for number, line in enumerate(lines, 1):

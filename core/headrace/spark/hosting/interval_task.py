@@ -7,18 +7,18 @@ input watermark and the report that follow from it are those of `Rules`.
 
 Rules of this file:
 
-* The sequencer of the assignment comes from the number of the micro-batch: Spark commits a batch's state once, or not at all,
-  and a batch that is run again runs on the state of the batch before it. State with a sequencer that is not smaller than the
-  batch's own is of its own future, and refused (6.2).
-* A production is taken over by the micro-batch at once, and so ACKed at once; it counts if the batch is committed.
-* In a batch, records come first, under the watermark that the interval knew before; then the watermark advances, and timers
-  fire. So what a sender makes in this batch is never late for its consumer in the same batch.
-* A sender whose rows hold the watermark back (state with a hold, wall timers with one, or a sender of its own that does)
-  tells all intervals of its consumers how far, in the batch in which that changes. Apart from that, Spark's watermark is
-  exact: all work up to it has been done by the time that the next operator runs.
-* In the staged layout Spark's watermark is not used: each sender's log tells that sender's low watermark, all intervals are told
-  it, and each reports its own to its log.
-* Rows that nobody needs in this batch stay packed, as if their keys were of another interval.
+* The sequencer of the assignment is derived from the number of the micro-batch: Spark commits a batch's state at most once, and a
+  repeated batch runs on the state of the batch before it. State whose sequencer is not smaller than the batch's own comes from
+  the batch's future, and is refused (6.2).
+* The micro-batch takes over a production at once, so it is ACKed at once; it counts if the batch is committed.
+* In a batch, records come first, under the watermark that the interval knew before. Then the watermark advances, and timers fire.
+  So a sender's productions in a batch are never late for its consumer in the same batch.
+* A sender whose rows hold the watermark back (by state with a hold, by wall timers with one, or through its own senders) tells
+  all intervals of its consumers how far, in the batch in which that changes. Apart from that, Spark's watermark is exact: all
+  work up to it has been done by the time the next operator runs.
+* The staged layout does not use Spark's watermark: each sender's log has the sender's low watermark, which is passed to all
+  intervals, and each interval reports its own to its log.
+* Rows that this batch does not need stay packed, as if their keys belonged to another interval.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,32 +50,32 @@ OPTIONS = EngineOptions(
     commit_batch=1 << 30, commits_in_flight=1, cache_bytes=1 << 62, masters=1, authority_replicas=1,
     user_code_retry_us=1,
 )  # fmt: skip
-"""One write for all that waits; no row leaves memory before the batch is over."""
+"""One write for all waiting steps; no row leaves memory before the batch is over."""
 
 _ELSEWHERE = "elsewhere"
 _event_time, _arrival = itemgetter(4, 5, 1), itemgetter(5, 4, 1)
-"""By which a record is put in order: timestamp, origin, id; or the origin first."""
+"""Sort keys of records: timestamp, origin and id, or the origin first."""
 _PATIENCE = 1_000_000
-"""Rounds of messages within one micro-batch, before it counts as hung."""
+"""Rounds of messages within one micro-batch after which it counts as hung."""
 
 
 def run_interval(
     plan: Plan, group: str, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
 ) -> Post:
-    """Do all work of one key interval in one micro-batch.
+    """Process one key interval in one micro-batch.
 
     Args:
-        plan: the pipeline, laid out.
+        plan: the layout of the pipeline.
         group: the interval.
-        batch: which.
-        parcels: what came for it; none if only Spark's watermark has moved.
-        store: where its rows rest.
+        batch: the micro-batch.
+        parcels: the parcels for it; none if only Spark's watermark has moved.
+        store: holds its rows.
 
     Returns:
         What it sends.
 
     Raises:
-        SparkHostError: the rows are not of before this batch.
+        SparkHostError: the stored rows are not from before this batch.
         HeadraceError: user code failed for good.
     """
     return _IntervalTask(plan, group, batch, store).run(parcels)
@@ -120,7 +120,7 @@ class _IntervalTask:
         return self._post
 
     def _learn_watermark(self) -> None:
-        """Staged, the batch's watermark is the least of what all senders have told; else it is as Spark says, but for holds."""
+        """Staged: set the batch's watermark to the minimum over all senders. Pipelined: keep Spark's, and forget lifted holds."""
         header = self._chunks.header
         if self._plan.staged:
             senders = self._plan.pipeline.senders(self._computation)
@@ -131,18 +131,18 @@ class _IntervalTask:
             header.holds = {sender: low for sender, low in header.holds.items() if low < MAX_TIME}
 
     def _check_state(self) -> None:
-        """Refuse state that this batch, or one after it, has written: work on it would count twice."""
+        """Refuse state written by this batch or a later one: its records would count twice."""
         found = self._chunks.header.sequencer
         own = self._plan.sequencer(self._group, self._batch.number)
         if found < own or (found == own and self._store.is_begun()):
             return
         problem = (
-            f"key interval {self._group!r} has state of micro-batch {batch_of(found)}, and micro-batch "
-            f"{self._batch.number} needs what was before it"
+            f"key interval {self._group!r} has state of micro-batch {batch_of(found)}, but micro-batch "
+            f"{self._batch.number} needs the state before it"
         )
         remedy = (
-            "The checkpoint's state and its logs are not of one time: restore all of the checkpoint from one backup, "
-            "or begin with a new one"
+            "The checkpoint's state and logs are from different times: restore the whole checkpoint from one backup, "
+            "or start with a new one"
         )
         raise SparkHostError(problem, remedy)
 
@@ -154,18 +154,18 @@ class _IntervalTask:
         return RULES.advanced(header.low, told)
 
     def _input_horizon(self) -> int:
-        """Up to where ids can be forgotten: as far as the sources were read, by their stamps or else by event time."""
+        """Return the origin up to which ids can be forgotten: how far the sources were read, by their stamps or by event time."""
         plan, header = self._plan, self._chunks.header
         found = []
         for name in plan.pipeline.injectors:
             if plan.staged and plan.with_ids and name not in plan.with_ids:
-                continue  # what a computation has written to its log comes once
+                continue  # a computation's log delivers each record once
             timed = name in plan.timed_by_source
             found.append(header.horizons.get(name, MIN_TIME) if timed else self._batch.low_watermark)
         return RULES.advanced(header.horizon, RULES.input_watermark(found))
 
     def _deliveries(self, parcels: Sequence[Parcel]) -> list[Packed]:
-        """In the order in which the sources got them, whatever way they have come; or of event time (see `MicroBatch`)."""
+        """Return all records in the order in which the sources got them, or in event-time order (see `MicroBatch`)."""
         if len(parcels) == 1 and not self._batch.in_order:
             return parcels[0].records
         records = [record for parcel in parcels for record in parcel.records]
@@ -173,7 +173,7 @@ class _IntervalTask:
         return records
 
     def _rows(self, deliveries: Iterable[Packed], low: int) -> dict[str, StoredRow]:
-        """The rows that this batch needs: those of its records, and those with a due timer."""
+        """Return the rows that this batch needs: those of its records, and those with a due timer."""
         keys = dict.fromkeys([record[2] for record in deliveries])
         keys.update(dict.fromkeys(self._chunks.due(low, self._batch.now_us)))
         found = {key: self._chunks.row(key) for key in keys}
@@ -205,7 +205,7 @@ class _IntervalTask:
         self._chunks.write(mediator.rows(self._computation))
 
     def _tell_in_order(self, machines: "_Machines", productions: Iterable[Production]) -> None:
-        """Let the watermark go along with the records."""
+        """Deliver records in order, and advance the watermark with them."""
         header = self._chunks.header
         reached = header.low
         for production in productions:
@@ -223,22 +223,27 @@ class _IntervalTask:
     def _productions(self, deliveries: Iterable[Packed]) -> Iterable[Production]:
         name, earliest = self._computation, self._chunks.header.horizon
         for stream, record_id, key, value, timestamp, origin in deliveries:
-            # What is known by event time only may come as late as it likes; it is no remnant.
-            # Nor is what waited in a log, while another sender's log was read further.
+            # If ids are kept by event time, a record may arrive arbitrarily late and is not a remnant.
+            # Neither is one that waited in a log while another sender's log was read further.
             came = origin if self._plan.timed_by_source and not self._plan.staged else max(origin, earliest)
             yield Production(record_id, stream, name, key, value, timestamp, came)
 
     def _send(self, productions: Sequence[Production]) -> None:
         plan, post = self._plan, self._post
-        self._chunks.header.outputs += len({one.record_id for one in productions})
-        for one in productions:
-            parcel = post.to(plan.group(one.consumer, one.key))
-            parcel.records.append((one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin))
+        self._chunks.header.outputs += len({production.record_id for production in productions})
+        for production in productions:
+            parcel = post.to(plan.group(production.consumer, production.key))
+            parcel.records.append(
+                (
+                    production.stream, production.record_id, production.key, production.value, production.timestamp,
+                    production.origin,
+                )
+            )  # fmt: skip
 
     # Watermarks (7.2)
 
     def _tell_holds(self) -> None:
-        """Tell the consumers how far this interval holds the low watermark back, if that has changed."""
+        """Tell the consumers where this interval holds the low watermark back, if that has changed."""
         header, before = self._chunks.header, self._chunks.header.reported
         held = min([self._chunks.dues()[0], *(() if self._plan.staged else header.holds.values())])
         header.reported = RULES.low_watermark(header.reported, held, header.low)
@@ -257,23 +262,23 @@ class _IntervalTask:
                 self._post.to(group).holds.append((self._group, held))
 
     def _set_timer(self) -> None:
-        """Let Spark call for the next timer that may be due."""
+        """Set Spark's timer for the next timer that may be due."""
         header = self._chunks.header
         _, due, wall_due = self._chunks.dues()
         if wall_due != NEVER and not self._plan.clock:
             raise SparkHostError(
-                f"computation {self._computation!r} set a wall timer, and nobody says that time passes",
-                "Say how often to look at wall timers, in microseconds: clock_us=, an option of deploy and of attach",
+                f"computation {self._computation!r} set a wall timer, but the job has no clock",
+                "Give clock_us=, an option of deploy and of attach: how often to check wall timers, in microseconds",
             )
         if self._plan.staged:
-            return  # whenever the watermark moves, all intervals are told
+            return  # all intervals are called whenever the watermark moves
         soonest_ms = self._batch.low_watermark // MILLISECOND + 1
         at_ms = None if due == NEVER else max(min(-(-due // MILLISECOND), END_MS), soonest_ms)
         if at_ms != header.timer_ms:
             self._store.set_timer(header.timer_ms, at_ms)
             header.timer_ms = at_ms
 
-    # What is told
+    # Progress and History
 
     def _count(self, deliveries: Sequence[Packed]) -> None:
         header = self._chunks.header
@@ -322,7 +327,7 @@ class _IntervalTask:
 
 
 def _assignment(mediator: Mediator, computation: str, owner: str, pipeline: Pipeline) -> m.Table:
-    """Assign the interval to its owner, and all that it may send to elsewhere, as a master would."""
+    """Assign the interval to its owner, and all its consumers to another process, as a master would."""
     mediator.handle(m.Claim(1, MASTER_ROLE, 0, _ELSEWHERE))
     consumers = [name for name in pipeline.computations if name != computation]
     changes = [m.MintChange(computation, ALL_KEYS, owner, 1)]
@@ -333,10 +338,10 @@ def _assignment(mediator: Mediator, computation: str, owner: str, pipeline: Pipe
 
 
 class _Machines:
-    """A worker, its store, and a network that takes over whatever it sends.
+    """A worker, its store, and a network that takes over whatever the worker sends.
 
     Attributes:
-        sent: productions, in order.
+        sent: its productions, in order.
     """
 
     def __init__(
@@ -351,7 +356,7 @@ class _Machines:
         self._to_ack: dict[str, list[str]] = {}
 
     def tell(self, event: Event) -> None:
-        """Give the worker an event; what it wants of others waits until `settle`."""
+        """Pass an event to the worker; its requests wait until `settle`."""
         for effect in self._worker.handle(self._now, event):
             self._take(effect)
 
@@ -364,14 +369,14 @@ class _Machines:
         if isinstance(message, m.Deliver):
             production = message.production
             self.sent.append(production)
-            if production.consumer == OUTSIDE:  # it is taken over for good when the batch is
+            if production.consumer == OUTSIDE:  # it counts when the batch is committed
                 self._history.record(Output(self._history.at_us, OUTSIDE_ADDRESS, production))
             self._to_ack.setdefault(production.consumer, []).append(production.record_id)
         elif effect.to == m.STORE:
             self._requests.append(message)  # type: ignore[arg-type]  # only requests go to the store
 
     def settle(self) -> None:
-        """Answer the worker until it has nothing more to ask."""
+        """Answer the worker's requests until there are no more."""
         for _ in range(_PATIENCE):
             if not self._requests and not self._to_ack:
                 return
@@ -381,10 +386,10 @@ class _Machines:
             requests, self._requests = self._requests, []
             for request in requests:
                 self.tell(self._mediator.handle(request))
-        raise AssertionError("a key interval does not come to rest")
+        raise AssertionError("a key interval keeps sending requests")
 
     def finish(self) -> None:
-        """Fire due wall timers, let failed user code have its other tries, and forget old ids."""
+        """Fire due wall timers, retry failed user code, and forget old ids."""
         for _ in range(_PATIENCE):
             self.tell(Wake())
             self.settle()
@@ -393,5 +398,5 @@ class _Machines:
             self._now += OPTIONS.sweep_period_us
         for interval in self._worker.intervals:
             interval.collect_ids(self._now)
-        self.tell(Wake())  # what was asked for outside of an event leaves with the next one
+        self.tell(Wake())  # requests made outside an event leave with the next one
         self.settle()

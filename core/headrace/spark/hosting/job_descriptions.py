@@ -1,8 +1,8 @@
 """Progress of a job in Spark's web interface (MillWheel 4.5): in the description of the jobs that a micro-batch starts.
 
-Rules of this file: the pages *Jobs*, *Stages* and *SQL* show a job's description, which they take for HTML with line breaks;
-Spark's own, with the query and the micro-batch, stays in front. It is given when a micro-batch begins, so what it tells is as
-of the one before.
+Rules of this file: the pages *Jobs*, *Stages* and *SQL* show a job's description as HTML with line breaks. Spark's own text, with
+the query and the micro-batch, stays first. The description is set when a micro-batch begins, so it shows the progress as of the
+micro-batch before.
 """
 
 from collections.abc import Iterable
@@ -18,19 +18,22 @@ _BREAK = "<br/>"
 
 
 def describe(spark: SparkSession, computations: Iterable[ComputationProgress]) -> None:
-    """Let the jobs that this thread starts next show how far computations are.
+    """Show the progress of computations in the jobs that this thread starts next.
 
     Args:
         spark: the session of a micro-batch.
-        computations: as of the micro-batch before.
+        computations: their progress as of the micro-batch before.
     """
     context = spark.sparkContext
-    lines = [context.getLocalProperty(_DESCRIPTION) or "", *(escape(described(one)) for one in computations)]
+    lines = [
+        context.getLocalProperty(_DESCRIPTION) or "",
+        *(escape(described(progress)) for progress in computations),
+    ]
     context.setJobDescription(_BREAK.join(lines))
 
 
-def described(one: ComputationProgress) -> str:
-    """How far a computation is, in a line.
+def described(progress: ComputationProgress) -> str:
+    """Describe the progress of a computation in one line.
 
     >>> described(ComputationProgress("counter", 1_234, 3, 55, 1_500_000, 2_000_000, 17, 48, 3_120))
     'counter: 1,234 records (3 late), 55 out, low watermark 1.500000s, lag 2.0s, 17 timers, 48 keys, 3,120 bytes'
@@ -38,15 +41,15 @@ def described(one: ComputationProgress) -> str:
     'counter: 0 records (0 late), 0 out, low watermark unknown'
     """
     facts = [
-        f"{one.records:,} records ({one.late_records:,} late)",
-        f"{one.outputs:,} out",
-        f"low watermark {_time(one.low_watermark)}",
+        f"{progress.records:,} records ({progress.late_records:,} late)",
+        f"{progress.outputs:,} out",
+        f"low watermark {_time(progress.low_watermark)}",
     ]
-    if one.lag_us is not None:
-        facts.append(f"lag {one.lag_us / SECOND:,.1f}s")
-    counts = ((one.timers, "timers"), (one.keys, "keys"), (one.state_bytes, "bytes"))
+    if progress.lag_us is not None:
+        facts.append(f"lag {progress.lag_us / SECOND:,.1f}s")
+    counts = ((progress.timers, "timers"), (progress.keys, "keys"), (progress.state_bytes, "bytes"))
     facts += [f"{count:,} {what}" for count, what in counts if count is not None]
-    return f"{one.name}: {', '.join(facts)}"
+    return f"{progress.name}: {', '.join(facts)}"
 
 
 def _time(time_us: int) -> str:

@@ -1,13 +1,13 @@
-"""How a pipeline is laid out on Spark (MillWheel 3, 6.2): levels of stateful operators, and named key intervals.
+"""The layout of a pipeline on Spark (MillWheel 3, 6.2): levels of stateful operators, named key intervals, and micro-batches.
 
 Rules of this file:
 
-* A computation stands on the level of the longest way from an injector to it; one stateful operator hosts a whole level.
-* Choice: the key space of a computation is divided by a hash of the key, into as many intervals as the caller says. Spark
-  can not split a group while a query runs, so intervals must come out even for any keys; inside an interval keys keep their
-  order. The hash is CRC-32, the same in every process.
-* A group is an interval, ``computation/number``: its name, and so its state, outlives changes of the rest of the pipeline.
-  What leaves for the outside world travels in groups of its own, ``/number``, which have no state.
+* A computation's level is the length of the longest path to it from an injector; one stateful operator hosts a whole level.
+* Choice: a hash of the key divides the key space of a computation into as many intervals as the caller asks for. Spark cannot
+  split a group while a query runs, so the intervals must be of even size for any keys; within an interval keys keep their order.
+  The hash is CRC-32, the same in every process.
+* A group is an interval, ``computation/number``: its name, and so its state, outlives changes to the rest of the pipeline.
+  Outputs travel in separate groups, ``/number``, which have no state.
 """
 
 from collections.abc import Mapping
@@ -22,28 +22,28 @@ from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
 
 OUTSIDE_GROUPS = 8
-"""In how many groups outputs travel to the end: enough to keep a machine's cores busy."""
+"""Number of groups for outputs: enough to keep a machine's cores busy."""
 
 _MOST_GROUPS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pipeline, laid out.
+    """The layout of a pipeline.
 
     Attributes:
-        pipeline: as it is run: within one query a production is delivered in the micro-batch that makes it or not at all, so
-            only what comes from a source needs deduplication (6.1.1).
-        intervals: key intervals of each computation.
+        pipeline: the pipeline as it is run: within one query a production is delivered in the micro-batch that makes it or not
+            at all, so only records from a source need deduplication (6.1.1).
+        intervals: number of key intervals of each computation.
         levels: names of the computations, level by level.
         groups: the intervals of each computation.
-        timed_by_source: injectors whose sources say how far they were read (`horizon`); the ids of the others' records are
-            kept by event time.
-        clock: somebody tells that time passes, so that there can be wall timers; bounded input needs nobody.
-        history: each operator also gives out the events of the History, of these keys; ``None``: it does not.
-        with_ids: injectors whose records have ids of their own.
-        staged: it is one computation with a query of its own; its senders tell their low watermarks in their logs.
-        progress: each interval tells a `Tally` of each micro-batch that it works in.
+        timed_by_source: injectors whose sources tell how far they were read (`horizon`); record ids of the others are kept by
+            event time.
+        clock: whether a clock tells that wall time passes, so that wall timers can be set; bounded input needs none.
+        history: keys of which each operator also emits the History events; ``None``: no History.
+        with_ids: injectors whose sources give records ids.
+        staged: this is one computation with its own query, whose senders report their low watermarks in their logs.
+        progress: each interval emits a `Tally` for each micro-batch that processes it.
     """
 
     pipeline: Pipeline
@@ -58,16 +58,16 @@ class Plan:
     progress: bool = False
 
     def group(self, consumer: str, key: str) -> str:
-        """The group that a record of this consumer and key goes to."""
+        """Return the group for a record with this consumer and key."""
         return self.groups[consumer][crc32(key.encode()) % len(self.groups[consumer])]
 
     def sequencer(self, group: str, batch: int) -> int:
-        """Under which a group is owned in a micro-batch: no other has it, and later batches have greater ones."""
+        """Return the sequencer of a group in a micro-batch: unique, and greater in later batches."""
         place = list(self.pipeline.computations).index(computation_of(group))
         return batch * _MOST_GROUPS + place * self.intervals + number_of(group) + 1
 
     def consumers(self, computation: str) -> tuple[str, ...]:
-        """The computations that one outputs to."""
+        """Return the computations that consume a computation's outputs."""
         return tuple(self.pipeline.graph.successors(computation))
 
 
@@ -89,17 +89,17 @@ class MicroBatch:
 
 
 def batch_of(sequencer: int) -> int:
-    """The micro-batch that a sequencer is of."""
+    """Return the number of the micro-batch that a sequencer belongs to."""
     return (sequencer - 1) // _MOST_GROUPS
 
 
 def computation_of(group: str) -> str:
-    """The computation that a group is an interval of; `OUTSIDE` for outputs."""
+    """Return the computation that a group is an interval of; `OUTSIDE` for outputs."""
     return group.rpartition("/")[0]
 
 
 def number_of(group: str) -> int:
-    """Which of its computation's intervals a group is, from 0."""
+    """Return the number of a group among its computation's intervals, from 0."""
     return int(group.rpartition("/")[2])
 
 
@@ -118,32 +118,32 @@ def plan_of(
     staged: bool = False,
     progress: bool = False,
 ) -> Plan:
-    """Lay a pipeline out.
+    """Lay out a pipeline.
 
     Args:
-        pipeline: a valid one.
-        intervals: key intervals of each computation.
-        with_ids: injectors whose records have ids of their own.
+        pipeline: a valid pipeline.
+        intervals: number of key intervals of each computation.
+        with_ids: see `Plan`.
         timed_by_source: see `Plan`.
         clock: see `Plan`.
-        history: see `Plan`; ``True``: of all keys.
+        history: see `Plan`; ``True``: all keys.
         staged: see `Plan`.
         progress: see `Plan`.
 
     Raises:
-        SparkHostError: the pipeline asks for what Spark can not do.
+        SparkHostError: the pipeline uses a feature that Spark does not support.
     """
     for name, spec in pipeline.computations.items():
         if spec.watermark_percentile < 100:
             raise SparkHostError(
                 f"computation {name!r} follows a percentile watermark ({spec.watermark_percentile:g} %)",
-                "Spark knows the low watermark only: give it watermark_percentile=100 here",
+                "Spark supports only the low watermark: set watermark_percentile=100",
             )
     for name, injector in pipeline.injectors.items():
         if injector.skew_limit_us is not None:
             raise SparkHostError(
                 f"injector {name!r} has a skew limit",
-                "Spark's sources do not see the low watermark: limit each micro-batch instead (max_records)",
+                "Spark's sources cannot read the low watermark: limit each micro-batch instead (max_records)",
             )
     wanted = history if isinstance(history, Sample) else FULL if history else None
     graph, as_run = pipeline.graph, pipeline
@@ -152,8 +152,8 @@ def plan_of(
         as_run = as_run.with_computation(
             name, exactly_once=spec.exactly_once and (numbered or wanted is not None)
         )
-    generations = [sorted(one) for one in nx.topological_generations(graph)]
-    levels = [tuple(name for name in one if name in pipeline.computations) for one in generations]
+    generations = [sorted(names) for names in nx.topological_generations(graph)]
+    levels = [tuple(name for name in names if name in pipeline.computations) for names in generations]
     return Plan(
         pipeline=as_run,
         intervals=intervals,

@@ -1,7 +1,7 @@
 """Progress of a job on Spark by computation, as Spark's own metrics (MillWheel 4.5).
 
-Rules of this file: each key interval that a micro-batch works on has told a `Tally`, one small row, and Spark adds them up; it
-looks at rows that carry a parcel each, and not at records.
+Rules of this file: each key interval that a micro-batch processes emits a `Tally`, one small row, and Spark adds them up. It
+reads these rows and those of parcels, not records.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -15,18 +15,18 @@ _SCHEMA = (
     "computation string, new_records long, new_late_records long, new_outputs long, newest long, low_watermark long, "
     "timers_here long, keys_here long, state_bytes_here long, intervals_here long"
 )
-"""Those fields of a `Tally` that Spark adds up."""
+"""The fields of a `Tally` that Spark aggregates."""
 
 
 def observed(parcels: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Let Spark show progress: an observed metric for each computation, by its name, in each progress report of the query.
+    """Add an observed metric for each computation, by its name, to each progress report of the query.
 
     ``records``, ``late_records`` and ``outputs`` are those of the micro-batch. ``low_watermark`` and ``newest`` (event time in
-    microseconds; null: not known), ``timers``, ``keys`` and ``state_bytes`` are of the ``intervals`` that it has worked on.
+    microseconds; null: not known), ``timers``, ``keys`` and ``state_bytes`` are those of the ``intervals`` that it processed.
 
     Args:
-        parcels: what the operators send on.
-        pipeline: whose computations.
+        parcels: the rows between the operators.
+        pipeline: the pipeline with the computations.
     """
     text = F.when(
         F.substring("parcel", 1, 1) == F.lit(bytearray(TALLY_BEGINS)), F.col("parcel").cast("string")

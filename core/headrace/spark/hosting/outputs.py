@@ -24,14 +24,14 @@ _OUTPUTS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What comes out of a pipeline.
+    """The outputs of a pipeline.
 
     Attributes:
-        everything: all outputs: ``stream``, ``key``, ``value`` (bytes, as its codec writes them), ``timestamp`` (event time in
-            microseconds), ``record_id``; rows of the History, if asked for, have no stream. For one sink that takes both: each
-            DataFrame with a sink of its own is a query of its own. A streaming query of it has an observed metric for each
-            computation in its progress reports (``query.lastProgress["observedMetrics"]``): see docs/spark.md.
-        pipeline: what was attached.
+        everything: all outputs: ``stream``, ``key``, ``value`` (bytes, as the stream's codec writes them), ``timestamp`` (event
+            time in microseconds), ``record_id``; History rows, if asked for, have no stream. Use it for one sink that takes both:
+            writing two DataFrames makes two queries. Its streaming query has an observed metric for each computation in its
+            progress reports (``query.lastProgress["observedMetrics"]``): see docs/spark.md.
+        pipeline: the attached pipeline.
     """
 
     everything: DataFrame
@@ -39,29 +39,29 @@ class Outputs:
 
     @property
     def frame(self) -> DataFrame:
-        """All outputs."""
+        """All output records."""
         return self.everything.filter("stream is not null")
 
     @property
     def history(self) -> DataFrame:
-        """What `history_of` puts a History together from, in ``value``; empty unless asked for."""
+        """The rows, with a column ``value``, from which `history_of` assembles a History; empty unless asked for."""
         return self.everything.filter("stream is null and key is null").select("value")
 
     @property
     def tally(self) -> Column:
-        """Of a row of ``everything``: what it is for a `Board`; null: nothing."""
+        """The column of a row of ``everything`` that holds a tally for a `Board`; null in other rows."""
         return F.when(F.col("stream").isNull(), F.col("key"))
 
     def table(self, stream: str, columns: StructType | str | None = None) -> DataFrame:
-        """One stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
+        """Return one stream's records: ``key``, ``timestamp`` (a timestamp), ``record_id``, and the value's fields.
 
         Args:
             stream: one of the pipeline's output streams.
-            columns: the fields of its values and their types, in Spark's words (``"count long, city string"``); ``None``: the
-                value stays as it is, in one column ``value``: text if its codec writes JSON, else bytes.
+            columns: names and types of the values' fields, as a Spark schema (``"count long, city string"``); ``None``: one
+                column ``value``, which is text if the codec writes JSON, else bytes.
 
         Raises:
-            SparkHostError: there is no such output, or its values are not JSON and columns are asked for.
+            SparkHostError: there is no such output, or columns were given for values that are not JSON.
         """
         if stream not in self.pipeline.output_streams:
             known = ", ".join(map(repr, self.pipeline.output_streams))
@@ -69,8 +69,8 @@ class Outputs:
         rows = self.frame.filter(F.col("stream") == stream)
         is_json = isinstance(self.pipeline.codec(stream), JsonCodec | TypedCodec)
         if columns is not None and not is_json:
-            problem = f"the values of {stream!r} are written by {self.pipeline.codec(stream)!r}, not as JSON"
-            raise SparkHostError(problem, "Take the column value as it is, and decode it")
+            problem = f"{self.pipeline.codec(stream)!r} does not write the values of {stream!r} as JSON"
+            raise SparkHostError(problem, "Leave columns out, and decode the column value yourself")
         text = F.decode("value", "utf-8") if is_json else F.col("value")
         common: list[Column | str] = ["key", F.timestamp_micros("timestamp").alias("timestamp"), "record_id"]
         if columns is None:
@@ -89,7 +89,7 @@ def unpack(tallies: bool, batches: Batches) -> Batches:  # noqa: FBT001  Spark m
 
 
 def output_rows(parcels: Iterable[Parcel], tallies: Iterable[bytes] = ()) -> pa.RecordBatch:
-    """What parcels carry to the outside world, and tallies, as rows of `OUTPUT_SCHEMA`."""
+    """Return the outputs in parcels, and tallies, as rows of `OUTPUT_SCHEMA`."""
     rows: list[tuple[Any, ...]] = [(None, tally.decode(), None, None, None) for tally in tallies]
     for parcel in parcels:
         rows += [

@@ -1,7 +1,7 @@
-"""What travels between Spark's operators: parcels of records for one key interval, many in one row.
+"""Rows between Spark's operators: parcels of many records for one key interval, and tallies of its progress.
 
-Choice: a row of Spark's is a whole parcel. Each row costs the JVM and PySpark several microseconds on each side, whatever is
-in it, and a record packed with others a fraction of one.
+Choice: each row of Spark's holds a whole parcel. A row costs the JVM and PySpark several microseconds on each side, whatever its
+content, and a record packed with others costs a fraction of one.
 """
 
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ Packed = tuple[str, str, str, bytes, int, int]
 """A record: stream, record id, key, value, timestamp and origin (both microseconds)."""
 
 PARCEL_SCHEMA = "`group` string, parcel binary"
-"""Of the rows between operators: which group, and what for it: a parcel, or, on its way outside, a tally."""
+"""Of the rows between operators: a group, and a parcel for it or, on its way to the outside, a tally."""
 
 _PARCELS = pa.schema([("group", pa.string()), ("parcel", pa.binary())])
 
 
 class Parcel(msgspec.Struct, array_like=True, gc=False):
-    """What one operator's task has for one group.
+    """What one operator's task sends to one group.
 
     Attributes:
         records: deliveries, or outputs.
-        holds: (group, event time): how far that group of a sender holds the low watermark back; `MAX_TIME`: no more. In the
-            staged layout, (sender, event time): the sender's low watermark.
-        horizons: (injector, origin): no record still to come from it has an origin before that.
-        tick: time has passed; wall timers may be due.
-        events: of the History, encoded.
-        taken: (sender, number): up to which entry of its log this micro-batch has read (staged layout).
+        holds: (sender's group, event time at which it holds the low watermark back; `MAX_TIME`: not any more). In the staged
+            layout, (sender, its low watermark).
+        horizons: (injector, origin): no future record from it has an earlier origin.
+        tick: wall time has passed, so wall timers may be due.
+        events: History events, encoded.
+        taken: (sender, number of the last entry of its log that this micro-batch has read); staged layout only.
     """
 
     records: list[Packed] = []
@@ -46,30 +46,30 @@ decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """What one key interval tells of itself at the end of a micro-batch, for `headrace.spark.hosting.progress`.
+    """The progress of one key interval at the end of a micro-batch, for `headrace.spark.hosting.progress`.
 
     Attributes:
         group: the interval.
-        computation: that it is one of.
-        turn: how often the interval has been worked on; a later one counts.
-        records: that have come for it, ever.
-        late_records: of these, how many were behind its low watermark.
-        outputs: that it has produced, ever.
-        newest: timestamp that has come for it, event time in microseconds; `MIN_TIME`: none.
-        input_watermark: that this micro-batch began with, event time in microseconds.
-        held: how far the interval holds its own low watermark back, likewise; `MAX_TIME`: it does not.
-        low_watermark: its own, likewise.
-        timers: how many are pending.
-        keys: how many have a row.
+        computation: its computation.
+        turn: number of micro-batches that have processed the interval; the latest tally counts.
+        records: number of records ever received.
+        late_records: how many of them were behind its low watermark.
+        outputs: number of records ever produced.
+        newest: latest timestamp received, event time in microseconds; `MIN_TIME`: none.
+        input_watermark: low watermark at the start of this micro-batch, event time in microseconds.
+        held: where the interval holds its own low watermark, event time in microseconds; `MAX_TIME`: nowhere.
+        low_watermark: its own low watermark, event time in microseconds.
+        timers: number of pending timers.
+        keys: number of keys with a row.
         state_bytes: size of these rows, bytes.
-        new_records: that have come in this micro-batch; so with the next two.
-        new_late_records: see above.
-        new_outputs: see above.
-        timers_here: what this tally adds to the timers of the intervals that the micro-batch has worked on: an interval that it
-            works on twice tells the second time how many more there are; so with the next three.
-        keys_here: see above.
-        state_bytes_here: see above.
-        intervals_here: see above.
+        new_records: number of records received in this micro-batch.
+        new_late_records: how many of them were late.
+        new_outputs: number of records produced in this micro-batch.
+        timers_here: what this tally adds to the micro-batch's sum of timers. If the micro-batch processes an interval twice, the
+            second tally adds only the difference; the same holds for the next three.
+        keys_here: the same for keys.
+        state_bytes_here: the same for the size of the rows, bytes.
+        intervals_here: the same for the number of intervals.
         wall_due: when its next wall timer is due, wall time in microseconds; ``None``: none is pending.
     """
 
@@ -97,14 +97,14 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 
 
 TALLY_BEGINS = b"{"
-"""A tally is a JSON object, which Spark can read, and no parcel begins like that."""
+"""First byte of a tally: it is a JSON object, which Spark can read. No parcel begins with it."""
 
 encode_tally = msgspec.json.Encoder().encode
 decode_tally = msgspec.json.Decoder(Tally).decode
 
 
 def is_tally(data: bytes) -> bool:
-    """Tell a tally from a parcel."""
+    """Tell whether encoded data is a tally, not a parcel."""
     return data.startswith(TALLY_BEGINS)
 
 
@@ -113,7 +113,7 @@ class Post:
 
     Attributes:
         parcels: by group.
-        tallies: (group that takes it outside, tally).
+        tallies: (output group, tally).
     """
 
     __slots__ = ("parcels", "tallies")
@@ -123,14 +123,14 @@ class Post:
         self.tallies: list[tuple[str, Tally]] = []
 
     def to(self, group: str) -> Parcel:
-        """The parcel for a group."""
+        """Return the parcel for a group."""
         parcel = self.parcels.get(group)
         if parcel is None:
             parcel = self.parcels[group] = Parcel([], [], [], False, [], [])  # noqa: FBT003  ``tick``
         return parcel
 
     def add(self, other: "Post") -> None:
-        """Put in what another has."""
+        """Add the content of another post."""
         self.tallies += other.tallies
         for group, parcel in other.parcels.items():
             mine = self.to(group)
@@ -139,7 +139,7 @@ class Post:
             mine.events.extend(parcel.events)
 
     def encoded(self) -> tuple[list[str], list[bytes]]:
-        """Groups and parcels, as two columns."""
+        """Return groups and encoded parcels, as two columns."""
         groups, parcels = list(self.parcels), [encode_parcel(parcel) for parcel in self.parcels.values()]
         for group, tally in self.tallies:
             groups.append(group)

@@ -1,7 +1,7 @@
 """A level of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1): a group is a key interval.
 
-Rules of this file: what passes through an operator on its way to a later level, or outside, touches no state; an operator
-asks Spark for one timer for each interval, and never looks at another interval's state.
+Rules of this file: parcels for later levels, or for the outside, pass through an operator without touching state; an operator has
+at most one Spark timer for each interval, and never reads another interval's state.
 """
 
 import time
@@ -32,8 +32,8 @@ class LevelProcessor(StatefulProcessor):
     """Hosts the computations of one level.
 
     Args:
-        plan: the pipeline, laid out.
-        level: which of its levels.
+        plan: the layout of the pipeline.
+        level: number of the level.
     """
 
     def __init__(self, plan: Plan, level: int) -> None:
@@ -41,7 +41,7 @@ class LevelProcessor(StatefulProcessor):
         self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state: a header and the chunks of each interval."""
+        """Open the state: the header and the chunks of each interval."""
         self._store = _SparkStore(handle)
 
     def handleInputRows(  # noqa: N802  Spark's name
@@ -50,7 +50,7 @@ class LevelProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803  Spark's name
     ) -> Iterator[pd.DataFrame]:
-        """Work on what came for an interval, or pass it on."""
+        """Process the parcels for an interval, or pass them on."""
         group = str(key[0])
         if group not in self._groups:
             return rows
@@ -62,11 +62,11 @@ class LevelProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803  Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
     ) -> Iterator[pd.DataFrame]:
-        """Spark's watermark has reached the interval's next timer."""
+        """Process an interval whose next timer Spark's watermark has reached."""
         return self._run(str(key[0]), (), timerValues)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: there is nothing open."""
 
     def _run(self, group: str, rows: Iterable[pd.DataFrame], times: TimerValues) -> Iterator[pd.DataFrame]:
         watermark_ms = times.getCurrentWatermarkInMs()
@@ -75,7 +75,7 @@ class LevelProcessor(StatefulProcessor):
         self._store.group, self._store.watermark_ms = group, watermark_ms
         batch = MicroBatch(number, now_us, from_spark(watermark_ms))
         with noted(), collector_paused():
-            # Without a name the parcels are gone before the collector of garbage would look at each record in them.
+            # The parcels have no name here, so they are freed before the garbage collector would scan their records.
             post = run_interval(
                 self._plan,
                 group,
@@ -88,7 +88,7 @@ class LevelProcessor(StatefulProcessor):
 
 
 class _SparkStore:
-    """One interval's part of Spark's state store: that of the group which Spark has set."""
+    """One interval's part of Spark's state store: that of the group that Spark has set."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -126,7 +126,7 @@ class _SparkStore:
         self._chunks.removeKey((number,))
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """See `IntervalStore`. One that is due by now, Spark removes by itself."""
+        """See `IntervalStore`. Spark removes timers that are already due."""
         if before_ms is not None and before_ms > self.watermark_ms:
             self._handle.deleteTimer(before_ms)
         if at_ms is not None:
@@ -134,29 +134,29 @@ class _SparkStore:
 
 
 def frame_of(post: Post) -> pd.DataFrame:
-    """What was posted, as rows."""
+    """Return what was posted as a pandas frame."""
     groups, parcels = post.encoded()
     return pd.DataFrame({"group": groups, "parcel": parcels})
 
 
 def bounded(plan: Plan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:
-    """Make what Spark maps the groups of a level with when the input is bounded."""
+    """Return the function that Spark maps the groups of a level with if the input is bounded."""
     hosted = _BoundedLevel(plan, level)
 
     def run(
         key: tuple[pa.Scalar], rows: pa.Table
-    ) -> pa.Table:  # Spark counts arguments: neither method nor partial
+    ) -> pa.Table:  # not a method or partial: Spark counts the arguments
         return hosted.run(key, rows)
 
     return run
 
 
 class _BoundedLevel:
-    """Hosts the computations of one level when the input is bounded: all of it at once, and then the end of time.
+    """Hosts the computations of one level for bounded input: all of it at once, and then the end of time.
 
     Args:
-        plan: the pipeline, laid out.
-        level: which of its levels.
+        plan: the layout of the pipeline.
+        level: number of the level.
     """
 
     def __init__(self, plan: Plan, level: int) -> None:
@@ -164,7 +164,7 @@ class _BoundedLevel:
         self._level = level
 
     def run(self, key: tuple[pa.Scalar], rows: pa.Table) -> pa.Table:
-        """Work on all that there is for an interval, or pass it on. Arrow and not pandas: there may be nothing to send."""
+        """Process all parcels for an interval, or pass them on. Uses Arrow, not pandas, because there may be nothing to send."""
         now_us = time.time_ns() // 1_000
         with noted(), collector_paused():
             parcels = [decode_parcel(data) for data in rows["parcel"].to_pylist()]
@@ -173,14 +173,14 @@ class _BoundedLevel:
 
 
 def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:
-    """Do all work of one interval on bounded input: all records, then the end of time.
+    """Process one interval of bounded input: all records, then the end of time.
 
     Args:
-        plan: the pipeline, laid out.
-        level: which of its levels this is.
+        plan: the layout of the pipeline.
+        level: number of the level.
         group: the interval.
-        parcels: all that ever came for it.
-        now_us: wall time, microseconds. Wall timers that are still to come fire at their times, before the end.
+        parcels: all parcels for it.
+        now_us: wall time, microseconds. Pending wall timers then fire in order, each at its own time.
     """
     post = Post()
     if computation_of(group) not in plan.levels[level]:
@@ -196,14 +196,14 @@ def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], n
 
 
 class _MemoryStore:
-    """An interval's rows for as long as it is worked on."""
+    """Keeps an interval's rows in memory while it is processed."""
 
     def __init__(self) -> None:
         self._header: bytes | None = None
         self._chunks: dict[int, bytes] = {}
 
     def is_begun(self) -> bool:
-        """See `IntervalStore`. Nobody else ever writes here."""
+        """See `IntervalStore`. No other task writes here."""
         return True
 
     def header(self) -> bytes | None:
@@ -227,4 +227,4 @@ class _MemoryStore:
         self._chunks.pop(number, None)
 
     def set_timer(self, before_ms: int | None, at_ms: int | None) -> None:
-        """See `IntervalStore`. There is no later."""
+        """See `IntervalStore`. Bounded input has no later call."""

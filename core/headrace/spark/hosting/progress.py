@@ -1,7 +1,7 @@
 """Progress of a job on Spark by computation, for `Deployment.progress` (MillWheel 4.5).
 
-Rules of this file: what an interval counts is part of its state, and so counts each record once, whatever died; what it tells
-twice says the same. So the board needs what each interval has told last, and nothing else.
+Rules of this file: an interval's counts are part of its state, so each record counts once, whatever crashes; a tally that is sent
+twice is the same both times. So the board needs only the latest tally of each interval.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ from headrace.spark.runtime.files import replace_file
 
 
 class Board:
-    """What all intervals of a job have told last. Several queries may write to it at once.
+    """The latest tally of each interval of a job. Several queries may write to it at once.
 
     Args:
-        path: a file that keeps it for when the job goes on; ``None``: none does.
+        path: a file that keeps the tallies for the next start of the job; ``None``: they are not kept.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -32,14 +32,14 @@ class Board:
             self._take(_decode_board(path.read_bytes()))
 
     def take(self, tallies: Iterable[Tally]) -> None:
-        """Put up what a micro-batch has told."""
+        """Take the tallies of a micro-batch."""
         with self._lock:
             if self._take(tallies) and self._path is not None:
                 replace_file(self._path, _encode_board(list(self._told.values())))
 
     def take_encoded(self, tallies: Iterable[str]) -> None:
-        """Likewise, as it stands in rows of the outputs."""
-        self.take([decode_tally(one) for one in tallies])
+        """Take the tallies of a micro-batch as the outputs' rows encode them."""
+        self.take([decode_tally(tally) for tally in tallies])
 
     def _take(self, tallies: Iterable[Tally]) -> bool:
         new = False
@@ -50,26 +50,27 @@ class Board:
         return new
 
     def wall_due(self) -> int | None:
-        """When the next wall timer is due, wall time in microseconds; ``None``: none is pending."""
+        """Return when the next wall timer is due, wall time in microseconds; ``None``: none is pending."""
         with self._lock:
             return min(
-                [one.wall_due for one in self._told.values() if one.wall_due is not None], default=None
+                [tally.wall_due for tally in self._told.values() if tally.wall_due is not None], default=None
             )
 
     def progress(
         self, pipeline: Pipeline, low_watermark: int | None = None
     ) -> tuple[ComputationProgress, ...]:
-        """Add it up.
+        """Add up the tallies of each computation.
 
         Args:
-            pipeline: whose computations, in their order.
-            low_watermark: Spark's, event time in microseconds, where all computations follow it; ``None``: each has its own.
+            pipeline: the pipeline, whose order of computations the result has.
+            low_watermark: Spark's watermark, event time in microseconds, if all computations follow it; ``None``: each
+                computation has its own.
         """
         with self._lock:
             told = list(self._told.values())
-        newest = max([one.newest for one in told], default=MIN_TIME)
+        newest = max([tally.newest for tally in told], default=MIN_TIME)
         if low_watermark is not None:
-            low_watermark = max([low_watermark, *[one.input_watermark for one in told]])
+            low_watermark = max([low_watermark, *[tally.input_watermark for tally in told]])
         by_name: dict[str, list[Tally]] = {name: [] for name in pipeline.computations}
         for tally in told:
             by_name.get(tally.computation, []).append(tally)
@@ -77,19 +78,19 @@ class Board:
 
 
 def _sum(name: str, tallies: list[Tally], newest: int, low_watermark: int | None) -> ComputationProgress:
-    reached = max([one.input_watermark for one in tallies], default=MIN_TIME)
-    low = min([one.held for one in tallies], default=MAX_TIME)
+    reached = max([tally.input_watermark for tally in tallies], default=MIN_TIME)
+    low = min([tally.held for tally in tallies], default=MAX_TIME)
     low = min(low, reached if low_watermark is None else low_watermark)
     return ComputationProgress(
         name,
-        records=sum(one.records for one in tallies),
-        late_records=sum(one.late_records for one in tallies),
-        outputs=sum(one.outputs for one in tallies),
+        records=sum(tally.records for tally in tallies),
+        late_records=sum(tally.late_records for tally in tallies),
+        outputs=sum(tally.outputs for tally in tallies),
         low_watermark=low,
         lag_us=lag_of(low, newest),
-        timers=sum(one.timers for one in tallies),
-        keys=sum(one.keys for one in tallies),
-        state_bytes=sum(one.state_bytes for one in tallies),
+        timers=sum(tally.timers for tally in tallies),
+        keys=sum(tally.keys for tally in tallies),
+        state_bytes=sum(tally.state_bytes for tally in tallies),
     )
 
 

@@ -1,1 +1,1 @@
-"""Running jobs on Spark: attached, deployed, or fed from a recorded input, in either layout."""
+"""Jobs on Spark: attached to DataFrames, deployed in either layout, or run over a recorded input."""

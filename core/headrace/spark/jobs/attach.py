@@ -1,8 +1,8 @@
 """A pipeline on Spark, DataFrames in and DataFrames out (MillWheel 3, 5.2).
 
-Rules of this file: each injector's DataFrame says its own low watermark, by a delay or in a column; they are united, so that
-Spark's watermark is the least of them; then comes one stateful operator for each level, in a chain, since an operator that two
-DataFrames ask for would be planned twice.
+Rules of this file: each injector's DataFrame has its own low watermark, by a delay or in a column. A union of the DataFrames
+makes Spark's watermark the minimum. A chain of stateful operators follows, one for each level: Spark would plan an operator twice
+if two DataFrames used it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,17 +37,18 @@ class Input:
     """How a DataFrame's columns become an injector's records.
 
     Attributes:
-        frame: streaming or bounded.
-        key: column of the record's own key, a string.
-        timestamp: column of its event time: a timestamp, or a number of microseconds.
-        value: columns of its value, as a dict of them; one binary column: its bytes, encoded already; ``None``: all columns.
-        stream: which of the injector's streams; default: its only one.
-        record_id: column of an id that the source repeats with the record, so that a repeated record is known (6.1.1).
-        keep_ids_us: for how long after the watermark has passed a record its repetition is known; event time in microseconds.
-        delay_us: the low watermark is this much behind the latest timestamp, as with Spark's ``withWatermark``.
-        watermark: column of the injector's own low watermark: a timestamp on heartbeat rows, null on records. Instead of a delay.
-        corrupt: column, if the DataFrame has it, into which Spark's readers of JSON and CSV put the text that they can not parse
-            (``_corrupt_record string`` in the schema): the row is malformed, its error shows the text, its dead letter has it.
+        frame: the DataFrame, streaming or bounded.
+        key: column with the record's own key, a string.
+        timestamp: column with its event time: a timestamp, or a number of microseconds.
+        value: columns that make up its value, a dict; one binary column: its bytes, already encoded; ``None``: all columns.
+        stream: one of the injector's streams; default: its only one.
+        record_id: column with an id that the source repeats with the record, so that repeated records are recognized (6.1.1).
+        keep_ids_us: how long after the watermark has passed a record its id is kept, event time in microseconds.
+        delay_us: how far the low watermark is behind the latest timestamp, microseconds, as with Spark's ``withWatermark``.
+        watermark: column with the injector's own low watermark, instead of a delay: a timestamp on heartbeat rows, null on
+            records.
+        corrupt: column, if the DataFrame has it, in which Spark's JSON and CSV readers put text that they cannot parse
+            (``_corrupt_record string`` in the schema): the row is malformed, and its error and its dead letter have the text.
     """
 
     frame: DataFrame
@@ -74,18 +75,18 @@ def attach(
     """Put a pipeline between DataFrames.
 
     Args:
-        pipeline: the very one that is verified in the simulated cluster.
-        inputs: for each injector, its records: a DataFrame of `injected`, or an `Input` for any other.
-        intervals: key intervals of each computation: how far it can be spread over cores. Each costs about a millisecond in each
+        pipeline: the pipeline, unchanged from the simulated cluster.
+        inputs: for each injector, its records: a DataFrame from `injected`, or an `Input` for any other.
+        intervals: key intervals of each computation, which bound its parallelism. Each costs about a millisecond in each
             micro-batch that touches it.
-        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. Streaming only. Each look is a
-            micro-batch, also where no timer is pending (`deploy` knows which are); so a query with a clock is never idle for
-            ``processAllAvailable``, unless its micro-batches take less time than this.
-        history: also give out the History of what happened, for the checkers; a `Sample`: of some of the keys.
-        tallies: also give out what a job's progress is put together from, for those who run it.
+        clock_us: how often to check for due wall timers, microseconds; ``None``: there are no wall timers. Streaming only. Each
+            check is a micro-batch, even if no timer is pending (`deploy` knows which are). So ``processAllAvailable`` returns
+            only if the micro-batches of the query take less time than this.
+        history: also emit the History, for the checkers; a `Sample`: of some of the keys.
+        tallies: also emit the tallies from which a job's progress is computed.
 
     Raises:
-        SparkHostError: inputs and injectors do not fit together, or the pipeline asks for what Spark can not do.
+        SparkHostError: inputs and injectors do not match, or the pipeline uses a feature that Spark does not support.
     """
     clock = None if clock_us is None else Clock(clock_us)
     return attached(pipeline, inputs, intervals=intervals, clock=clock, history=history, tallies=tallies)
@@ -100,11 +101,11 @@ def attached(
     history: bool | Sample,
     tallies: bool,
 ) -> Outputs:
-    """Do what `attach` does, with this clock."""
+    """Do what `attach` does, with a given clock."""
     pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
-    # A checkpoint has the offsets of a query's sources in order.
+    # In pipeline order: a checkpoint identifies the sources of a query by position.
     prepared = {name: prepared_input(pipeline, name, inputs[name]) for name in pipeline.injectors}
     sources = sources_of(inputs)
     plan = plan_of(
@@ -123,7 +124,7 @@ def attached(
         }
         if clock is not None:
             prepared[CLOCK] = _ticks(next(iter(prepared.values())), clock)
-    # Spark reads its watermark before: what remains is all that goes to Python.
+    # Spark has read its watermark by now; only these columns go to Python.
     rows = _united(prepared.values()).select(*SOURCE_COLUMNS)
     parcels = rows.mapInArrow(injecting(plan, sources.kept_ids_us), PARCEL_SCHEMA)
     for level in range(len(plan.levels)):
@@ -134,7 +135,7 @@ def attached(
 
 
 def level_operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:
-    """One level of a plan, between the parcels that come and the parcels that leave."""
+    """Add the operator of one level, from incoming to outgoing parcels."""
     groups = parcels.groupBy("group")
     if streaming:
         return groups.transformWithStateInPandas(
@@ -149,9 +150,9 @@ class Sources:
     """What is known of the injectors' inputs.
 
     Attributes:
-        with_ids: injectors whose records have ids of their own.
-        timed: those that also say how far they were read.
-        kept_ids_us: of the others: for how long, in event time, a record that is repeated is known as such.
+        with_ids: injectors whose inputs give records ids.
+        timed: those that also tell how far they were read.
+        kept_ids_us: for each of the others, how long its record ids are kept, event time in microseconds.
     """
 
     with_ids: frozenset[str]
@@ -160,7 +161,7 @@ class Sources:
 
 
 def sources_of(inputs: Mapping[str, Input | DataFrame]) -> Sources:
-    """What the inputs say of themselves."""
+    """Return what is known of the inputs."""
     return Sources(
         with_ids=frozenset(
             name
@@ -173,46 +174,49 @@ def sources_of(inputs: Mapping[str, Input | DataFrame]) -> Sources:
 
 
 def check_inputs(pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]) -> None:
-    """Each injector has one input.
+    """Check that each injector has one input.
 
     Raises:
-        SparkHostError: it has not.
+        SparkHostError: an injector has none, or there is no such injector.
     """
     known = list(pipeline.injectors)
     strange = [name for name in inputs if name not in known]
     missing = [name for name in known if name not in inputs]
     if strange or missing:
-        problem = f"inputs are given for {list(inputs)}, and the pipeline {pipeline.name!r} has the injectors {known}"
+        problem = (
+            f"the inputs are for {list(inputs)}, but the injectors of pipeline {pipeline.name!r} are {known}"
+        )
         raise SparkHostError(problem, "Give each injector one input")
 
 
 def is_streaming(inputs: Mapping[str, Input | DataFrame]) -> bool:
-    """Tell whether the inputs are streams, or bounded.
+    """Tell whether the inputs are streaming, not bounded.
 
     Raises:
-        SparkHostError: some are, and some are not.
+        SparkHostError: they are mixed.
     """
     kinds = {name: frame_of(given).isStreaming for name, given in inputs.items()}
     if len(set(kinds.values())) > 1:
         text = ", ".join(f"{name!r} is {'streaming' if kind else 'bounded'}" for name, kind in kinds.items())
         raise SparkHostError(
-            f"bounded and streaming inputs can not be mixed: {text}", "Read all of them in one way"
+            f"bounded and streaming inputs cannot be mixed: {text}",
+            "Read all of them as streams, or all of them bounded",
         )
     return any(kinds.values())
 
 
 def check_streaming(inputs: Mapping[str, Input | DataFrame]) -> None:
-    """A job's inputs are streams.
+    """Check that a job's inputs are streaming.
 
     Raises:
-        SparkHostError: they are not, or only some are.
+        SparkHostError: at least one is bounded.
     """
     if not is_streaming(inputs):
-        raise SparkHostError("a job needs streaming inputs", "For bounded ones there is attach")
+        raise SparkHostError("a job needs streaming inputs", "Use attach for bounded ones")
 
 
 def frame_of(given: Input | DataFrame) -> DataFrame:
-    """The DataFrame of an input."""
+    """Return the DataFrame of an input."""
     return given.frame if isinstance(given, Input) else given
 
 
@@ -228,7 +232,7 @@ def _united(prepared: Iterable[DataFrame]) -> DataFrame:
 
 
 def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
-    """Rows that say that time has passed. They have no watermark, and so hold nothing back."""
+    """Return rows that tell that wall time has passed. They have no watermark, so they hold nothing back."""
     schema = {field.name: field.dataType for field in like.schema}
     columns = [
         F.lit(CLOCK if name == "injector" else None).cast(schema[name]).alias(name) for name in _PREPARED
@@ -237,15 +241,17 @@ def _ticks(like: DataFrame, clock: Clock) -> DataFrame:
 
 
 def prepared_input(pipeline: Pipeline, name: str, given: Input | DataFrame) -> DataFrame:
-    """Bring an input into the columns that all have."""
+    """Convert an input to the columns that all inputs share."""
     if isinstance(given, DataFrame):
         missing = [column for column in _PREPARED if column not in ("injector", *given.columns)]
         if missing:
             problem = f"the DataFrame for injector {name!r} lacks the columns {missing}"
             raise SparkHostError(
-                problem, "Give one that injected() made, or say with Input which columns are what"
+                problem, "Use a DataFrame from injected(), or wrap yours in an Input that names its columns"
             )
-        return given.select(F.lit(name).alias("injector"), *[one for one in _PREPARED if one != "injector"])
+        return given.select(
+            F.lit(name).alias("injector"), *[column for column in _PREPARED if column != "injector"]
+        )
     _check_columns(name, given)
     return _mapped(pipeline, name, pipeline.injectors[name], given)
 
@@ -256,14 +262,14 @@ def _check_columns(name: str, given: Input) -> None:
         given.key,
         given.timestamp,
         *values,
-        *[one for one in (given.record_id, given.watermark) if one is not None],
+        *[column for column in (given.record_id, given.watermark) if column is not None],
     ]
     missing = [column for column in wanted if column not in given.frame.columns]
     if missing:
         problem = (
             f"the input of injector {name!r} names the columns {missing}, which its DataFrame does not have"
         )
-        raise SparkHostError(problem, f"It has {given.frame.columns}")
+        raise SparkHostError(problem, f"Its columns are {given.frame.columns}")
 
 
 def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> DataFrame:
@@ -271,7 +277,7 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
     stream = given.stream or spec.outputs[0]
     if stream not in spec.outputs or (not given.stream and len(spec.outputs) > 1):
         raise SparkHostError(
-            f"injector {name!r} injects into {list(spec.outputs)}", "Say which with Input(stream=...)"
+            f"injector {name!r} injects into {list(spec.outputs)}", "Choose one with Input(stream=...)"
         )
     time_type = frame.schema[given.timestamp].dataType
     is_time = isinstance(time_type, TimestampType | TimestampNTZType)
@@ -293,7 +299,8 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
         file = F.coalesce(_file_of(frame), F.lit(""))
         to = F.when(text.isNotNull(), F.concat(F.lit(f"{UNPARSED}{stream}{UNPARSED}"), file)).otherwise(to)
         value = F.when(text.isNotNull(), F.encode(text, "utf-8")).otherwise(value)
-        mark = F.when(text.isNull(), mark.cast("timestamp"))  # what was read of it is not to be relied on
+        # The parsed fields of a corrupt row are unreliable.
+        mark = F.when(text.isNull(), mark.cast("timestamp"))
     return frame.select(
         F.lit(name).alias("injector"),
         to.alias("stream"),
@@ -308,7 +315,7 @@ def _mapped(pipeline: Pipeline, name: str, spec: InjectorSpec, given: Input) -> 
 
 
 def _file_of(frame: DataFrame) -> Column:
-    """The file that a row is from; null where that is not known."""
+    """Return the column with the file that a row is from; null if unknown."""
     try:
         names = frame.select("_metadata.file_path").columns
     except AnalysisException:
@@ -322,16 +329,22 @@ def _value(pipeline: Pipeline, name: str, stream: str, given: Input) -> Column:
         return F.col(given.value)
     codec = pipeline.codec(stream)
     if not isinstance(codec, JsonCodec | TypedCodec):
-        problem = f"stream {stream!r} is written by {codec!r}, which Spark's columns can not be turned into (injector {name!r})"
-        raise SparkHostError(problem, "Give one binary column as Input(value=...), encoded with that codec")
+        problem = (
+            f"Spark cannot encode columns with the codec {codec!r} of stream {stream!r} (injector {name!r})"
+        )
+        raise SparkHostError(
+            problem, "Encode the values with that codec, and give them as one binary column, Input(value=...)"
+        )
     if isinstance(given.value, str) and isinstance(frame.schema[given.value].dataType, IntegralType):
         return F.encode(F.coalesce(F.col(given.value).cast("string"), F.lit("null")), "utf-8")
-    if isinstance(given.value, str):  # Spark writes no bare number or text as JSON, but an array of one
+    if isinstance(
+        given.value, str
+    ):  # Spark cannot write a bare number or string as JSON, but it can write an array of one
         listed = F.to_json(F.array(given.value), {"ignoreNullFields": "false"})
         return F.encode(listed.substr(F.lit(2), F.length(listed) - 2), "utf-8")
     columns = (
         list(given.value)
         if given.value is not None
-        else [one for one in frame.columns if one != given.corrupt]
+        else [column for column in frame.columns if column != given.corrupt]
     )
     return F.encode(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}), "utf-8")

@@ -1,7 +1,7 @@
 """A pipeline as a running job on Spark, in one of two layouts (MillWheel 3, 6.1.2, 6.1.3).
 
-Rules of this file: both layouts take the same pipeline, inputs and sinks, and give the same outputs. They differ in what is
-durable between two computations, and so in latency, in cost, and in what can be changed while the job runs.
+Rules of this file: both layouts take the same pipeline, inputs and sinks, and produce the same outputs. They differ in what is
+durable between two computations, and therefore in latency, in cost, and in what can be changed while the job runs.
 """
 
 import enum
@@ -37,10 +37,10 @@ class Layout(enum.Enum):
     """How a pipeline is laid out in Spark's queries."""
 
     PIPELINED = "pipelined"
-    """One query. What a computation produces is delivered in the same micro-batch, before it is persisted (6.1.3)."""
+    """One query. Productions are delivered in the same micro-batch, before they are persisted (6.1.3)."""
     STAGED = "staged"
-    """One query for each injector and each computation, and a durable, exactly-once log behind each (6.1.2): computations come
-    and go while the others run, and a slow one does not hold back those beside it."""
+    """One query for each injector and each computation, each followed by a durable, exactly-once log (6.1.2): computations can be
+    added and removed while the others run, and a slow one does not hold back its siblings."""
 
 
 class _Host(Protocol):
@@ -63,10 +63,10 @@ class _Host(Protocol):
 
 
 class Deployment:
-    """A running job. Made by `deploy`; as a context manager it is stopped at the end.
+    """A running job, created by `deploy`; used as a context manager it stops at the end.
 
     Attributes:
-        layout: which.
+        layout: its layout.
     """
 
     def __init__(self, layout: Layout, host: _Host) -> None:
@@ -76,23 +76,23 @@ class Deployment:
 
     @property
     def pipeline(self) -> Pipeline:
-        """As it runs now."""
+        """The pipeline that runs now."""
         return self._host.pipeline
 
     @property
     def errors(self) -> tuple[HeadraceError, ...]:
-        """What has ended queries, if anything has: the errors of user code, of the engine and of sinks, as they were raised.
+        """The errors that ended queries: those of user code, of the engine and of sinks, as they were raised.
 
-        What a change of the job failed with is one of them, if queries had been stopped for it.
+        If a change of the job failed after it had stopped queries, its error is included.
         """
         found = [running.error() for running in self._host.queries()]
         errors = tuple(error for error in found if error is not None)
         return errors if errors or self._failure is None else (self._failure,)
 
     def progress(self) -> tuple[ComputationProgress, ...]:
-        """How far each computation has come: as of its last micro-batch, and also after `stop`.
+        """Return the progress of each computation as of its last micro-batch, also after `stop`.
 
-        What it counts belongs to the job's state: it goes on where the job goes on, and counts each record once.
+        The counts are part of the job's state: they resume where the job resumes, and count each record once.
         """
         return self._host.progress()
 
@@ -103,13 +103,13 @@ class Deployment:
         self.stop()
 
     def await_idle(self) -> None:
-        """Wait until all that the sources have by now has come out at the sinks. What waits for a wall timer is not waited for.
+        """Wait until everything that the sources have now has reached the sinks, except what waits for a wall timer.
 
-        It returns when no input has news; so an input that never pauses keeps it waiting.
+        Returns once no input has new data, so an input that never pauses keeps it waiting.
 
         Raises:
             QueryStoppedError: the job was stopped.
-            HeadraceError: a query has failed (see `errors`).
+            HeadraceError: a query failed (see `errors`).
         """
         self._check_active()
         self._host.settle()
@@ -118,13 +118,13 @@ class Deployment:
         """Wait until a query ends.
 
         Args:
-            timeout_s: for how long, seconds; ``None``: as long as it takes.
+            timeout_s: maximum wait, seconds; ``None``: no limit.
 
         Returns:
-            Whether one has; ``False``: they run on.
+            Whether a query ended; ``False``: all still run.
 
         Raises:
-            HeadraceError: it has failed (see `errors`).
+            HeadraceError: a query failed (see `errors`).
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -136,7 +136,7 @@ class Deployment:
             time.sleep(_LOOK_EVERY_S)
 
     def stop(self) -> None:
-        """Let the micro-batches end that are under way, and stop. `deploy` with the same directory goes on from there."""
+        """Finish the current micro-batches, and stop. `deploy` with the same directory resumes from there."""
         for running in self._host.queries():
             running.stop()
 
@@ -148,28 +148,29 @@ class Deployment:
         sinks: Mapping[str, Sink | TypedSink | None] | None = None,
         from_now: bool = False,
     ) -> None:
-        """Go over to another version of the pipeline (3).
+        """Change to another version of the pipeline (3).
 
-        Staged, what did not change runs on. A computation that is no longer there first works off what its senders had written
-        when this was called; its consumers work off what it has written; what it still kept in state and timers is given up.
-        Pipelined, the query is started again. The new version is checked first: if it is refused, the job runs on as it was.
+        In the staged layout, unchanged computations keep running. A removed computation first processes what its senders had
+        written when this was called, and its consumers process what it wrote; its remaining state and timers are discarded.
+        In the pipelined layout the query is restarted. The new version is checked first: if it is refused, the job runs on
+        unchanged.
 
         Args:
-            pipeline: the new version, made of the old one with `Pipeline.copy` and `Pipeline.without`.
-            inputs: of injectors that are new or read something else.
-            sinks: of streams that are new, or have another sink from now on; ``None``: the stream comes out nowhere. Other
-                streams keep their sinks, and those that are gone take theirs along.
-            from_now: new computations begin with what their senders write next. Default: with all that is in the logs (see
+            pipeline: the new version, made from the old one with `Pipeline.copy` and `Pipeline.without`.
+            inputs: inputs of injectors that are new or read from another source.
+            sinks: sinks of new streams, and new sinks of existing ones; ``None``: the stream has no sink. Other streams keep
+                their sinks, and the sinks of removed streams are dropped.
+            from_now: new computations begin with what their senders write next. Default: with everything in the logs (see
                 ``retention_us`` of `deploy`), so that nothing is left out.
 
         Raises:
-            SparkHostError: it can not be done in this layout, or inputs and injectors do not fit.
-            PipelineError: a computation's ``productions`` or ``exactly_once`` would change, which belong to its name for good.
+            SparkHostError: this layout does not support the change, or inputs and injectors do not match.
+            PipelineError: a computation's ``productions`` or ``exactly_once`` would change; both are fixed for its name.
             QueryStoppedError: the job was stopped.
-            HeadraceError: a query has failed (see `errors`).
+            HeadraceError: a query failed (see `errors`).
 
         Warns:
-            NoSinkWarning: a new stream comes out nowhere.
+            NoSinkWarning: a new output stream has no sink.
         """
         self._check_active()
         change = self._host.prepare(pipeline, inputs or {}, sinks or {}, from_now=from_now)
@@ -195,18 +196,18 @@ class Deployment:
         """Add a computation while the job runs: `Pipeline.add` and `change`.
 
         Args:
-            computation: see `Pipeline.add`, as all but the last two.
-            name: likewise.
-            inputs: likewise.
-            outputs: likewise.
-            exactly_once: likewise.
-            state_codec: likewise.
-            on_failure: likewise.
+            computation: see `Pipeline.add`.
+            name: see `Pipeline.add`.
+            inputs: see `Pipeline.add`.
+            outputs: see `Pipeline.add`.
+            exactly_once: see `Pipeline.add`.
+            state_codec: see `Pipeline.add`.
+            on_failure: see `Pipeline.add`.
             sinks: see `change`.
             from_now: see `change`.
 
         Raises:
-            As both of these.
+            The errors of `Pipeline.add` and `change`.
         """
         changed = self.pipeline.copy()
         changed.add(
@@ -216,10 +217,10 @@ class Deployment:
         self.change(changed, sinks=sinks, from_now=from_now)
 
     def remove(self, name: str) -> None:
-        """Remove a computation while the job runs: `Pipeline.without` and `change`. The sinks of its outputs go with it.
+        """Remove a computation and the sinks of its outputs while the job runs: `Pipeline.without` and `change`.
 
         Raises:
-            As both of these.
+            The errors of `Pipeline.without` and `change`.
         """
         self.change(self.pipeline.without(name))
 
@@ -237,8 +238,8 @@ class Deployment:
 
 def _broken_off(error: BaseException) -> SparkHostError:
     reason = str(error).partition("\n")[0]
-    problem = f"a change of the job was broken off by {type(error).__name__}" + (reason and f": {reason}")
-    return SparkHostError(problem, "Stop the job, and deploy the pipeline in the same directory to go on")
+    problem = f"a change of the job was interrupted by {type(error).__name__}" + (reason and f": {reason}")
+    return SparkHostError(problem, "Stop the job, and deploy the pipeline in the same directory to resume")
 
 
 def deploy(
@@ -256,37 +257,37 @@ def deploy(
     max_records: int = 1_000_000,
     retention_us: int | None = 24 * HOUR,
 ) -> Deployment:
-    """Start a pipeline as a job on Spark, or let it go on where it stopped.
+    """Start a pipeline as a job on Spark, or resume it where it stopped.
 
     Args:
-        pipeline: the very one that is verified in the simulated cluster.
-        inputs: for each injector, its records: a streaming DataFrame of `injected`, or an `Input` for any other.
-        directory: holds checkpoints and logs; one for each job. On a file system that all machines mount: a path or a ``file:``
-            URI. Other schemes are refused.
-        sinks: where outputs go: stream to a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the
-            number of its micro-batch, such as a `DatabaseSink` or a `FileSink`; in a `TypedSink`, to get the values' fields.
-            ``None``: a stream comes out nowhere, as one that is left out, of which there is a warning. Staged, any stream can
-            have one, also one with consumers.
-        layout: which. Can not change later.
-        intervals: key intervals of each computation: how far it can be spread over cores. Can not change later.
-        clock_us: wall timers are looked at this often, microseconds; ``None``: there are none. A look costs nothing unless one is
-            due.
-        history: where the events of the History go; ``None``: it is not written.
-        sample: of which keys the History is; what checkers may say of it is in docs/spark.md.
-        trigger_us: time from one micro-batch of a query to the next, microseconds; ``None``: one after the other.
-        max_records: that a computation takes from its senders' logs in one micro-batch. Staged only.
-        retention_us: a log keeps for at least this long what all consumers have taken, microseconds of wall time, for
+        pipeline: the pipeline, unchanged from the simulated cluster.
+        inputs: for each injector, its records: a streaming DataFrame from `injected`, or an `Input` for any other.
+        directory: holds checkpoints and logs, a separate one for each job. It must be on a file system that all machines mount: a
+            path or a ``file:`` URI. Other schemes are refused.
+        sinks: for each output stream, a function of a DataFrame (``key``, ``timestamp``, ``record_id``, ``value``) and the number
+            of its micro-batch, such as a `DatabaseSink` or a `FileSink`; wrap it in a `TypedSink` to get the fields of the
+            values. ``None`` discards the stream. So does leaving it out, but with a warning. In the staged layout any stream can
+            have a sink, even one with consumers.
+        layout: the layout. It cannot change later.
+        intervals: key intervals of each computation, which bound its parallelism. Their number cannot change later.
+        clock_us: how often to check for due wall timers, microseconds; ``None``: there are no wall timers. A check costs nothing
+            unless a timer is due.
+        history: sink for the History events; ``None``: no History.
+        sample: keys that the History includes; for what checkers can tell from it, see docs/spark.md.
+        trigger_us: time from one micro-batch of a query to the next, microseconds; ``None``: as soon as possible.
+        max_records: maximum records that a computation reads from its senders' logs in one micro-batch. Staged only.
+        retention_us: minimum time that a log keeps entries that all consumers have read, wall time in microseconds, for
             computations that are added later; ``None``: for ever. Staged only.
 
     Raises:
-        SparkHostError: inputs and injectors do not fit together, the directory belongs to another job, or the pipeline asks for
-            what Spark can not do.
-        PipelineError: a version that was deployed there had other ``productions`` or ``exactly_once`` for a computation.
+        SparkHostError: inputs and injectors do not match, the directory belongs to another job, or the pipeline uses a feature
+            that Spark does not support.
+        PipelineError: a version deployed there had other ``productions`` or ``exactly_once`` for a computation.
         CheckpointDamagedError: the directory was moved or copied.
         OptionsError: an option is out of its range.
 
     Warns:
-        NoSinkWarning: a stream comes out nowhere.
+        NoSinkWarning: an output stream has no sink.
     """
     for option, value, least in (
         ("intervals", intervals, 1),
@@ -300,12 +301,8 @@ def deploy(
     check_streaming(inputs)
     spark = frame_of(next(iter(inputs.values()))).sparkSession
     if not has_driver(spark):
-        problem = (
-            "deploy was given a Spark Connect session, and its sinks and logs need the driver in this process"
-        )
-        remedy = (
-            "Use attach and write its outputs with Spark's own sinks, or run the script with spark-submit"
-        )
+        problem = "deploy needs the driver in this process for its sinks and logs, but this is a Spark Connect session"
+        remedy = "Use attach and write its outputs with Spark's own sinks, or run the script with headrace spark-submit"
         raise SparkHostError(problem, remedy)
     settings = Settings(
         spark=spark,

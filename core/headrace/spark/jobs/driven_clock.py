@@ -1,4 +1,4 @@
-"""The driver's side of a job's clock: it knows which wall timers are pending (see `headrace.spark.sources.wall_clock`)."""
+"""The driver's side of a job's clock, which knows when wall timers are due (see `headrace.spark.sources.wall_clock`)."""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -17,23 +17,23 @@ class DrivenClock:
     """The driver's side of a clock.
 
     Args:
-        every_us: how often it looks for due wall timers, microseconds.
+        every_us: how often the clock checks for due wall timers, microseconds.
     """
 
     def __init__(self, every_us: int) -> None:
-        self._board = Board()  # of this start alone: what an earlier one has left may be of another state
+        self._board = Board()  # for this start only: tallies of an earlier one may be of another state
         self._path = scratch() / f"clock-{uuid4().hex}.json"
         self._lock = Lock()
         self._told = Told(None)
         self.clock = Clock(every_us, str(self._path))
 
     def take(self, tallies: Iterable[Tally]) -> None:
-        """Learn from what a micro-batch has told when the next wall timer is due."""
+        """Learn from a micro-batch's tallies when the next wall timer is due."""
         self._board.take(tallies)
         self._write(due_us=self._board.wall_due())
 
     def ask(self) -> str:
-        """Ask for a tick; return what the offset of its micro-batch, and of all after it, has as `ASKED`."""
+        """Request a tick; return the value of `ASKED` in the offsets of its micro-batch and of those that follow."""
         asked = uuid4().hex
         self._write(asked=asked)
         return asked

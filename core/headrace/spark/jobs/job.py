@@ -1,7 +1,7 @@
-"""What is said of a deployment beside its pipeline, and what stays the same for as long as its directory lives.
+"""Settings of a deployment, and the properties that its directory fixes for good.
 
-Rules of this file: state lies in Spark's checkpoints by key interval, so the number of intervals and the layout can not change
-under it; what does not fit a directory is refused before any query starts.
+Rules of this file: Spark's checkpoints store state by key interval, so the number of intervals and the layout cannot change. A
+pipeline that does not fit its directory is refused before any query starts.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from headrace.spark.sinks.job_sinks import Sinks
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of a deployment; see `deploy`."""
+    """Settings of a deployment; see `deploy`."""
 
     spark: SparkSession
     directory: Path
@@ -35,26 +35,26 @@ class Settings:
 
     @property
     def history(self) -> Sample | bool:
-        """Of which keys the History is asked for; ``False``: it is not."""
+        """The keys that the History includes; ``False``: no History."""
         return self.sample if self.sinks.history is not None else False
 
     def checkpoint(self, name: str) -> Path:
-        """Where a query's checkpoint is."""
+        """Return the directory of a query's checkpoint."""
         return self.directory / "checkpoints" / name
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a directory was made for.
+    """The deployment that a directory was created for.
 
     Attributes:
         layout: ``pipelined`` or ``staged``.
-        pipeline: name.
-        intervals: of each computation.
+        pipeline: name of the pipeline.
+        intervals: number of key intervals of each computation.
         injectors: names, in order.
         stages: computations, level by level.
-        place: of the directory.
-        switches: of all computations that were ever deployed there (see `headrace.api.versions`).
-        levels: pipelined, of all computations that were ever deployed there.
+        place: path of the directory.
+        switches: switches of all computations ever deployed there (see `headrace.api.versions`).
+        levels: levels of all computations ever deployed there; pipelined only.
     """
 
     layout: str
@@ -72,7 +72,7 @@ _decode = msgspec.json.Decoder(Shape).decode
 
 
 def read_shape(directory: Path) -> Shape | None:
-    """What a directory was made for; ``None``: nothing yet."""
+    """Read the deployment that a directory was created for; ``None``: there is none yet."""
     try:
         return _decode((directory / _NAME).read_bytes())
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def read_shape(directory: Path) -> Shape | None:
 
 
 def write_shape(directory: Path, shape: Shape, pipeline: Pipeline) -> None:
-    """Write it down, and with it what can not change any more."""
+    """Write the shape of a deployment to its directory, with everything that can no longer change."""
     before = read_shape(directory)
     switches = {} if before is None else dict(before.switches)
     for name, spec in pipeline.computations.items():
@@ -90,38 +90,38 @@ def write_shape(directory: Path, shape: Shape, pipeline: Pipeline) -> None:
 
 
 def check_switches(directory: Path, pipeline: Pipeline) -> None:
-    """Compare a pipeline with all that were deployed in a directory.
+    """Compare a pipeline with all versions ever deployed in a directory.
 
     Raises:
-        PipelineError: a computation's ``productions`` or ``exactly_once`` were others.
+        PipelineError: a computation had other ``productions`` or ``exactly_once``.
     """
     before = read_shape(directory)
     known = {} if before is None else before.switches
     check_version(
         pipeline,
         "this one",
-        {name: ("a version that was deployed", tuple(one)) for name, one in known.items()},
+        {name: ("a version that was deployed", tuple(switches)) for name, switches in known.items()},
     )
 
 
 def _check_place(directory: Path, before: Shape) -> None:
-    """Spark writes the place of a state's schema into it, in full: a copy would read, and spoil, what it was copied from."""
+    """Refuse a moved or copied directory: state records the absolute path of its schema, so a copy would corrupt the original."""
     place = Path(before.place or directory)
     if place != directory and not (place.exists() and place.samefile(directory)):
-        problem = f"it was moved or copied here, and was made as {place}: Spark's state knows its place"
+        problem = f"it was moved or copied here from {place}, and Spark's state records that path"
         raise CheckpointDamagedError(
             str(directory),
             problem,
-            "Move it back, or let that path lead here; or begin in an empty directory",
+            "Move it back, make that path point here, or start in an empty directory",
         )
 
 
 def check_shape(directory: Path, before: Shape | None, now: Shape) -> None:
-    """Refuse what does not fit the state that lies in a directory.
+    """Refuse a deployment that does not fit the state in its directory.
 
     Raises:
-        SparkHostError: it does not.
-        CheckpointDamagedError: the directory was made elsewhere.
+        SparkHostError: it does not fit.
+        CheckpointDamagedError: the directory was moved or copied.
     """
     if before is None:
         return
@@ -129,9 +129,9 @@ def check_shape(directory: Path, before: Shape | None, now: Shape) -> None:
     where = f"the directory {str(directory)!r} belongs to"
     if (before.layout, before.pipeline) != (now.layout, now.pipeline):
         problem = f"{where} the {before.layout} pipeline {before.pipeline!r}, not to the {now.layout} {now.pipeline!r}"
-        raise SparkHostError(problem, "Give each deployment a directory of its own")
+        raise SparkHostError(problem, "Give each deployment a separate directory")
     if before.intervals != now.intervals:
         problem = f"{where} a deployment with {before.intervals} key intervals, not {now.intervals}"
         raise SparkHostError(
-            problem, "State lies there by interval: keep their number, or begin in an empty directory"
+            problem, "State is stored by interval: keep their number, or start in an empty directory"
         )

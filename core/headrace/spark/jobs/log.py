@@ -1,16 +1,15 @@
-"""The durable log of a stage (MillWheel 6.1.2): what it produced, in batches that are there as a whole or not at all.
+"""The durable log of a stage (MillWheel 6.1.2): its productions, in batches that are written atomically.
 
 Rules of this file:
 
-* Tasks write parts; then the driver writes the **entry** that names them, under the number of the micro-batch, and only if there
-  is none of that number yet. A part that no entry names does not count. So a batch counts once, however often it is run, and
-  whichever of two drivers runs it, one of which may be a zombie.
-* An entry says the low watermark of the stage as of its end: the least that the stage's intervals have reported, of each the
-  last known value (7.2). It is read together with its records, which come first, so that what was made on time in one stage is
-  on time in the next.
-* An entry says what of the senders' logs went into it. That is the ACK: what all consumers have taken can be dropped.
-* Choice: plain files, on a file system that all machines share. A log of Spark's own (its file sink) can not be shortened, is
-  listed as a whole for each micro-batch, and would be a source of its own in each consumer's query, whose sources can not change.
+* Tasks write parts. Then the driver writes the **entry** that names them, under the number of the micro-batch, unless there is
+  already one of that number. A part that no entry names does not count. So a batch counts once, however often it is run, and by
+  whichever of two drivers, one of which may be a zombie.
+* An entry has the low watermark of the stage as of its end: the minimum of what the stage's intervals last reported (7.2).
+  Readers take the records of an entry before its watermark, so records made on time in one stage are on time in the next.
+* An entry records how far the senders' logs went into it. That is the ACK: entries that all consumers have taken can be dropped.
+* Choice: plain files, on a file system that all machines share. Spark's own log (of its file sink) cannot be shortened, is listed
+  in full for each micro-batch, and would be a separate source in each consumer's query, whose sources cannot change.
 """
 
 import os
@@ -29,17 +28,17 @@ from headrace.spark.runtime.files import write_file
 
 _NUMBER = "{:012d}"
 _KEPT = 8
-"""The latest entries stay: Spark may run its last micro-batch again."""
+"""Number of latest entries that are never dropped: Spark may run its last micro-batch again."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A file with records of one task.
+    """A file with the records of one task.
 
     Attributes:
-        name: of the file.
-        size_bytes: of the file.
-        records: how many, by stream.
-        events: how many of the History.
+        name: name of the file.
+        size_bytes: its size.
+        records: number of records, by stream.
+        events: number of History events.
     """
 
     name: str
@@ -49,14 +48,14 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct):
-    """What a task tells the driver of its part of a micro-batch.
+    """What a task reports to the driver about its part of a micro-batch.
 
     Attributes:
         part: its file, if it has any records.
-        lows: low watermarks that intervals, or an injector, have reported.
-        horizon: of an injector, origin in microseconds.
+        lows: low watermarks that intervals, or an injector, reported, event time in microseconds.
+        horizon: horizon of an injector, origin in microseconds.
         taken: see `Entry`.
-        tallies: of its intervals; they are not for the log.
+        tallies: tallies of its intervals, which do not go to the log.
     """
 
     part: Part | None = None
@@ -70,14 +69,14 @@ class Entry(msgspec.Struct, frozen=True):
     """One micro-batch of a stage.
 
     Attributes:
-        number: of the micro-batch.
-        query: identity of the query, as in Spark's checkpoint.
+        number: number of the micro-batch.
+        query: id of the query, as in Spark's checkpoint.
         at_us: wall time at which it was written, microseconds.
         parts: its records.
         lows: the last known low watermark of each interval, event time in microseconds.
-        low: of the stage: nothing that is on time comes before that after this entry.
-        horizon: of an injector: no record still to come has an origin before that, microseconds.
-        taken: by sender, up to which entry of its log has gone into this entry and those before it.
+        low: low watermark of the stage: later entries have no on-time record with an earlier timestamp.
+        horizon: horizon of an injector: no future record has an earlier origin, microseconds.
+        taken: by sender, the last entry of its log that went into this entry or an earlier one.
         news: number of the latest entry, up to this one, that has anything for consumers.
     """
 
@@ -93,22 +92,22 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """How many it has."""
+        """Number of its records."""
         return sum(sum(part.records.values()) for part in self.parts)
 
 
 NOTHING = Entry(-1, "", 0)
-"""What stands before the first entry."""
+"""Stands for the entry before the first one."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Entry).decode
 
 
 class Log:
-    """The log of one stage. Pickles: it is only a place.
+    """The log of one stage. It can be pickled: it holds only paths.
 
     Args:
-        directory: of the deployment.
+        directory: directory of the deployment.
         stage: name of the injector or computation.
     """
 
@@ -117,14 +116,14 @@ class Log:
         self.path = Path(directory) / "logs" / file_name(stage)
 
     def prepare(self) -> None:
-        """Make its directories, if they are not there."""
+        """Create its directories if they do not exist."""
         (self.path / "entries").mkdir(parents=True, exist_ok=True)
         (self.path / "parts").mkdir(exist_ok=True)
 
     # Reading
 
     def entry(self, number: int) -> Entry | None:
-        """An entry, if it is there."""
+        """Read an entry, if it exists."""
         if number < 0:
             return NOTHING
         try:
@@ -132,13 +131,13 @@ class Log:
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:
-            raise LogError(self.stage, f"entry {number} can not be read ({error})", _RESTORE) from error
+            raise LogError(self.stage, f"entry {number} cannot be read ({error})", _RESTORE) from error
 
     def last(self, after: int = -1) -> int:
-        """The number of the latest entry; -1 if there is none.
+        """Return the number of the latest entry; -1 if there is none.
 
         Args:
-            after: one that is known to be there, or to have been.
+            after: number of an entry known to exist now or earlier.
         """
         if after < 0 or not self._entry_path(after).exists():
             return max(self._numbers(), default=-1)
@@ -147,33 +146,33 @@ class Log:
         return after
 
     def first(self) -> int:
-        """The number of the earliest entry that was not dropped; that of the next one, if there is none."""
+        """Return the number of the earliest entry that was not dropped; 0 if there is none."""
         return min(self._numbers(), default=0)
 
     def entries(self, after: int, upto: int) -> Iterator[Entry]:
-        """Entries in order.
+        """Yield the entries after one number and up to another, in order.
 
         Raises:
-            LogError: one is not there any more.
+            LogError: an entry no longer exists.
         """
         for number in range(after + 1, upto + 1):
             found = self.entry(number)
             if found is None:
                 raise LogError(
-                    self.stage, f"entry {number} is gone, which a consumer has still to read", _RESTORE
+                    self.stage, f"entry {number} is missing, and a consumer has not read it yet", _RESTORE
                 )
             yield found
 
     def parcels(self, name: str) -> Iterator[Parcel]:
-        """What a part has.
+        """Yield the parcels of a part.
 
         Raises:
-            LogError: it is damaged, or not there.
+            LogError: the part is damaged or missing.
         """
         try:
             data = memoryview((self.path / "parts" / name).read_bytes())
         except FileNotFoundError as error:
-            raise LogError(self.stage, f"its file {name} is gone", _RESTORE) from error
+            raise LogError(self.stage, f"its file {name} is missing", _RESTORE) from error
         at = 0
         while at < len(data):
             size, check = (
@@ -189,16 +188,16 @@ class Log:
     # Writing
 
     def append(self, entry: Entry) -> Entry:
-        """Write an entry, if there is none of its number, and return the one that stands.
+        """Write an entry, unless there is one with its number, and return the entry that counts.
 
         Raises:
-            LogError: it does not follow the last one, or another query has written there.
+            LogError: the entry that counts belongs to another query.
         """
         path = self._entry_path(entry.number)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
         write_file(draft, _encode(entry))
         try:
-            os.link(draft, path)  # fails if it is there: the first one stands
+            os.link(draft, path)  # fails if there is one already: the first one counts
             _sync(path.parent)
         except FileExistsError:
             self._remove(part.name for part in entry.parts)
@@ -208,16 +207,16 @@ class Log:
         assert standing is not None, "entries of the last batches are never dropped"
         if standing.query != entry.query:
             problem = (
-                f"entry {entry.number} is of another query ({standing.query}, and this is {entry.query})"
+                f"entry {entry.number} belongs to another query ({standing.query}; this one is {entry.query})"
             )
             raise LogError(self.stage, problem, _FORGOTTEN)
         return standing
 
     def following(self, number: int, query: str) -> Entry:
-        """The entry before one that is to be written.
+        """Return the entry that precedes a new one.
 
         Raises:
-            LogError: see `append`.
+            LogError: it is missing, or belongs to another query.
         """
         before = self.entry(number - 1)
         if before is None or (number > 0 and before.query != query):
@@ -227,10 +226,10 @@ class Log:
         return before
 
     def shorten(self, taken: int, before_us: int) -> None:
-        """Drop what is older.
+        """Drop entries written before a time, as far as all consumers have taken them for good.
 
         Args:
-            taken: up to this entry, all consumers have taken it for good.
+            taken: the last entry that all consumers have taken for good.
             before_us: wall time, microseconds.
         """
         upto = self.first() - 1
@@ -241,7 +240,7 @@ class Log:
         self.drop(upto)
 
     def drop(self, upto: int) -> None:
-        """Forget entries up to this one, but for the latest few."""
+        """Drop entries up to this one, except the latest few."""
         upto = min(upto, max(self._numbers(), default=-1) - _KEPT)
         for number in sorted(self._numbers()):
             if number > upto:
@@ -262,12 +261,12 @@ class Log:
 
 
 class PartWriter:
-    """Writes what one task has for a log.
+    """Writes one task's part of a log entry.
 
     Args:
-        log: which.
-        number: of the micro-batch.
-        partition: of the task.
+        log: the log.
+        number: number of the micro-batch.
+        partition: number of the task's partition.
     """
 
     def __init__(self, log: Log, number: int, partition: int) -> None:
@@ -293,15 +292,15 @@ class PartWriter:
             self._frames += [len(body).to_bytes(4, "big"), crc32(body).to_bytes(4, "big"), body]
 
     def report(self, unit: str, low: int) -> None:
-        """Let an interval, or an injector, report its low watermark."""
+        """Add the low watermark that an interval, or an injector, reports."""
         self._piece.lows[unit] = max(low, self._piece.lows.get(unit, MIN_TIME))
 
     def tell(self, tally: Tally) -> None:
-        """Let an interval tell its progress."""
+        """Add an interval's tally."""
         self._piece.tallies.append(tally)
 
     def finish(self) -> Piece:
-        """Write the part, if there is anything in it."""
+        """Write the part, if it has any content, and return the report for the driver."""
         if self._frames:
             data = b"".join(self._frames)
             write_file(self._log.path / "parts" / self._name, data)
@@ -312,15 +311,15 @@ class PartWriter:
 def entry_of(
     before: Entry, number: int, query: str, at_us: int, pieces: Iterable[Piece], units: Sequence[str]
 ) -> Entry:
-    """Put an entry together.
+    """Assemble an entry.
 
     Args:
-        before: the one before it.
-        number: of the micro-batch.
-        query: identity of the query.
+        before: the entry before it.
+        number: number of the micro-batch.
+        query: id of the query.
         at_us: wall time, microseconds.
-        pieces: of its tasks.
-        units: all that must have reported, before anything is known of the stage's low watermark.
+        pieces: reports of the micro-batch's tasks.
+        units: intervals, or injector, that must all have reported before the stage's low watermark is known.
     """
     parts, lows, horizon, taken = [], dict(before.lows), before.horizon, dict(before.taken)
     for piece in pieces:
@@ -344,19 +343,19 @@ def _raise_to(known: dict[str, int], told: Mapping[str, int]) -> None:
 
 
 def taken_for_good(sender: str, consumer: Log, begin: int) -> int:
-    """Up to which entry of a sender's log a consumer will never read again.
+    """Return the last entry of a sender's log that a consumer will never read again.
 
     Args:
         sender: name of the sender.
         consumer: the consumer's own log. Spark may run its last micro-batch once more, with the same input.
-        begin: after which entry it began to read.
+        begin: number of the entry after which the consumer began to read.
     """
     entry = consumer.entry(max(consumer.last() - 1, -1))
     return begin if entry is None else entry.taken.get(sender, begin)
 
 
 def file_name(stage: str) -> str:
-    """How a stage is called in a directory.
+    """Return the file name for a stage.
 
     >>> file_name("daily sums"), file_name("..")
     ('daily%20sums', '%2E%2E')
@@ -372,7 +371,5 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-_RESTORE = "Restore the directory of the deployment as a whole; if it can not be, begin in an empty one"
-_FORGOTTEN = (
-    "Checkpoints and logs belong together: restore the directory as a whole, or begin in an empty one"
-)
+_RESTORE = "Restore the whole directory of the deployment; if that is not possible, start in an empty one"
+_FORGOTTEN = "Checkpoints and logs belong together: restore the whole directory, or start in an empty one"

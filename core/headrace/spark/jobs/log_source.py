@@ -1,11 +1,11 @@
-"""The logs that a computation reads, as one streaming source of Spark's (MillWheel 3, 4.5).
+"""The logs that a computation reads, as one streaming source of Spark (MillWheel 3, 4.5).
 
 Rules of this file:
 
-* All senders are one source: Spark fixes the number of a query's sources for ever, and so senders can come and go.
+* All senders are one source: Spark fixes the number of a query's sources for good, but senders can be added and removed.
 * A micro-batch takes whole entries of a log: their records, and the low watermark as of the last of them.
-* The source names files, and does not open them: the function that Spark maps its rows with reads them where they are needed.
-* Asking for news waits a little where there are none, so that an idle query costs nothing and a busy one no time.
+* The source names files and does not open them: the tasks that process its rows read them.
+* Polling waits briefly if there is nothing new, so an idle query costs almost nothing and a busy one loses no time.
 """
 
 import time
@@ -24,7 +24,7 @@ from headrace.spark.sources.wall_clock import Clock, Looks
 
 FORMAT = "headrace_logs"
 COLUMNS = ("sender", "part", "number", "low", "horizon", "tick")
-"""Of a row: a part of a sender's log; or how far its log was read, and what is known after that; or that time has passed."""
+"""A row is a part of a sender's log; or how far the log was read, with its watermark and horizon; or a tick of the clock."""
 
 _SCHEMA = "sender string, part string, number long, low long, horizon long, tick boolean"
 _ARROW = pa.schema(
@@ -47,11 +47,11 @@ class Reading(msgspec.Struct, frozen=True):
     """What a computation reads.
 
     Attributes:
-        directory: of the deployment.
-        begin: for each sender, after which entry of its log to begin.
-        tasks: into how many tasks the files of a micro-batch are divided.
-        max_records: of a micro-batch; one entry is never divided.
-        clock: that says when time has passed; ``None``: none does.
+        directory: directory of the deployment.
+        begin: for each sender, the number of the entry of its log after which to begin.
+        tasks: number of tasks among which the files of a micro-batch are divided.
+        max_records: maximum records of a micro-batch; an entry is never divided.
+        clock: the clock for wall timers; ``None``: there is none.
     """
 
     directory: str
@@ -62,28 +62,28 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read_logs(spark: SparkSession, reading: Reading) -> DataFrame:
-    """A streaming DataFrame with `COLUMNS`."""
+    """Return a streaming DataFrame with `COLUMNS`."""
     spark.dataSource.register(LogDataSource)
     rows = spark.readStream.format(FORMAT).option("reading", msgspec.json.encode(reading).decode()).load()
-    # Spark gives a stateful operator wall time only together with event time, which is told otherwise here.
+    # Spark gives a stateful operator wall time only together with event time; the real watermarks come in the rows.
     nothing = F.lit(None).cast("timestamp")
     return rows.withColumn("_no_watermark", nothing).withWatermark("_no_watermark", "0 seconds")
 
 
 class LogDataSource(DataSource):
-    """The source, as Spark makes it."""
+    """The source as Spark creates it."""
 
     @classmethod
     def name(cls) -> str:
-        """As in ``readStream.format``."""
+        """Return the name for ``readStream.format``."""
         return FORMAT
 
     def schema(self) -> str:
-        """See `COLUMNS`."""
+        """Return the schema of `COLUMNS`."""
         return _SCHEMA
 
     def streamReader(self, schema: object) -> "LogReader":  # noqa: ARG002, N802  Spark's names
-        """Make the reader."""
+        """Return a reader."""
         return LogReader(msgspec.json.decode(self.options["reading"], type=Reading))
 
 
@@ -92,10 +92,10 @@ class _Files(InputPartition):
 
 
 class LogReader(DataSourceStreamReader):
-    """Follows the logs. An offset says for each sender up to which entry, and how often the clock has ticked.
+    """Reads the logs. An offset has the last entry read of each sender's log, and the number of ticks.
 
     Args:
-        reading: what.
+        reading: what to read.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -104,11 +104,11 @@ class LogReader(DataSourceStreamReader):
         self._logs = {sender: Log(reading.directory, sender) for sender in reading.begin}
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
-        """Where a new query begins."""
+        """Return the offset at which a new query begins."""
         return {"logs": dict(self._reading.begin), "tick": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
-        """As far as there are news, but not too many at a time."""
+        """Return how far to read: as far as there is anything new, within the limit."""
         deadline = time.monotonic() + _PATIENCE_S
         while (found := self._look(start)) == start and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
@@ -122,11 +122,11 @@ class LogReader(DataSourceStreamReader):
             for sender, log in self._logs.items()
         }
         if all(ends[sender] == known.get(sender) for sender in ends):
-            ends = known  # also those who send no more
+            ends = known  # includes senders that were removed
         return {"logs": ends, "tick": tick}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Divide the files evenly; the first task also tells how far the logs were read."""
+        """Divide the files evenly by size; the task with the least also reports how far the logs were read."""
         loads: list[tuple[int, list[tuple[Any, ...]]]] = [(0, []) for _ in range(max(1, self._reading.tasks))]
         for sender, number in end["logs"].items():
             after = start["logs"].get(sender, self._reading.begin.get(sender, number))
@@ -146,7 +146,7 @@ class LogReader(DataSourceStreamReader):
         return [_Files(rows) for _, rows in loads if rows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give a task its rows."""
+        """Yield a task's rows."""
         columns = zip(*partition.value, strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
@@ -157,7 +157,7 @@ def _load(task: tuple[int, list[tuple[Any, ...]]]) -> int:
 
 
 def _reach(log: Log, after: int, limit: int) -> int:
-    """Up to which entry to read."""
+    """Return the number of the last entry to read."""
     last = log.entry(log.last(after))
     if last is None or last.news <= after:
         return after

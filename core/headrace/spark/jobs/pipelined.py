@@ -1,8 +1,7 @@
-"""The pipelined layout: the whole pipeline is one query (MillWheel 6.1.3: what is produced is delivered before it is persisted).
+"""The pipelined layout: the whole pipeline is one query (MillWheel 6.1.3: productions are delivered before they are persisted).
 
-Rules of this file: Spark knows the state of a query's operators by their place, so a changed pipeline can go on from the same
-checkpoint only if its injectors, its number of levels, and the level of each computation that was ever deployed there are what
-they were.
+Rules of this file: Spark identifies the state of a query's operators by their position. So a changed pipeline can resume from the
+same checkpoint only if its injectors, its number of levels, and the level of each computation ever deployed there are unchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,8 +34,8 @@ class PipelinedHost:
     """Runs a pipeline as one query.
 
     Args:
-        settings: of the deployment.
-        pipeline: which.
+        settings: settings of the deployment.
+        pipeline: the pipeline to run.
         inputs: for each injector, its records.
     """
 
@@ -54,7 +53,7 @@ class PipelinedHost:
     def _checked(
         self, settings: Settings, pipeline: Pipeline, inputs: Mapping[str, Input | DataFrame]
     ) -> Callable[[], Running]:
-        """Check everything that can be checked without a query, and return what starts it."""
+        """Check everything that can be checked before a query runs, and return the function that starts it."""
         check_streaming(inputs)
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
@@ -84,25 +83,24 @@ class PipelinedHost:
         return begin
 
     def queries(self) -> list[Running]:
-        """The one query."""
+        """Return the one query."""
         return [self._running]
 
     def progress(self) -> tuple[ComputationProgress, ...]:
-        """Of each computation, as of the last micro-batch."""
+        """Return the progress of each computation as of the last micro-batch."""
         return self._board.progress(self.pipeline, low_watermark_of(self._running.query.lastProgress))
 
     def settle(self) -> None:
-        """Wait until all that the sources have has come out.
+        """Wait until everything that the sources have has reached the sinks.
 
-        A clock always has news where wall timers are set again and again, so with one it is the inputs that are waited for: until
-        none of them has news in a micro-batch that was planned after the call.
+        With a clock, wall timers that are set again and again may always cause another micro-batch. So this waits for the inputs
+        only: until none of them has new data in a micro-batch planned after the call.
         """
         if self._clock is None:
             self._running.process_all_available()
             return
-        self._running.await_progress(
-            _asked(self._clock.ask())
-        )  # it may have been planned in part before the call
+        # The micro-batch of the first tick may have been planned in part before the call.
+        self._running.await_progress(_asked(self._clock.ask()))
         while _has_news(self._running.await_progress(_asked(self._clock.ask()))):
             pass
 
@@ -114,16 +112,16 @@ class PipelinedHost:
         *,
         from_now: bool,
     ) -> Callable[[], None]:
-        """Check another pipeline, and return what starts the query again with it. Nothing is stopped before that.
+        """Check another pipeline, and return the function that restarts the query with it. Until that is called, nothing stops.
 
         Raises:
-            SparkHostError: Spark can not do that.
-            PipelineError: the two versions do not fit together.
+            SparkHostError: this layout does not support the change.
+            PipelineError: the two versions are incompatible.
         """
         if from_now:
             raise SparkHostError(
-                "a pipelined computation begins with what is read next",
-                "Leave from_now out, or deploy Layout.STAGED",
+                "a new computation in the pipelined layout always begins with what is read next",
+                "Leave out from_now, or deploy with Layout.STAGED",
             )
         pipeline.validate()
         _check_levels(read_shape(self._settings.directory), _layout(pipeline, self._settings.intervals))
@@ -146,7 +144,7 @@ def _asked(tick: str) -> Callable[[Progress], bool]:
 
 
 def _has_news(progress: Progress) -> bool:
-    """Tell whether a micro-batch has read anything but the clock."""
+    """Tell whether a micro-batch read from anything but the clock."""
     return any(
         source["startOffset"] != source["endOffset"]
         for source in progress["sources"]
@@ -164,21 +162,21 @@ def _layout(pipeline: Pipeline, intervals: int) -> Shape:
 def _check_levels(before: Shape | None, now: Shape) -> None:
     if before is None:
         return
-    shapes = [(one.injectors, len(one.stages)) for one in (before, now)]
+    shapes = [(shape.injectors, len(shape.stages)) for shape in (before, now)]
     if shapes[0] != shapes[1]:
         (old_injectors, old_levels), (injectors, levels) = shapes
         raise SparkHostError(
             f"the pipeline {now.pipeline!r} had the injectors {old_injectors} and {old_levels} levels, and now has "
-            f"{injectors} and {levels}: one query of Spark's can not change that and keep its state",
-            "Deploy with Layout.STAGED, where computations come and go; or begin in an empty directory",
+            f"{injectors} and {levels}: a query of Spark cannot change these and keep its state",
+            "Deploy with Layout.STAGED, which allows it, or start in an empty directory",
         )
     known = _levels(before)
     for name, level in _levels(now).items():
         if known.get(name, level) != level:
             raise SparkHostError(
-                f"computation {name!r} is on level {level} of the pipeline {now.pipeline!r}, counted from 0, and its state is "
-                f"stored for level {known[name]}, where Spark would not find it",
-                f"Keep {name!r} on level {known[name]}; give it a new name to begin without state; or deploy with "
+                f"computation {name!r} is on level {level} of the pipeline {now.pipeline!r}, counted from 0, but its state is "
+                f"stored for level {known[name]}, so Spark would not find it",
+                f"Keep {name!r} on level {known[name]}, give it a new name to start without state, or deploy with "
                 "Layout.STAGED in an empty directory",
             )
 
@@ -188,19 +186,19 @@ def _levels(shape: Shape) -> dict[str, int]:
 
 
 def _with_removed(before: Shape | None, now: Shape) -> Shape:
-    """Keep the levels of computations that were removed: Spark keeps their state there."""
+    """Return a shape that also has the levels of removed computations, where Spark still keeps their state."""
     known = {} if before is None else _levels(before)
     return msgspec.structs.replace(now, levels=known | _levels(now))
 
 
 class OutputWriter:
-    """Gives each stream's rows of a micro-batch to its sink.
+    """Passes each stream's rows of a micro-batch to its sink.
 
     Args:
-        pipeline: whose outputs.
-        sinks: for them.
-        board: where progress is put up.
-        clock: that learns which wall timers are pending; ``None``: there is none.
+        pipeline: the pipeline that produces the outputs.
+        sinks: sinks for its outputs.
+        board: takes the tallies.
+        clock: takes the tallies too, for the wall timers; ``None``: there is no clock.
     """
 
     def __init__(self, pipeline: Pipeline, sinks: Sinks, board: Board, clock: DrivenClock | None) -> None:
@@ -208,7 +206,7 @@ class OutputWriter:
         self.failure: Exception | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Take a micro-batch."""
+        """Write a micro-batch."""
         try:
             self._write(frame, number)
         except Exception as error:
@@ -218,7 +216,7 @@ class OutputWriter:
     def _write(self, frame: DataFrame, number: int) -> None:
         sinks = self._sinks
         describe(frame.sparkSession, self._board.progress(self._pipeline))
-        kept = frame.persist()  # it must be computed once, and wholly, whatever the sinks do
+        kept = frame.persist()  # compute it once and completely, whatever the sinks do
         try:
             outputs = Outputs(kept, self._pipeline)
             kinds = kept.groupBy("stream", outputs.tally.alias("tally")).count().collect()

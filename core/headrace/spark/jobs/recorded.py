@@ -1,7 +1,7 @@
-"""Running a recorded input through a pipeline on Spark, from beginning to end: to be compared with other hosts.
+"""Running a recorded input through a pipeline on Spark, from beginning to end, for comparison with other hosts.
 
-Choice: a run's checkpoint stays on disk until this process ends. Spark goes on for a while to look after the state of a query
-that was stopped, and fails loudly where it is gone; the input, which is larger, is deleted at once.
+Choice: a run's checkpoint stays on disk until this process ends, because Spark maintains the state of a stopped query for a while
+and logs errors if it is missing. The input, which is larger, is deleted at once.
 """
 
 import shutil
@@ -31,15 +31,15 @@ Output = tuple[str, str, bytes, int]
 
 @dataclass(slots=True)
 class RecordedRun:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        outputs: all of them, in no particular order.
-        history: of the run, if it was asked for.
-        batches: how many micro-batches it took.
-        seconds: wall time, from the start of the query to the end of its last micro-batch.
-        events: how many events of the input were worked on: all, unless it was asked to stop.
-        progress: of each computation.
+        outputs: all outputs, in no particular order.
+        history: the History, if it was asked for.
+        batches: number of micro-batches.
+        seconds: wall time from the start of the query to the end of its last micro-batch, seconds.
+        events: number of input events processed: all, unless the run was asked to stop.
+        progress: progress of each computation.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -65,17 +65,17 @@ def run_recorded(
 
     Args:
         spark: a session.
-        pipeline: to run.
-        events: (address of the injector's process, event) in the order of arrival; the last of each address is a watermark of
+        pipeline: the pipeline to run.
+        events: (address of the injector's process, event) in order of arrival; the last of each address is a watermark of
             `MAX_TIME`.
-        batch_events: so many go into one micro-batch.
-        intervals: key intervals of each computation.
-        history: keep the History; a `Sample`: of some of the keys.
-        on_batch: is told what the run has come to after each micro-batch of input.
-        should_stop: is asked before each micro-batch of input whether the run is to end there.
+        batch_events: number of events in one micro-batch.
+        intervals: number of key intervals of each computation.
+        history: record the History; a `Sample`: of some of the keys.
+        on_batch: called with the result so far after each micro-batch of input.
+        should_stop: called before each micro-batch of input; if it returns true, the run ends there.
 
     Raises:
-        SparkHostError: the pipeline asks for what Spark can not do.
+        SparkHostError: the pipeline uses a feature that Spark does not support.
     """
     run, told, board = RecordedRun(), list[bytes](), Board()
     place = Path(tempfile.mkdtemp(prefix="recorded-", dir=scratch()))
@@ -108,7 +108,7 @@ def run_recorded(
 
 
 def _take(frame: DataFrame, run: RecordedRun, told: list[bytes], board: Board) -> None:
-    """Tell the outputs of a micro-batch from its tallies, and from what it tells of the History."""
+    """Sort the rows of a micro-batch into outputs, tallies and History events."""
     tallies = []
     for stream, key, value, timestamp, _record_id in frame.collect():
         if stream is not None:

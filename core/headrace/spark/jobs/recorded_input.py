@@ -1,7 +1,7 @@
-"""Recorded input for Spark: source events as files, each the input of a micro-batch (MillWheel 5.2).
+"""Recorded input for Spark: source events as files, each the input of one micro-batch (MillWheel 5.2).
 
-Rules of this file: a file ends with a heartbeat, the least watermark of the injector's processes as of its last event; what is
-in a directory in the order of its names is in the order in which the sources had it.
+Rules of this file: a file ends with a heartbeat, the minimum watermark of the injector's processes as of its last event. The
+names of the files in a directory sort in the order of arrival.
 """
 
 import datetime as dt
@@ -21,11 +21,11 @@ from headrace.wire.effects import SourceEvent, SourceRecord
 
 
 class Landing:
-    """A directory for each injector, into which its events fall.
+    """Writes recorded events to a directory for each injector.
 
     Args:
-        pipeline: whose injectors.
-        directory: where; one that is there already must be empty.
+        pipeline: the pipeline with the injectors.
+        directory: parent of these directories; if it exists, it must be empty.
     """
 
     def __init__(self, pipeline: Pipeline, directory: Path) -> None:
@@ -40,7 +40,7 @@ class Landing:
             (directory / name).mkdir(parents=True)
 
     def put(self, events: Iterable[tuple[str, SourceEvent]]) -> None:
-        """Let these fall, (address of the injector's process, event): one file for each injector."""
+        """Write events, (address of the injector's process, event), as one file for each injector."""
         by_injector: dict[str, list[tuple[str, SourceEvent]]] = {name: [] for name in self._injectors}
         for address, event in events:
             by_injector[address.rpartition("/")[0]].append((address, event))
@@ -73,12 +73,12 @@ class Landing:
 
 
 def landed(spark: SparkSession, pipeline: Pipeline, directory: Path) -> Mapping[str, DataFrame]:
-    """What falls into a `Landing`'s directory, as streaming inputs for `attach`: each file a micro-batch."""
+    """Read a `Landing`'s directory as streaming inputs for `attach`: each file is a micro-batch."""
     reader = spark.readStream.schema(INJECTED_SCHEMA).option("maxFilesPerTrigger", 1)
     return {name: reader.parquet(str(directory / name)) for name in pipeline.injectors}
 
 
 def landed_bounded(spark: SparkSession, pipeline: Pipeline, directory: Path) -> Mapping[str, DataFrame]:
-    """What has fallen into a `Landing`'s directory, as bounded inputs for `attach`."""
+    """Read a `Landing`'s directory as bounded inputs for `attach`."""
     reader = spark.read.schema(INJECTED_SCHEMA)
     return {name: reader.parquet(str(directory / name)) for name in pipeline.injectors}

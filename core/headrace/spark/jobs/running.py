@@ -1,7 +1,8 @@
-"""A query that runs, and what has become of it.
+"""A running query, and how it ended.
 
-Rules of this file: what ended a query is told as the error that it was, wherever it was raised; to stop a query is to let its
-micro-batch end first, since one that is broken off is done again; a query that a busy machine could not start is started again.
+Rules of this file: the error that ended a query is reported as it was raised, wherever that was. Stopping a query lets its
+current micro-batch finish first, because an interrupted one would be run again. A query that a busy machine failed to start is
+restarted.
 """
 
 import time
@@ -22,10 +23,10 @@ from headrace.spark.runtime.file_errors import storage_error_of
 
 _LOOK_EVERY_S = 0.02
 _MICRO_BATCH_S = 120.0
-"""How long a micro-batch may still take when it is asked to be the last."""
+"""Maximum wait for the current micro-batch when a query is stopped."""
 _TRIES = 8
 _NOT_CONNECTED = "Python worker failed to connect back"
-"""What Spark says when a machine is so busy that a Python process takes more than ten seconds to start; nothing was done yet."""
+"""Spark's message if a busy machine takes more than ten seconds to start a Python process. Nothing has been processed then."""
 
 
 Progress = Mapping[str, Any]
@@ -33,16 +34,16 @@ Progress = Mapping[str, Any]
 
 
 class BatchWriter(Protocol):
-    """Takes the micro-batches of a query.
+    """Writes the micro-batches of a query.
 
     Attributes:
-        failure: what it has failed with, if it has.
+        failure: the error it failed with, if any.
     """
 
     failure: Exception | None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Take one."""
+        """Write a micro-batch."""
         ...
 
 
@@ -50,13 +51,13 @@ class Running:
     """A query that was started.
 
     Args:
-        name: that messages call it by.
-        begin: starts it, anew or from where it was.
-        writer: that takes its micro-batches.
-        checkpoint: directory of its checkpoint, two below the job's (`Settings.checkpoint`).
+        name: its name in messages.
+        begin: starts it, from its checkpoint if there is one.
+        writer: writes its micro-batches.
+        checkpoint: directory of its checkpoint, two levels below the job's (`Settings.checkpoint`).
 
     Raises:
-        StorageError: a file that it needs is not as it should be.
+        StorageError: a file that it needs is missing or damaged.
     """
 
     def __init__(
@@ -68,22 +69,22 @@ class Running:
         self.query = self._started()
 
     def _started(self) -> StreamingQuery:
-        """Start it. What its checkpoint is looked at for before it runs, Spark raises here."""
+        """Start it. Spark raises errors here if it cannot read the checkpoint."""
         try:
             return self._begin()
         except (PySparkException, Py4JJavaError) as error:
-            mishap = storage_error_of(str(error), self._checkpoint)
-            if mishap is None:
+            found = storage_error_of(str(error), self._checkpoint)
+            if found is None:
                 raise
-            raise mishap from error
+            raise found from error
 
     @property
     def is_active(self) -> bool:
-        """It goes on."""
+        """Whether it is running."""
         return bool(self.query.isActive)
 
     def error(self) -> HeadraceError | None:
-        """What has ended it, if anything has."""
+        """Return the error that ended it, if any."""
         raised = self.query.exception()
         if raised is None:
             return None
@@ -100,10 +101,10 @@ class Running:
         return found
 
     def check(self) -> None:
-        """Raise what has ended it, if anything has; if Spark could not start a Python process in time, start it again.
+        """Raise the error that ended it, if any; if Spark could not start a Python process in time, restart the query instead.
 
         Raises:
-            HeadraceError: user code's, the engine's, a sink's; `QueryFailedError` for anything else.
+            HeadraceError: an error of user code, of the engine or of a sink; `QueryFailedError` for anything else.
         """
         error = self.error()
         if error is None:
@@ -115,7 +116,7 @@ class Running:
         self.query = self._started()
 
     def check_active(self) -> None:
-        """Raise unless the query runs.
+        """Raise an error unless the query runs.
 
         Raises:
             QueryStoppedError: it was stopped.
@@ -126,7 +127,7 @@ class Running:
             raise QueryStoppedError(self.name)
 
     def process_all_available(self) -> None:
-        """Wait until everything is worked on that its sources had when this was called.
+        """Wait until everything that its sources had at the time of the call is processed.
 
         Raises:
             HeadraceError: see `check_active`.
@@ -137,11 +138,11 @@ class Running:
             except StreamingQueryException:
                 self.check()
             else:
-                self.check_active()  # Spark also returns from a query that was stopped
+                self.check_active()  # Spark returns also if the query was stopped
                 return
 
     def await_progress(self, is_wanted: Callable[[Progress], bool]) -> Progress:
-        """Wait for the report of a micro-batch.
+        """Wait for the progress report of a micro-batch, and return it.
 
         Raises:
             HeadraceError: see `check_active`.
@@ -154,7 +155,7 @@ class Running:
             time.sleep(_LOOK_EVERY_S)
 
     def stop(self) -> None:
-        """Let the micro-batch end that is under way, and stop."""
+        """Let the current micro-batch finish, then stop."""
         deadline, before = time.monotonic() + _MICRO_BATCH_S, self._finished()
         while self._is_busy() and self._finished() == before and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
@@ -175,14 +176,14 @@ def start(
     """Start a query, and wait until it has begun.
 
     Args:
-        name: that messages call it by.
-        frame: what it computes.
-        writer: takes its micro-batches.
+        name: its name in messages.
+        frame: the DataFrame that it computes.
+        writer: writes its micro-batches.
         checkpoint: directory of its checkpoint.
-        trigger_us: time from one micro-batch to the next, microseconds; ``None``: one after the other.
+        trigger_us: time from one micro-batch to the next, microseconds; ``None``: as soon as possible.
 
     Raises:
-        HeadraceError: it could not begin.
+        HeadraceError: it could not start.
     """
     stream = (
         frame.writeStream.foreachBatch(writer).option("checkpointLocation", str(checkpoint)).queryName(name)

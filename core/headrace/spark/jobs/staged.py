@@ -1,13 +1,12 @@
-"""The staged layout, while it runs (MillWheel 3, 6.1.2): one query for each injector and each computation.
+"""The running staged layout (MillWheel 3, 6.1.2): one query for each injector and each computation.
 
 Rules of this file:
 
-* A stage is started again only if it itself has changed: its code, its senders, or, if it is an injector with dead letters, its
-  consumers. All others run on.
-* A computation that is removed first works off what its senders had written when it was asked to go; then it stops; then its
-  consumers work off what it has written; only then do they forget it. So nothing that was taken in is lost, but what it still
-  kept, in state and timers, is.
-* What a stage's consumers have all taken, and what is older than the retention, is dropped from its log.
+* A stage is restarted only if it has changed itself: its code, its senders or, for an injector with dead letters, its consumers.
+  All others keep running.
+* A removed computation first processes what its senders had written at the time of the change. Then it stops. Then its consumers
+  process what it wrote, and only then do they forget it. So no input is lost; only its remaining state and timers are.
+* Entries of a stage's log that all its consumers have taken and that are older than the retention are dropped.
 """
 
 import threading
@@ -63,20 +62,20 @@ from headrace.spark.sinks.job_sinks import Sink, Sinks, TypedSink
 
 _LOOK_EVERY_S = 0.02
 _SHORTEN_EVERY = 32
-"""Micro-batches of a stage, until its log is looked at for what can be dropped."""
+"""Number of micro-batches of a stage between attempts to shorten its log."""
 
 
 class StagedHost:
     """Runs a pipeline as a query for each injector and each computation.
 
     Args:
-        settings: of the deployment.
-        pipeline: which.
+        settings: settings of the deployment.
+        pipeline: the pipeline to run.
         inputs: for each injector, its records.
 
     Attributes:
-        pipeline: as it runs now.
-        board: where progress is put up.
+        pipeline: the pipeline that runs now.
+        board: the latest tallies.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class StagedHost:
             raise
 
     def queries(self) -> list[Running]:
-        """All of them, sources first; after a change that failed, those that are left."""
+        """Return all queries, sources first; after a failed change, those that are left."""
         return [self._stages[name] for name in _order(self.pipeline) if name in self._stages]
 
     def progress(self) -> tuple[ComputationProgress, ...]:
-        """Of each computation, as of its last micro-batch."""
+        """Return the progress of each computation as of its last micro-batch."""
         return self.board.progress(self.pipeline)
 
     def settle(self) -> None:
-        """Wait until all that the sources have has come out."""
+        """Wait until everything that the sources have has reached the sinks."""
         for name in self.pipeline.injectors:
             self._stages[name].process_all_available()
         for name in self.pipeline.computations:
@@ -124,15 +123,17 @@ class StagedHost:
         *,
         from_now: bool,
     ) -> Callable[[], None]:
-        """Check another pipeline, and return what goes over to it while the job runs. Nothing is stopped before that.
+        """Check another pipeline, and return the function that changes to it. Until that is called, nothing stops.
 
         Args:
-            pipeline: which.
-            inputs: of injectors that are new.
-            sinks: of streams that are new, or have another sink from now on; see `Sinks.changed`.
-            from_now: computations that are new begin with what their senders write next, and not with what is still in the logs.
+            pipeline: the new version.
+            inputs: inputs of new injectors.
+            sinks: sinks of new streams, and new sinks of existing ones; see `Sinks.changed`.
+            from_now: new computations begin with what their senders write next, not with what is still in the logs.
         """
-        given = {name: one for name, one in {**self._inputs, **inputs}.items() if name in pipeline.injectors}
+        given = {
+            name: frame for name, frame in {**self._inputs, **inputs}.items() if name in pipeline.injectors
+        }
         wanted = self._settings.sinks.changed(pipeline, sinks)
         self._check(pipeline, given, wanted)
         before = self.pipeline
@@ -151,7 +152,7 @@ class StagedHost:
                 if name in self._stages:
                     self._stages.pop(name).stop()
             self._settings = replace(self._settings, sinks=wanted)
-            with self._shortening:  # nothing is dropped that a new consumer will read
+            with self._shortening:  # drop nothing that a new consumer will read
                 self._prepare(pipeline, from_now=from_now)
                 self.pipeline, self._inputs = pipeline, given
             self._start_missing()
@@ -197,7 +198,7 @@ class StagedHost:
         begin: Mapping[str, int],
         clock: DrivenClock | None,
     ) -> tuple[DataFrame, tuple[str, ...]]:
-        """What a stage computes, and the units that report low watermarks. Whatever cannot be run on Spark is refused here."""
+        """Return what a stage computes, and the units that report low watermarks. Refuse whatever Spark cannot run."""
         if name in pipeline.injectors:
             return self._injector_frame(name, pipeline, inputs), (name,)
         return self._computation_frame(name, pipeline, inputs, begin, clock)
@@ -256,7 +257,7 @@ class StagedHost:
     def _log(self, name: str) -> Log:
         return Log(self._settings.directory, name)
 
-    # Where a computation began to read its senders' logs, which must be the same whenever Spark asks
+    # Where a computation began to read its senders' logs. It must be the same whenever Spark asks.
 
     def _beginnings(self, name: str) -> dict[str, int]:
         try:
@@ -270,9 +271,8 @@ class StagedHost:
             log = self._log(sender)
             noted.setdefault(sender, log.last() if from_now else log.first() - 1)
         for sender in set(noted) - set(senders):
-            noted[sender] = self._log(
-                sender
-            ).last()  # it has left, and all was taken; should it come back, go on from there
+            # Its log was read to the end before it was removed; if it is added again, reading resumes there.
+            noted[sender] = self._log(sender).last()
         replace_file(self._beginnings_path(name), msgspec.json.encode(noted))
 
     def _beginnings_path(self, name: str) -> Path:
@@ -281,7 +281,7 @@ class StagedHost:
     # Waiting
 
     def _written(self, senders: Iterable[str]) -> dict[str, int]:
-        """By sender, the latest entry that has anything for consumers."""
+        """Return, by sender, the number of the latest entry that has anything for consumers."""
         found = {}
         for sender in senders:
             log = self._log(sender)
@@ -290,22 +290,23 @@ class StagedHost:
         return found
 
     def _await_taken(self, name: str, upto: Mapping[str, int]) -> None:
-        """Wait until a computation has finished what its senders had written.
+        """Wait until a computation has processed its senders' logs up to given entries.
 
         Raises:
-            HeadraceError: it, or one of its senders, has ended.
+            HeadraceError: its query ended.
         """
         running = self._stages[name]
         begin = self._beginnings(name)
         assert isinstance(running.writer, LogWriter)
         while not all(
-            running.writer.finished.get(one, begin.get(one, -1)) >= number for one, number in upto.items()
+            running.writer.finished.get(sender, begin.get(sender, -1)) >= number
+            for sender, number in upto.items()
         ):
             running.check_active()
             time.sleep(_LOOK_EVERY_S)
 
     def _retire(self, names: list[str]) -> None:
-        """Let some go, sources first: each works off what it was sent, and its consumers what it has sent."""
+        """Remove stages, sources first: each processes what it was sent, and its consumers process what it sent."""
         before = self.pipeline
         for name in names:
             if name in before.computations:
@@ -316,10 +317,10 @@ class StagedHost:
                 if consumer not in names:
                     self._await_taken(consumer, self._written([name]))
 
-    # Forgetting
+    # Shortening logs
 
     def shorten(self, name: str, retention_us: int) -> None:
-        """Drop from a log what all its consumers have taken, and what is older than that, microseconds."""
+        """Drop entries of a log that all its consumers have taken and that are older than the retention, microseconds."""
         log = self._log(name)
         with self._shortening:
             taken = [
@@ -330,20 +331,20 @@ class StagedHost:
 
 
 class LogWriter:
-    """Ends the micro-batches of a stage: an entry in its log, and then its sinks, from what stands in the log.
+    """Finishes the micro-batches of a stage: writes an entry to its log, then passes what the log has to the sinks.
 
     Args:
-        host: that knows the consumers.
-        log: of the stage.
-        units: that report low watermarks: its intervals, or the injector.
+        host: the host, which knows the consumers.
+        log: log of the stage.
+        units: units that report low watermarks: its intervals, or the injector.
         pipeline: see `outlet`.
-        settings: of the deployment.
+        settings: settings of the deployment.
         finished: see below.
-        clock: of the stage, which learns which wall timers are pending; ``None``: it has none.
+        clock: clock of the stage, which takes its tallies; ``None``: it has none.
 
     Attributes:
-        failure: what it has failed with, if it has.
-        finished: up to which entry of each sender's log everything is done, the sinks included.
+        failure: the error it failed with, if any.
+        finished: by sender, the last entry of its log that is fully processed, including the sinks.
     """
 
     def __init__(
@@ -360,7 +361,7 @@ class LogWriter:
         self._clock = clock
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Take a micro-batch."""
+        """Write a micro-batch."""
         try:
             self._write(frame, number)
         except Exception as error:
@@ -369,7 +370,10 @@ class LogWriter:
 
     def _write(self, frame: DataFrame, number: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-        describe(frame.sparkSession, [one for one in self._host.progress() if one.name == self._log.stage])
+        describe(
+            frame.sparkSession,
+            [progress for progress in self._host.progress() if progress.name == self._log.stage],
+        )
         before = self._log.following(number, query)
         pieces = [decode_piece(row["piece"]) for row in frame.collect()]
         entry = entry_of(before, number, query, time.time_ns() // 1_000, pieces, self._units)
@@ -403,12 +407,12 @@ class LogWriter:
 
 
 def _order(pipeline: Pipeline) -> list[str]:
-    """All stages, sources first."""
+    """Return the names of all stages, sources first."""
     return [*pipeline.injectors, *pipeline.computations]
 
 
 def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
-    """Tell whether a stage can run on when the pipeline changes."""
+    """Tell whether a stage can keep running when the pipeline changes."""
     if name in before.injectors:
         if name not in after.injectors or before.injectors[name] != after.injectors[name]:
             return False
@@ -417,9 +421,10 @@ def _is_same(name: str, before: Pipeline, after: Pipeline) -> bool:
         return list(_consumers(before, name)) == list(_consumers(after, name))
     if name not in after.computations:
         return False
-    specs = [_comparable(one.computations[name]) for one in (before, after)]
+    specs = [_comparable(pipeline.computations[name]) for pipeline in (before, after)]
     senders = [
-        {one: _carried(pipeline, one, name) for one in pipeline.senders(name)} for pipeline in (before, after)
+        {sender: _carried(pipeline, sender, name) for sender in pipeline.senders(name)}
+        for pipeline in (before, after)
     ]
     return specs[0] == specs[1] and senders[0] == senders[1]
 
@@ -447,7 +452,7 @@ def _comparable(spec: ComputationSpec) -> ComputationSpec:
 
 
 def _last_committed(checkpoint: Path) -> int:
-    """The last micro-batch that Spark has finished, by its checkpoint; -1: none."""
+    """Return the number of the last micro-batch that Spark committed, from its checkpoint; -1: none."""
     commits = checkpoint / "commits"
     names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
     return max([int(name) for name in names if name.isdigit()], default=-1)
@@ -458,12 +463,13 @@ def _names(layout: Shape) -> set[str]:
 
 
 def _check_nobody_left(before: Shape | None, now: Shape) -> None:
-    """A computation that is removed must be let go by a deployment that still has it."""
+    """Refuse a pipeline that lacks stages of the deployment: they have to be removed while the deployment runs."""
     if before is None:
         return
     gone = sorted(_names(before) - _names(now))
     if gone:
-        problem = f"the deployment had {gone}, which the pipeline {now.pipeline!r} has not"
+        problem = f"the deployment had {gone}, but the pipeline {now.pipeline!r} does not"
         raise SparkHostError(
-            problem, "Deploy the pipeline as it was, and take them out with Deployment.remove"
+            problem,
+            "Deploy the pipeline unchanged, then remove them with Deployment.remove or Deployment.change",
         )

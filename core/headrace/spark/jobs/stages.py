@@ -1,12 +1,12 @@
-"""The staged layout (MillWheel 3, 6.1.2): each injector and each computation is a query of its own, with a log behind it.
+"""The staged layout (MillWheel 3, 6.1.2): each injector and each computation is a separate query, followed by a log.
 
 Rules of this file:
 
-* A stage sees a pipeline of its own, **cut** out of the whole: its computation, and its senders as injectors. What it produces is
-  written as it is, by stream: who consumes it, and by which keys, is the consumers' business (4.2). So stages come and go without
-  those before them.
-* Only an injector with dead letters also asks its consumers' key extractors, since what they refuse is malformed.
-* Productions are in the log before anybody downstream sees them: they are strong.
+* A stage runs a pipeline that is **cut** out of the whole: its computation, with its senders as injectors. Productions are logged
+  unchanged, by stream; the consumers decide who reads them, and by which keys (4.2). So stages can be added and removed without
+  affecting those before them.
+* Only an injector with dead letters also calls its consumers' key extractors, since a record that they refuse is malformed.
+* Productions are in the log before any consumer sees them: they are strong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ PIECE_SCHEMA = "piece binary"
 _PIECES = pa.schema([("piece", pa.binary())])
 _LOW = "low"
 _FLUSH_RECORDS = 50_000
-"""Parcels of a task leave when they have so many records together."""
+"""Number of records in a task's parcels at which they are sent on."""
 
 encode_piece = msgspec.msgpack.Encoder().encode
 decode_piece = msgspec.msgpack.Decoder(Piece).decode
@@ -61,7 +61,7 @@ decode_piece = msgspec.msgpack.Decoder(Piece).decode
 
 
 def cut_injector(pipeline: Pipeline, name: str) -> Pipeline:
-    """The pipeline that an injector's stage sees."""
+    """Return the pipeline that an injector's stage runs."""
     spec = pipeline.injectors[name]
     consumers = []
     if isinstance(spec.on_malformed, DeadLetter):
@@ -74,7 +74,7 @@ def cut_injector(pipeline: Pipeline, name: str) -> Pipeline:
 
 
 def cut_computation(pipeline: Pipeline, name: str) -> Pipeline:
-    """The pipeline that a computation's stage sees."""
+    """Return the pipeline that a computation's stage runs."""
     spec = pipeline.computations[name]
     cut = Pipeline(pipeline.name)
     for sender in pipeline.senders(name):
@@ -85,7 +85,7 @@ def cut_computation(pipeline: Pipeline, name: str) -> Pipeline:
 
 
 def outlet(pipeline: Pipeline, name: str) -> Pipeline:
-    """The pipeline as those see it who read what comes out of a stage: streams and their codecs."""
+    """Return the pipeline as the readers of a stage's outputs see it: the streams and their codecs."""
     spec = pipeline.injectors.get(name) or pipeline.computations[name]
     seen = Pipeline(pipeline.name)
     _add_injector(seen, name, spec.all_outputs)
@@ -119,7 +119,7 @@ def _with_codecs(cut: Pipeline, pipeline: Pipeline) -> Pipeline:
 
 
 def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> Plan:
-    """Lay an injector's stage out."""
+    """Return the layout of an injector's stage."""
     return plan_of(
         cut_injector(pipeline, name), intervals=1, with_ids=sources.with_ids, timed_by_source=sources.timed,
         history=history, staged=True,
@@ -129,7 +129,7 @@ def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: b
 def computation_plan(
     pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool | Sample
 ) -> Plan:
-    """Lay a computation's stage out."""
+    """Return the layout of a computation's stage."""
     senders = frozenset(pipeline.senders(name))
     return plan_of(
         cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
@@ -143,14 +143,14 @@ def computation_plan(
 def injector_pieces(
     prepared: DataFrame, plan: Plan, log: Log, *, kept_ids_us: Mapping[str, int], delay_us: int
 ) -> DataFrame:
-    """From an injector's rows to what its tasks have written to its log.
+    """Write an injector's rows to its log, and return what each task wrote.
 
     Args:
         prepared: its rows, with the column of its watermark last.
         plan: see `injector_plan`.
         log: its log.
         kept_ids_us: see `Sources`.
-        delay_us: how far its low watermark is behind what that column says, microseconds.
+        delay_us: how far its low watermark is behind that column, microseconds.
     """
     marked = prepared.select(*SOURCE_COLUMNS, F.unix_micros(prepared.columns[-1]).alias(_LOW))
     return marked.mapInArrow(partial(_log_injected, plan, log, dict(kept_ids_us), delay_us), PIECE_SCHEMA)
@@ -177,7 +177,7 @@ def _log_injected(
 
 
 def parcels_of(spark: SparkSession, reading: Reading, plan: Plan) -> DataFrame:
-    """From the logs of its senders to parcels for a computation's intervals."""
+    """Read the logs of a computation's senders as parcels for its intervals."""
     return read_logs(spark, reading).mapInArrow(partial(_read, plan, reading.directory), PARCEL_SCHEMA)
 
 
@@ -205,7 +205,7 @@ def _read(plan: Plan, directory: str, batches: Batches) -> Batches:
 
 
 class Keying:
-    """Addresses what the logs say to the intervals of one computation.
+    """Addresses the content of the logs to the intervals of one computation.
 
     Args:
         plan: see `computation_plan`.
@@ -221,11 +221,11 @@ class Keying:
         self._count = 0
 
     def address(self, post: Post, sender: str, records: Iterable[Packed]) -> None:
-        """Let the computation's key extractors say whose the records are.
+        """Address records by the computation's key extractors.
 
         Raises:
-            KeyExtractorError: one failed.
-            CodecError: a value can not be read.
+            KeyExtractorError: a key extractor failed.
+            CodecError: a value cannot be decoded.
         """
         plan, name, told = self._plan, self._spec.name, []
         for stream, record_id, key, value, timestamp, origin in records:
@@ -246,7 +246,7 @@ class Keying:
             post.to(plan.groups[OUTSIDE][0]).events.append(events)
 
     def tell(self, post: Post, sender: str, number: int, low: int, horizon: int | None) -> None:
-        """Tell all intervals what is known of a sender, and the log how far it was read."""
+        """Send a sender's watermark and horizon to all intervals, and how far its log was read to this stage's log."""
         for group in self._groups:
             parcel = post.to(group)
             parcel.holds.append((sender, low))
@@ -255,13 +255,13 @@ class Keying:
         post.to(self._plan.groups[OUTSIDE][0]).taken.append((sender, number))
 
     def tick(self, post: Post) -> None:
-        """Tell all intervals that time has passed."""
+        """Tell all intervals that wall time has passed."""
         for group in self._groups:
             post.to(group).tick = True
 
 
 def logged(produced: DataFrame, plan: Plan, log: Log) -> DataFrame:
-    """From what an operator sends to what its tasks have written to its log."""
+    """Write what an operator sends to its log, and return what each task wrote."""
     return observed(produced, plan.pipeline).mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
 
 
@@ -280,7 +280,7 @@ def _log_produced(log: Log, batches: Batches) -> Batches:
 
 
 def outputs_of(spark: SparkSession, log: Log, parts: Iterable[str]) -> DataFrame:
-    """The records of some parts of a log, and events of the History, as rows of `OUTPUT_SCHEMA`."""
+    """Read records and History events of some parts of a log as rows of `OUTPUT_SCHEMA`."""
     names = [(name,) for name in parts]
     rows = spark.createDataFrame(names, "part string")
     return rows.mapInArrow(partial(_read_outputs, log), OUTPUT_SCHEMA)
@@ -294,9 +294,9 @@ def _read_outputs(log: Log, batches: Batches) -> Batches:
 
 
 def place() -> tuple[int, int]:
-    """Of the running task: number of the micro-batch and of the partition."""
+    """Return the running task's micro-batch number and partition number."""
     task = TaskContext.get()
-    assert task is not None, "only within a task of Spark's"
+    assert task is not None, "called outside a Spark task"
     return int(task.getLocalProperty("streaming.sql.batchId") or 0), task.partitionId()
 
 

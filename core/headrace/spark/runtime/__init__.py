@@ -1,1 +1,1 @@
-"""The Spark session and its process: settings, Java, scratch space and what it writes to stderr."""
+"""What the host needs of Spark itself: session, settings, Java, files, event time, and how its errors are read."""

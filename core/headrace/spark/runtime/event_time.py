@@ -1,7 +1,7 @@
 """Event time on Spark (MillWheel 4.5, 7.2): an ``int`` of microseconds here, milliseconds and ``TimestampType`` there.
 
-Rules of this file: Spark's watermark counts from 1970 and begins at 0, which therefore means that nothing is known yet; the
-end of time is written as the last midnight that a timestamp of Spark's can name.
+Rules of this file: Spark's watermark counts from 1970 and begins at 0, so 0 means that it is not known yet; the end of time is
+written as the last midnight that Spark's timestamps can represent.
 """
 
 import datetime as dt
@@ -11,14 +11,14 @@ from typing import Any
 from headrace.api.time import MAX_TIME, MILLISECOND, MIN_TIME
 
 END_OF_TIME = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
-"""How an injector's column of watermarks says that the source has ended."""
+"""Written to an injector's watermark column when the source has ended."""
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 END_MS = (END_OF_TIME - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def from_spark(watermark_ms: int) -> int:
-    """What Spark's watermark, milliseconds, says: event time in microseconds.
+    """Convert Spark's watermark, milliseconds, to event time in microseconds.
 
     >>> from_spark(1_500), from_spark(0) == MIN_TIME, from_spark(END_MS) == MAX_TIME
     (1500000, True, True)
@@ -29,7 +29,7 @@ def from_spark(watermark_ms: int) -> int:
 
 
 def low_watermark_of(progress: Mapping[str, Any] | None) -> int:
-    """Spark's watermark in a query's progress report, as event time in microseconds.
+    """Return Spark's watermark in a query's progress report, as event time in microseconds.
 
     >>> low_watermark_of({"eventTime": {"watermark": "1970-01-01T00:00:01.500Z"}}), low_watermark_of(None) == MIN_TIME
     (1500000, True)
@@ -41,7 +41,7 @@ def low_watermark_of(progress: Mapping[str, Any] | None) -> int:
 
 
 def to_spark(low_watermark: int) -> dt.datetime | None:
-    """How a low watermark, event time in microseconds, is written in an injector's column; ``None``: not known yet.
+    """Convert a low watermark, event time in microseconds, to the value of an injector's column; ``None``: not known yet.
 
     >>> to_spark(1_500_000).isoformat()
     '1970-01-01T00:00:01.500000+00:00'

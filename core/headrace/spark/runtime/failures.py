@@ -1,8 +1,8 @@
-"""How an error of user code or of the engine comes back from Spark's workers as what it was.
+"""Rebuilding errors of user code and of the engine that were raised in Spark's workers.
 
-Rules of this file: Spark hands on the text of a traceback only. So an error gets a note with its class and fields, which a
-traceback shows below the message; whoever gets the text makes the error again from that. What can happen to files Spark tells in
-its own words, which `storage_error_of` knows.
+Rules of this file: Spark passes on only the text of a traceback. So each error carries a note with its class and fields, which
+the traceback shows below the message, and the driver rebuilds the error from that note. Errors about files come in Spark's own
+words, which `storage_error_of` recognizes.
 """
 
 import re
@@ -24,23 +24,24 @@ _NOTE = re.compile(re.escape(_MARK) + r"(\[.*\])")
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Whatever of ours is raised within carries its note."""
+    """Add the note to any `HeadraceError` raised within this block."""
     try:
         yield
     except HeadraceError as error:
         fields = [
-            one if isinstance(one, str | int | float | tuple | list) else repr(one) for one in error.args
+            field if isinstance(field, str | int | float | tuple | list) else repr(field)
+            for field in error.args
         ]
         error.add_note(_MARK + msgspec.json.encode([type(error).__name__, *fields]).decode())
         raise
 
 
 def error_of(query: StreamingQuery, checkpoint: str | Path) -> HeadraceError | None:
-    """What has ended a query that you have started yourself, on the outputs of `attach`; ``None``: nothing, or it runs.
+    """Return the error that ended a query you started on the outputs of `attach`; ``None`` if it is running or was stopped.
 
     Args:
-        query: which.
-        checkpoint: its ``checkpointLocation``. What happened to a file is found out on file systems that this machine mounts.
+        query: the query.
+        checkpoint: its ``checkpointLocation``. Damaged files are found only on file systems that this machine mounts.
     """
     raised = query.exception()
     if raised is None:
@@ -51,12 +52,12 @@ def error_of(query: StreamingQuery, checkpoint: str | Path) -> HeadraceError | N
 
 
 def error_from(query: str, raised: Exception, checkpoint: Path) -> HeadraceError:
-    """Make the error again that has ended a query.
+    """Rebuild the error that ended a query.
 
     Args:
         query: its name.
-        raised: what Spark has raised. It is the cause of an error that only puts it into words; one of ours has said all itself,
-            and behind it are pages of Java and of Spark's workers.
+        raised: Spark's exception. It becomes the cause of an error that only rephrases it, but not of one of ours: that says
+            everything itself, and the cause would add pages of Java and worker tracebacks.
         checkpoint: the query's.
     """
     text = str(raised)
@@ -74,7 +75,7 @@ def _error_in(text: str) -> HeadraceError | None:
         try:
             name, *fields = msgspec.json.decode(found)
             kind = _kinds()[name]
-            return kind(*[tuple(one) if isinstance(one, list) else one for one in fields])
+            return kind(*[tuple(field) if isinstance(field, list) else field for field in fields])
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             continue
     return None

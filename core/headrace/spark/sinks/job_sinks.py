@@ -1,8 +1,8 @@
-"""Where outputs go (MillWheel 4.1): a function that takes each micro-batch, as ``foreachBatch`` would call it, for each stream.
+"""The sinks of a job (MillWheel 4.1): for each output stream, a function like those for ``foreachBatch``.
 
-Rules of this file: a sink gets the same rows again if a micro-batch has to be finished after a crash, under the same number and
-the same query's identity (Spark's local property ``sql.streaming.queryId``); what it makes of that decides whether its effects
-are exactly-once. `DatabaseSink` and `FileSink` know a batch that comes again by these two, and so serve one stream each.
+Rules of this file: if a micro-batch is finished only after a crash, a sink gets the same rows again, with the same batch number
+and the same query id (Spark's local property ``sql.streaming.queryId``). Whether its effects are exactly-once depends on what it
+does then. `DatabaseSink` and `FileSink` recognize a repeated batch by these two, so each serves only one stream.
 """
 
 import sys
@@ -20,7 +20,7 @@ from headrace.spark.sinks.database_sink import DatabaseSink
 from headrace.spark.sinks.file_sink import FileSink
 
 Sink = Callable[[DataFrame, int], object]
-"""Takes a micro-batch's rows of one stream, and its number: a function, a ``DatabaseSink``, a `FileSink`."""
+"""Takes a micro-batch's rows of one stream, and its number: a function, a `DatabaseSink`, a `FileSink`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class TypedSink:
     """A sink that gets the fields of the values as columns (see `Outputs.table`).
 
     Attributes:
-        sink: which.
-        columns: names and types, in Spark's words: ``"count long, city string"``.
+        sink: the sink.
+        columns: names and types of the fields, as a Spark schema: ``"count long, city string"``.
     """
 
     sink: Sink
@@ -37,40 +37,40 @@ class TypedSink:
 
 
 class NoSinkWarning(UserWarning):
-    """Streams that come out of a job and go nowhere. Fields: streams."""
+    """Output streams of a job have no sink. Fields: streams."""
 
     def __init__(self, streams: tuple[str, ...]) -> None:
         super().__init__(streams)
         self.streams = streams
 
     def __str__(self) -> str:
-        """Name them, and say what to do."""
+        """Name the streams and what to do."""
         names = ", ".join(map(repr, self.streams))
         example = f"sinks={{{self.streams[0]!r}: ...}}"
         return (
-            f"no sink is given for {names}: what comes out there is lost. Give a sink for each, {example}, or None in its "
-            "place if that is what you want"
+            f"no sink is given for {names}, so these outputs are discarded. Give each a sink, {example}, or None to discard it "
+            "without this warning"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
-    """All of a deployment's.
+    """All sinks of a deployment.
 
     Attributes:
-        by_stream: output stream to sink; ``None``: the stream comes out nowhere, as is wanted.
-        history: of the events of the History, in a column ``value``.
+        by_stream: output stream to sink; ``None``: the stream is discarded on purpose.
+        history: sink for the History events, in a column ``value``.
     """
 
     by_stream: Mapping[str, Sink | TypedSink | None]
     history: Sink | None = None
 
     def changed(self, pipeline: Pipeline, given: Mapping[str, Sink | TypedSink | None]) -> "Sinks":
-        """The sinks of a changed pipeline: these, and the given ones in their place. A stream that is gone takes its sink along.
+        """Return the sinks of a changed pipeline: these, except where others are given, and without those of removed streams.
 
         Args:
             pipeline: the new version.
-            given: output stream to sink; ``None``: the stream has none any more.
+            given: output stream to sink; ``None``: the stream no longer has one.
         """
         kept = {
             stream: sink
@@ -88,29 +88,32 @@ class Sinks:
         )
 
     def warn_of_missing(self, pipeline: Pipeline, known: Sequence[str] = ()) -> None:
-        """Say which streams come out nowhere without anybody having said so.
+        """Warn of output streams that have no sink and are not discarded on purpose.
 
         Args:
-            pipeline: that will run.
-            known: streams of which it was said before.
+            pipeline: the pipeline that will run.
+            known: streams that need no warning, because an earlier version had them.
         """
-        missing = [one for one in pipeline.output_streams if one not in self.by_stream and one not in known]
+        missing = [
+            stream
+            for stream in pipeline.output_streams
+            if stream not in self.by_stream and stream not in known
+        ]
         if missing:
             warnings.warn(NoSinkWarning(tuple(missing)), stacklevel=_depth_of_caller())
 
     def check(self, pipeline: Pipeline, streams: Sequence[str]) -> None:
-        """Refuse sinks for other streams than these, and one that would take a second stream's rows for the first one's.
+        """Refuse sinks for unknown streams, and a database or file sink for two streams, which it would confuse.
 
         Raises:
-            SparkHostError: there is one.
+            SparkHostError: there is such a sink.
         """
         strange = [stream for stream in self.by_stream if stream not in streams]
         if strange:
-            problem = (
-                f"sinks are given for {strange}, and out of pipeline {pipeline.name!r} come {list(streams)}"
-            )
+            problem = f"sinks are given for {strange}, but the outputs of pipeline {pipeline.name!r} are {list(streams)}"
             raise SparkHostError(
-                problem, "Give sinks for these only; a change takes a sink away with sinks={stream: None}"
+                problem,
+                "Give sinks only for these outputs; to remove a sink in a change, give sinks={stream: None}",
             )
         users: dict[int, str] = {}
         for stream, sink in [*self.by_stream.items(), ("the History", self.history)]:
@@ -121,15 +124,15 @@ class Sinks:
             if isinstance(plain, FileSink | DatabaseSink) and other != stream:
                 problem = f"one {type(plain).__name__} is given for both {other!r} and {stream!r}"
                 raise SparkHostError(
-                    problem, "Make one for each, with a writer= of its own if they share a place"
+                    problem, "Create one for each, with a separate writer= if they share a table or path"
                 )
 
     def wanted(self, streams: Mapping[str, int]) -> list[str]:
-        """Of these streams, those that there are sinks for."""
+        """Return the streams that have rows and a sink."""
         return [stream for stream, sink in self.by_stream.items() if sink is not None and streams.get(stream)]
 
     def write(self, outputs: Outputs, stream: str, number: int) -> None:
-        """Give a stream's sink its rows of a micro-batch."""
+        """Pass a stream's rows of a micro-batch to its sink."""
         sink = self.by_stream[stream]
         if isinstance(sink, TypedSink):
             sink.sink(outputs.table(stream, sink.columns), number)
@@ -138,7 +141,7 @@ class Sinks:
 
 
 def _depth_of_caller() -> int:
-    """How many frames above whoever asks the user's own code stands."""
+    """Return the number of frames between the caller and the user's own code."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("headrace.spark."):
         depth, frame = depth + 1, frame.f_back

@@ -1,1 +1,1 @@
-"""Injectors as Spark data sources (MillWheel 5.2): files and generators."""
+"""Injectors as Spark data sources (MillWheel 5.2): files, generators, and the clock for wall timers."""

@@ -2,13 +2,13 @@
 
 Rules of this file:
 
-* **Offsets say everything.** A `Planner` keeps nothing between calls that is not in the offset it has returned, which Spark
-  writes to the checkpoint before the batch runs: the rows between two offsets are the same whenever they are read.
-* **A batch has a heartbeat**: its last task adds one, for all processes, as of the end of the batch. When only the watermark has
-  moved, the offset has changed, and the batch is that heartbeat. When nothing has, there is no batch.
-* A query that is **started again** asks a source that has nothing new, and gets its last heartbeat once more. Spark keeps only
-  the least watermark of all injectors: of one that has ended it would know nothing, and wait for it for ever.
-* A bounded read is everything from the initial offset on, and then the end.
+* **The offset is all the state.** A `Planner` keeps nothing between calls beyond the offset it returned, which Spark writes to
+  the checkpoint before the batch runs. So the rows between two offsets are the same whenever they are read.
+* **A batch has a heartbeat**: its last task adds one, for all processes, as of the end of the batch. If only the watermark has
+  moved, the offset has changed too, and the batch is that heartbeat alone. If nothing has changed, there is no batch.
+* A **restarted** query gets the last heartbeat of a source again, even if the source has nothing new. Spark keeps only the
+  minimum watermark of all injectors, so it would know nothing of an injector that has ended, and would wait for it for ever.
+* A bounded read is everything from the initial offset to the current end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,53 +35,53 @@ from headrace.spark.sources.schema import INJECTED_SCHEMA
 from headrace.wire.messages import Progress
 
 Offset = dict[str, Any]
-"""Of a source, as Spark writes it to the checkpoint: JSON."""
+"""Offset of a source, which Spark writes to the checkpoint as JSON."""
 
 
 _AGAIN = "again"
-"""In an offset: how often the query was started again here, with nothing new to read."""
+"""Field of an offset: how often the query was restarted at this point with nothing new to read."""
 
 
 class Planner(Protocol):
-    """Knows what a source has, and reads it. Sent to the workers: it must pickle."""
+    """Finds and reads the data of a source. It is sent to the workers, so it must be picklable."""
 
     max_records: int | None
-    """Of one batch; ``None``: no limit."""
+    """Maximum records of one batch; ``None``: no limit."""
 
     def initial(self) -> Offset:
-        """Where a new query begins. Always the same: Spark may ask again after a crash."""
+        """Return the offset at which a new query begins. It is always the same: Spark may ask again after a crash."""
         ...
 
     def latest(self, start: Offset, limit: int | None) -> Offset:
-        """How far a batch may go from ``start``, with at most so many records; equal to ``start`` if there is nothing new."""
+        """Return the end of a batch from ``start`` with at most ``limit`` records; ``start`` itself if nothing is new."""
         ...
 
     def all(self) -> Offset:
-        """The end of a source that is read as a bounded one."""
+        """Return the end of the source for a bounded read."""
         ...
 
     def freeze(self) -> None:
-        """From now on only what is there now counts (``trigger(availableNow=True)``)."""
+        """Ignore data that arrives from now on (``trigger(availableNow=True)``)."""
         ...
 
     def tasks(self, start: Offset, end: Offset) -> list[Any]:
-        """What is between two offsets, divided for parallel reading."""
+        """Divide what is between two offsets for parallel reading."""
         ...
 
     def progress(self, end: Offset) -> Progress:
-        """What the injector promises after ``end``: the least over its processes."""
+        """Return the injector's promise after ``end``: the minimum over its processes."""
         ...
 
     def read(self, task: Any) -> Iterator[pa.RecordBatch]:
-        """Read one task's rows."""
+        """Yield the rows of one task."""
         ...
 
 
 class Source(Protocol):
-    """What `injected` takes: a description of an outside source."""
+    """Description of an outside source, as `injected` takes it."""
 
     def planner(self, entry: Entry) -> Planner:
-        """Check it, and make what reads it into the pipeline."""
+        """Check the description, and return the planner that reads the source."""
         ...
 
 
@@ -92,17 +92,17 @@ def injected(
 
     Args:
         spark: the session.
-        pipeline: whose injector it is.
-        injector: its name.
+        pipeline: the pipeline with the injector.
+        injector: name of the injector.
         source: `Files`, `JsonLines`, `ParquetFiles` or `Generated`.
-        bounded: read what is there now, to its end, as a batch DataFrame: the same job in one go.
+        bounded: read all current data as a batch DataFrame: the same job in one run.
 
     Returns:
         Rows of `INJECTED_SCHEMA`. Spark's watermark follows ``_injector_watermark``, with no delay.
 
     Raises:
-        OptionsError: there is no such injector, an option is out of its range, or something does not pickle.
-        SourceMissingError: there is no such directory.
+        OptionsError: there is no such injector, an option is out of its range, or the source is not picklable.
+        SourceMissingError: its directory does not exist.
     """
     planner = source.planner(Entry.of(pipeline, injector))
     try:
@@ -111,7 +111,7 @@ def injected(
         reason = f"a source whose functions and codecs pickle, to be sent to the workers ({error})"
         raise OptionsError("source", source, reason) from error
     name = f"headrace-{pipeline.name}-{injector}"
-    # A class of its own for each: Spark sends classes to the workers, and gives their instances text options only.
+    # A separate class for each: Spark sends the class to the workers, and can pass only text options to its instances.
     attributes = {"planner": planner, "name": classmethod(lambda _class: name)}
     spark.dataSource.register(type("InjectorOfPipeline", (InjectorDataSource,), attributes))
     reader = spark.read if bounded else spark.readStream
@@ -119,26 +119,26 @@ def injected(
 
 
 class InjectorDataSource(DataSource):
-    """A source as Spark sees it; `injected` makes a subclass for each injector."""
+    """A source as Spark sees it; `injected` creates a subclass for each injector."""
 
     planner: ClassVar[Planner]
 
     def schema(self) -> StructType:
-        """Always the same."""
+        """Return the schema of every injector."""
         return INJECTED_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  Spark's
-        """Read micro-batches."""
+        """Return a reader for micro-batches."""
         return InjectorStreamReader(self.planner)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  Spark's
-        """Read all of it once."""
+        """Return a reader for a bounded read."""
         return InjectorBatchReader(self.planner)
 
 
 @dataclass
 class Part(InputPartition):
-    """A task of Spark: what to read, and whether to end with a heartbeat."""
+    """One of Spark's tasks: what to read, and the heartbeat to end with, if any."""
 
     tasks: list[Any]
     progress: Progress | None
@@ -152,20 +152,20 @@ class InjectorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_spoken = False
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a new query begins."""
+        """Return the offset at which a new query begins."""
         return self._planner.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The source's own limit."""
+        """Return the source's own limit."""
         limit = self._planner.max_records
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes later is for the next run."""
+        """Leave data that arrives later to the next run."""
         self._planner.freeze()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """How far the next batch goes."""
+        """Return the end of the next batch."""
         planner, known = self._planner, _planners(start)
         end = planner.latest(known, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         if end == known:
@@ -183,28 +183,28 @@ class InjectorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task."""
+        """Yield the rows of a task."""
         return _rows(self._planner, partition)
 
 
 class InjectorBatchReader(DataSourceReader):
-    """Reads a source in one go."""
+    """Reads all of a source once."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
 
     def partitions(self) -> list[Part]:
-        """Divide all of it into tasks."""
+        """Divide the whole source into tasks."""
         planner = self._planner
         return _parts(planner.tasks(planner.initial(), planner.all()), Progress(MAX_TIME, MAX_TIME))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task."""
+        """Yield the rows of a task."""
         return _rows(self._planner, partition)
 
 
 def _planners(offset: Offset) -> Offset:
-    """What of an offset is the planner's."""
+    """Return the planner's part of an offset."""
     return {name: value for name, value in offset.items() if name != _AGAIN}
 
 
@@ -215,7 +215,7 @@ def _parts(tasks: list[Any], progress: Progress) -> list[Part]:
 
 
 def _rows(planner: Planner, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    assert isinstance(part, Part), f"a task of somebody else: {part}"
+    assert isinstance(part, Part), f"not one of our tasks: {part}"
     for task in part.tasks:
         yield from planner.read(task)
     if part.progress is not None:

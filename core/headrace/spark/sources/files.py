@@ -1,14 +1,15 @@
-"""A directory of files as an injector (MillWheel 5.2, Figure 10): what has come, what is read next, and what may change.
+"""A directory of files as an injector (MillWheel 5.2, Figure 10): which files are new, which is read next, and what may change.
 
 Rules of this file:
 
-* Files appear whole (write elsewhere, then move) and stay as they are. Size and time of change are in the offset; a file that is
-  not as it was read, or that is gone before it was read to its end, stops the query: a batch could not be read again.
-* The low watermark is Figure 10's (`FileInjectorSource`): the creation time of the oldest unfinished file.
-* The oldest file is read first, over all processes, so that the watermark rises. A record's offset is its place in that order.
-* A record is stamped with the creation time of the newest file that was begun: the stamp does not depend on how the
-  files were divided into batches.
-* A finished file that is gone from the directory is forgotten: moving finished files away keeps the offsets small.
+* Files appear complete (write elsewhere, then move) and never change. Their size and modification time are in the offset. A file
+  that has changed, or that disappears before it was read to its end, stops the query, because its batch could not be read again.
+* The low watermark is that of Figure 10 (`FileInjectorSource`): the creation time of the oldest unfinished file.
+* The oldest file over all processes is read first, so that the watermark advances. A record's offset is its position in that
+  order.
+* A record's stamp is the creation time of the newest file begun so far, so it does not depend on how the files were divided into
+  batches.
+* A finished file that has disappeared from the directory is forgotten: moving finished files away keeps the offsets small.
 """
 
 import gzip
@@ -42,26 +43,26 @@ from headrace.spark.sources.rows import BATCH_ROWS, Entry, NewRecord, RowWriter
 from headrace.wire.messages import Progress
 
 TASK_RECORDS = 50_000
-"""What one task reads at most; a larger file is divided."""
+"""Maximum records that one task reads; a larger file is divided."""
 
 _LOOK_AT = 1_000
-"""Records of a new file that are looked at to find one that can be read, and with it the file's creation time."""
+"""Maximum records of a new file to search for a readable one, from which the file's creation time is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Which files of a directory count, and what is known of their times.
+    """A directory of input files.
 
     Attributes:
-        path: the directory, on a file system that all workers share: a path, or what ``pyarrow.fs`` takes as a URI. An injector
-            of several processes has one for each: ``"/logs/{process}"``; one that is not there yet holds the watermark back.
-        pattern: of the files' names. Names that begin with ``.`` or ``_`` never count.
-        created: (path of a file) -> its creation time: event time in microseconds, not after its records' timestamps. Asked
+        path: the directory, on a file system that all workers share: a path, or a URI for ``pyarrow.fs``. An injector of several
+            processes needs one for each: ``"/logs/{process}"``; one that does not exist yet holds the watermark back.
+        pattern: pattern of the file names. Names that begin with ``.`` or ``_`` are always ignored.
+        created: (path of a file) -> its creation time: event time in microseconds, not after its records' timestamps. Called
             once for each file. Default: the timestamp of the file's first record, less ``disorder_us``.
-        disorder_us: how far behind the first record of its file another one may be.
-        end_marker: name of a file, such as ``"_SUCCESS"``: when it is there, no more files will come, and when those that are
-            there have been read the source has ended.
-        complete: no more files will come, from the start on.
+        disorder_us: how far a record's timestamp may be before that of the first record of its file, event time in microseconds.
+        end_marker: name of a file, such as ``"_SUCCESS"``: once it exists, no new files will appear, and the source ends when
+            the existing ones have been read.
+        complete: no new files will ever appear.
     """
 
     path: str
@@ -77,9 +78,9 @@ class Advance:
     """How far a file can be read.
 
     Attributes:
-        position: where to go on.
-        records: read up to there, from where it was asked.
-        done: whether that is the end of the file.
+        position: the position reached.
+        records: number of records up to there from the starting position.
+        done: whether it is the end of the file.
     """
 
     position: int
@@ -99,28 +100,28 @@ class Slice:
 
 
 class Format(Protocol):
-    """How files of a kind are read."""
+    """A file format."""
 
     @property
     def line(self) -> str:
-        """What messages call a record's place: "line" or "row"."""
+        """The word for a record's place in messages: "line" or "row"."""
         ...
 
     def advance(self, file: Any, position: int, limit: int | None) -> Advance:
-        """Find how far from a position on it is to the end, or to so many records."""
+        """Advance from a position to the end, or by at most ``limit`` records."""
         ...
 
     def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Read (place in the file from 1, its bytes if it has any, row) of each record; a malformed row is an exception."""
+        """Yield (place in the file from 1, its bytes if it has any, row) of each record; for a malformed row, an exception."""
         ...
 
     def record(self) -> Callable[[Any], NewRecord]:
-        """Make what turns a row into a record."""
+        """Return a function that converts a row to a record."""
         ...
 
 
 class FileOffset(msgspec.Struct, array_like=True):
-    """A file, and how far it has been read. ``done``: to its end."""
+    """A file, and how far it has been read. ``done``: whether to its end."""
 
     created_us: int
     size: int
@@ -131,7 +132,7 @@ class FileOffset(msgspec.Struct, array_like=True):
 
 
 class ProcessOffset(msgspec.Struct):
-    """A process: its next record's offset, what it has promised, its newest stamp, its files."""
+    """A process: the offset of its next record, its promised watermark, its newest stamp, its files."""
 
     next: int = 0
     low_watermark: int = MIN_TIME
@@ -148,14 +149,14 @@ class FilesOffset(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """What a task of Spark reads: parts of files of one process, each with its first offset, stamp and file as it must be."""
+    """What a task reads: parts of one process's files, each with its first offset, its stamp and its file's expected state."""
 
     process: int
     slices: list[tuple[Slice, int, int, FileOffset]]
 
 
 _Listing = tuple[bool, list[dict[str, tuple[int, int]]]]
-"""Whether no more files will come, and for each process: name to (size, time of change in nanoseconds)."""
+"""Whether no new files will appear, and for each process: name to (size, modification time in nanoseconds)."""
 
 
 @dataclass(slots=True)
@@ -169,12 +170,14 @@ class FilesPlanner:
     frozen: _Listing | None = field(default=None)
 
     def check(self) -> None:
-        """Raise what is wrong with the options, before anything runs."""
+        """Check the options before anything runs."""
         several = self.entry.spec.processes > 1
         path = self.directory.path
         if several != ("{process}" in path):
             expected = "one directory for each process, such as '/logs/{process}'"
-            raise OptionsError("path", path, expected if several else "no '{process}': the injector has one")
+            raise OptionsError(
+                "path", path, expected if several else "no '{process}', since the injector has one process"
+            )
         if self.max_records is not None and self.max_records < 1:
             raise OptionsError("max_records", self.max_records, "at least 1, or None")
         if self.directory.disorder_us < 0:
@@ -184,24 +187,24 @@ class FilesPlanner:
     # Planner
 
     def initial(self) -> Offset:
-        """Nothing read, no file known."""
+        """See `Planner`: no file is known."""
         return _to_offset(FilesOffset([ProcessOffset() for _ in range(self.entry.spec.processes)]))
 
     def freeze(self) -> None:
-        """Remember what is there."""
+        """See `Planner`: keep the current listing."""
         self.frozen = self._listing()
 
     def all(self) -> Offset:
-        """Read everything that is there."""
+        """See `Planner`: the end of all current files."""
         return self.latest(self.initial(), None)
 
     def latest(self, start: Offset, limit: int | None) -> Offset:
-        """Take notice of new files, then advance in the oldest ones."""
+        """See `Planner`: discover new files, then advance in the oldest ones."""
         offset = self._offset(start)
         complete, listing = self.frozen or self._listing()
         sources = [
-            self._discover(process, one, listing[process], ended=offset.ended)
-            for process, one in enumerate(offset.processes)
+            self._discover(process, known, listing[process], ended=offset.ended)
+            for process, known in enumerate(offset.processes)
         ]
         self._advance(offset.processes, sources, limit)
         for process, source in zip(offset.processes, sources, strict=True):
@@ -212,7 +215,7 @@ class FilesPlanner:
         return _to_offset(offset) if _is_news(self._offset(start), offset) else start
 
     def progress(self, end: Offset) -> Progress:
-        """The least over the processes: one that has nothing yet holds it back (5.2)."""
+        """See `Planner`: the minimum over the processes; one that has no file yet holds it back (5.2)."""
         offset = self._offset(end)
         if offset.ended:
             return Progress(MAX_TIME, MAX_TIME)
@@ -222,7 +225,7 @@ class FilesPlanner:
         )
 
     def tasks(self, start: Offset, end: Offset) -> list[FileTask]:
-        """Divide what was advanced, in the order of the offsets."""
+        """See `Planner`: divide the records between two offsets, in order."""
         tasks: list[FileTask] = []
         before, after = self._offset(start), self._offset(end)
         for process, (old, new) in enumerate(zip(before.processes, after.processes, strict=True)):
@@ -246,7 +249,7 @@ class FilesPlanner:
         return tasks
 
     def read(self, task: FileTask) -> Iterator[pa.RecordBatch]:
-        """Read a task's slices."""
+        """See `Planner`: yield the rows of a task's slices."""
         writer = RowWriter(self.entry, task.process)
         make = self.format.record()
         for part, offset, arrived_us, expected in task.slices:
@@ -255,7 +258,7 @@ class FilesPlanner:
                     number = offset + place - 1 - part.first_record
                     try:
                         if isinstance(row, Exception):
-                            raise row  # noqa: TRY301  met where the policy is known
+                            raise row  # noqa: TRY301  caught below, where the policy is applied
                         writer.add(number, make(row), arrived_us)
                     except Exception as error:  # noqa: BLE001  users' functions may raise anything
                         where = f"{part.path}, {self.format.line} {place}"
@@ -277,22 +280,20 @@ class FilesPlanner:
         try:
             known = msgspec.convert(offset, FilesOffset)
         except msgspec.ValidationError as error:
-            problem = f"the query's checkpoint is not that of a directory of files ({error})"
+            problem = f"the query's checkpoint is not from a directory of files ({error})"
             raise CheckpointMismatchError(self.entry.name, problem, "Start with a new checkpoint") from error
         processes = self.entry.spec.processes
         if len(known.processes) != processes:
-            problem = (
-                f"the query's checkpoint knows {len(known.processes)} processes, the pipeline {processes}"
-            )
+            problem = f"the query's checkpoint has {len(known.processes)} processes, the pipeline {processes}"
             raise CheckpointMismatchError(
-                self.entry.name, problem, "Start with a new checkpoint, or put it back"
+                self.entry.name, problem, "Start with a new checkpoint, or restore the number of processes"
             )
         return known
 
     def _discover(
         self, process: int, known: ProcessOffset, there: dict[str, tuple[int, int]], *, ended: bool
     ) -> FileInjectorSource:
-        """Compare what is there with what is known; tell Figure 10's injector of the new files."""
+        """Compare the listing with the known files, and pass new files to Figure 10's injector."""
         path = self._directories()[process]
         for name, file in list(known.files.items()):
             self._check_unchanged(posixpath.join(path, name), file, there.get(name))
@@ -305,12 +306,12 @@ class FilesPlanner:
             size, changed_ns = there[name]
             found.append((self._created(posixpath.join(path, name), FileOffset(0, size, changed_ns)), name))
         if found and ended:
-            problem = "it has come after the source had ended"
+            problem = "it appeared after the source had ended"
             raise SourceChangedError(
                 self.entry.name, found[0][1], problem, "Start with a new checkpoint to read it"
             )
-        for created_us, name in sorted(found, key=lambda one: (one[0] is None, one)):
-            if created_us is None:  # nothing in it that the watermark could wait for
+        for created_us, name in sorted(found, key=lambda file: (file[0] is None, file)):
+            if created_us is None:  # it has no record that the watermark could wait for
                 newest_us = max((file.created_us for file in known.files.values()), default=0)
                 known.files[name] = FileOffset(max(known.arrived_us, newest_us, 0), *there[name])
             else:
@@ -322,11 +323,11 @@ class FilesPlanner:
         if now == (file.size, file.changed_ns) or (now is None and file.done):
             return
         if now is None:
-            problem, remedy = "it is gone, but was not read to its end", "Put it back"
+            problem, remedy = "it disappeared before it was read to its end", "Put it back"
         else:
             verb = "shrunk" if now[0] < file.size else "grown" if now[0] > file.size else "been changed"
             problem = f"it has {verb} since it was first seen ({file.size} bytes then, {now[0]} now)"
-            remedy = "Put it back as it was, and write each file elsewhere before you move it here"
+            remedy = "Restore it; write new files elsewhere, and move them here when they are complete"
         raise SourceChangedError(self.entry.name, path, problem, remedy)
 
     def _advance(
@@ -339,7 +340,7 @@ class FilesPlanner:
             for name, file in process.files.items()
             if not file.done
         ]
-        for _, number, name, file in sorted(unfinished, key=lambda one: one[:3]):
+        for _, number, name, file in sorted(unfinished, key=lambda file: file[:3]):
             if left == 0:
                 return
             process = processes[number]
@@ -368,7 +369,7 @@ class FilesPlanner:
         return parts
 
     def _created(self, path: str, file: FileOffset) -> int | None:
-        """The creation time of a file, or ``None``: it has no readable record."""
+        """Return the creation time of a file; ``None`` if it has no readable record."""
         created = self.directory.created
         if created is not None:
             created_us = created(path)
@@ -382,7 +383,7 @@ class FilesPlanner:
                 try:
                     if not isinstance(row, Exception):
                         return make(row).timestamp - self.directory.disorder_us
-                except Exception:  # noqa: BLE001, S112  it is met again, with its offset, when it is read
+                except Exception:  # noqa: BLE001, S112  reading raises it again, with its offset
                     continue
         return None
 
@@ -400,7 +401,7 @@ class FilesPlanner:
         listings = []
         for process in range(self.entry.spec.processes):
             filesystem, path = self._base(process)
-            # The marker is looked for before the files: what it promises is then in the listing.
+            # Look for the marker first: then the listing has all the files it promises.
             if marker and filesystem.get_file_info(posixpath.join(path, marker)).type != fs.FileType.File:
                 complete = False
             listings.append(self._list(filesystem, path))
@@ -411,25 +412,25 @@ class FilesPlanner:
             infos = filesystem.get_file_info(fs.FileSelector(path))
         except FileNotFoundError as error:
             if self.entry.spec.processes > 1:
-                return {}  # a process that has not begun; it holds the watermark back
-            remedy = "Make it, or mend the path; every worker must see it"
+                return {}  # this process has not begun; it holds the watermark back
+            remedy = "Create it, or fix the path; every worker must have access to it"
             raise SourceMissingError(self.entry.name, f"directory {path}", remedy) from error
         except NotADirectoryError as error:
-            remedy = "Name the directory that the files are in; a pattern chooses among them"
+            remedy = "Give the directory that contains the files; use a pattern to choose among them"
             raise SourceMissingError(self.entry.name, f"directory {path} (it is a file)", remedy) from error
         pattern, marker = self.directory.pattern, self.directory.end_marker
         return {
-            one.base_name: (one.size, one.mtime_ns)
-            for one in infos
-            if one.type == fs.FileType.File
-            and not one.base_name.startswith((".", "_"))
-            and one.base_name != marker
-            and fnmatchcase(one.base_name, pattern)
+            info.base_name: (info.size, info.mtime_ns)
+            for info in infos
+            if info.type == fs.FileType.File
+            and not info.base_name.startswith((".", "_"))
+            and info.base_name != marker
+            and fnmatchcase(info.base_name, pattern)
         }
 
     @contextmanager
     def _opened(self, path: str, expected: FileOffset) -> Iterator[Any]:
-        """Open a file that must be as it was."""
+        """Open a file that must be unchanged."""
         filesystem, _ = self._base(0)
         info = filesystem.get_file_info(path)
         now = (info.size, info.mtime_ns) if info.type == fs.FileType.File else None
@@ -439,7 +440,7 @@ class FilesPlanner:
             with filesystem.open_input_file(path) as file:
                 yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-            remedy = "Remove it or mend it, and see to it that every worker can read it"
+            remedy = "Remove it or fix it, and make sure that every worker can read it"
             raise SourceUnreadableError(
                 self.entry.name, path, f"{type(error).__name__}: {error}", remedy
             ) from error
@@ -447,21 +448,21 @@ class FilesPlanner:
 
 @cache
 def _located(path: str) -> tuple[fs.FileSystem, str]:
-    """A path or URI as a file system, of which there is one for each, and a path in it."""
+    """Return the file system of a path or URI, always the same one, and the path within it."""
     scheme = scheme_of(path)
     if scheme is None:
         return fs.LocalFileSystem(), path.rstrip("/") or "/"
     try:
         filesystem, inner = fs.FileSystem.from_uri(path)
     except (pa.ArrowException, OSError) as error:
-        expected = f"a path, or a URI that pyarrow.fs can open; it says of the scheme {scheme!r}: {error}"
+        expected = f"a path, or a URI that pyarrow.fs can open; its error for the scheme {scheme!r}: {error}"
         raise OptionsError("path", path, expected) from error
     return filesystem, inner
 
 
 @contextmanager
 def open_uri(uri: str) -> Iterator[Any]:
-    """Open a file by its path or URI, to read its lines; names that end in ``.gz`` are unpacked."""
+    """Open a file by its path or URI to read its lines; decompress it if its name ends in ``.gz``."""
     parts = urlsplit(uri)
     filesystem, path = _located(unquote(parts.path) if parts.scheme == "file" else uri)
     with filesystem.open_input_file(path) as file:
@@ -472,16 +473,17 @@ _UNREAD = FileOffset(MIN_TIME, 0, 0)
 
 
 def _by_age(file: tuple[str, FileOffset]) -> tuple[int, str]:
-    """The order in which a process's files are read."""
+    """Return the sort key for the order in which a process's files are read."""
     return file[1].created_us, file[0]
 
 
 def _is_news(old: FilesOffset, new: FilesOffset) -> bool:
-    """Tell whether there is anything to say in a batch: that finished files are gone is none."""
+    """Tell whether there is anything for a batch; the disappearance of finished files does not count."""
     return old.ended != new.ended or any(
-        (one.next, one.low_watermark, one.arrived_us) != (two.next, two.low_watermark, two.arrived_us)
-        or any(one.files.get(name) != file for name, file in two.files.items())
-        for one, two in zip(old.processes, new.processes, strict=True)
+        (before.next, before.low_watermark, before.arrived_us)
+        != (after.next, after.low_watermark, after.arrived_us)
+        or any(before.files.get(name) != file for name, file in after.files.items())
+        for before, after in zip(old.processes, new.processes, strict=True)
     )
 
 
@@ -494,7 +496,7 @@ _Pieces = list[tuple[Slice, int, int, FileOffset]]
 
 
 def _grouped(pieces: _Pieces) -> list[_Pieces]:
-    """Give small files to one task."""
+    """Group pieces into tasks, several small files in one."""
     groups: list[_Pieces] = []
     room = 0
     for piece in pieces:

@@ -1,7 +1,7 @@
 """How the files of a source are read: lines of text, JSON lines, Parquet (MillWheel 5.2).
 
-Rules of this file: a position is what a reader can go to without reading what is before it (bytes of lines, rows of Parquet).
-What can not be read is given on as an exception in the place of the row: what to do about it is the injector's policy.
+Rules of this file: a position is one that a reader can seek to (a byte offset in lines, a row number in Parquet). A row that
+cannot be read is passed on as an exception, because the injector's policy decides what to do about it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ Column = str | Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which of a row's fields are what. ``value=None``: the whole row; ``stream=None``: the injector has only one."""
+    """How a row's fields become a record. ``value=None``: the whole row; ``stream=None``: the injector has only one."""
 
     key: Column
     timestamp: Column
@@ -36,7 +36,7 @@ class Columns:
     unit_us: int
 
     def record(self) -> Callable[[Any], NewRecord]:
-        """Make what turns a row into a record."""
+        """Return a function that converts a row to a record."""
         key, timestamp = _getter(self.key), _getter(self.timestamp)
         value, stream = _getter(self.value or _itself), _getter(self.stream or _the_only_one)
         unit_us = self.unit_us
@@ -57,10 +57,10 @@ class Columns:
 
 
 class _MissingFieldError(KeyError):
-    """A row without a field that is asked for. Fields: field, fields."""
+    """A row lacks a required field. Fields: field, fields."""
 
     def __str__(self) -> str:
-        """Say which ones there are."""
+        """Name the missing field, and list the fields of the row."""
         name, names = self.args
         return f"there is no field {name!r}; the fields are {', '.join(map(repr, names))}"
 
@@ -78,7 +78,7 @@ def _the_only_one(_row: Any) -> str:
 
 
 def _time_us(value: Any, unit_us: int) -> int:
-    """Read a time that is not an int: date, datetime, ISO 8601, or a number of units. Without a time zone it is UTC."""
+    """Convert a date, a datetime, an ISO 8601 string or a float of units to microseconds. Without a time zone it is UTC."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
@@ -94,17 +94,17 @@ def _time_us(value: Any, unit_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Lines of text, each parsed by a function of the user's. ``parse`` takes the line without its end."""
+    """Lines of text, each parsed by the user's function. ``parse`` takes the line without its line ending."""
 
     parse: Callable[[str], NewRecord]
     line: str = "line"
 
     def advance(self, file: Any, position: int, limit: int | None) -> Advance:
-        """Count lines."""
+        """See `Format`: count lines."""
         return _advance(file, position, limit)
 
     def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Read lines; blank ones are none."""
+        """Yield the lines that are not blank."""
         for place, line in _lines(file, part):
             try:
                 yield place, line, line.decode().rstrip("\r")
@@ -112,7 +112,7 @@ class TextLines:
                 yield place, line, error
 
     def record(self) -> Callable[[Any], NewRecord]:
-        """Parse."""
+        """Return the user's function."""
         return self.parse
 
 
@@ -124,11 +124,11 @@ class JsonObjects:
     line: str = "line"
 
     def advance(self, file: Any, position: int, limit: int | None) -> Advance:
-        """Count lines."""
+        """See `Format`: count lines."""
         return _advance(file, position, limit)
 
     def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Decode lines; blank ones are none."""
+        """Decode the lines that are not blank."""
         decode = msgspec.json.Decoder().decode
         for place, line in _lines(file, part):
             try:
@@ -138,7 +138,7 @@ class JsonObjects:
             yield place, line, row
 
     def record(self) -> Callable[[Any], NewRecord]:
-        """Pick the fields."""
+        """Return a function that picks the fields."""
         return self.columns.record()
 
 
@@ -150,13 +150,13 @@ class ParquetRows:
     line: str = "row"
 
     def advance(self, file: Any, position: int, limit: int | None) -> Advance:
-        """Ask the footer."""
+        """See `Format`: use the row count in the footer."""
         rows = pq.ParquetFile(file).metadata.num_rows
         to = rows if limit is None else min(rows, position + limit)
         return Advance(to, to - position, to == rows)
 
     def read(self, file: Any, part: Slice) -> Iterator[tuple[int, bytes, Any]]:
-        """Read those row groups that the part is in."""
+        """Read the row groups that contain the part."""
         parquet = pq.ParquetFile(file)
         names = parquet.schema_arrow.names
         low = 0
@@ -172,12 +172,12 @@ class ParquetRows:
             low = high
 
     def record(self) -> Callable[[Any], NewRecord]:
-        """Pick the fields."""
+        """Return a function that picks the fields."""
         return self.columns.record()
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Nanoseconds are more than Python's own times hold."""
+    """Round nanoseconds to microseconds, the resolution of Python's datetime."""
     kind = column.type
     return (
         column.cast(pa.timestamp("us", kind.tz), safe=False)
@@ -187,7 +187,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _advance(file: Any, position: int, limit: int | None) -> Advance:
-    """Go to the end of a file, or so many lines on. A last line needs no end."""
+    """Advance to the end of a file, or by at most ``limit`` lines. The last line needs no line ending."""
     file.seek(position)
     records, at, ended = 0, position, True
     while chunk := file.read(_CHUNK_BYTES):
@@ -201,7 +201,7 @@ def _advance(file: Any, position: int, limit: int | None) -> Advance:
 
 
 def _after_line(chunk: bytes, number: int) -> int:
-    """Where the line after so many begins."""
+    """Return the position after a number of lines."""
     at = 0
     for _ in range(number):
         at = chunk.index(b"\n", at) + 1

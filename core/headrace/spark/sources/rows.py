@@ -1,8 +1,7 @@
-"""From records of an outside source to the rows of `INJECTED_SCHEMA` (MillWheel 5.2), in a worker of Spark.
+"""From records of an outside source to rows of `INJECTED_SCHEMA` (MillWheel 5.2), in a worker of Spark.
 
-Rules of this file: a record is checked and encoded where it enters; one that can not enter stops the query, or goes to the dead
-letters under the id that it would have had, as the injector's policy says (`headrace.injector.injection`). Rows leave as
-Arrow batches:
+Rules of this file: records are checked and encoded where they enter. By the injector's policy (`headrace.injector.injection`) a
+malformed record stops the query, or goes to the dead letters under the id that it would have had. Rows leave as Arrow batches:
 tuples cost several times as much.
 """
 
@@ -25,15 +24,15 @@ from headrace.spark.sources.schema import ARROW_SCHEMA
 from headrace.wire.effects import SourceRecord
 
 BATCH_ROWS = 10_000
-"""Of one Arrow batch."""
+"""Rows of one Arrow batch."""
 
 
 _SHOWN = 200
-"""Characters of a malformed record that its error shows."""
+"""Maximum characters of a malformed record that its error shows."""
 
 
 def shown(raw: bytes) -> str:
-    r"""What a malformed record reads, for its error: on one line, without anything that a terminal would obey, and cut.
+    r"""Return a malformed record's text for its error: on one line, truncated, and without terminal control characters.
 
     >>> shown(b'{"a": \x1b[2J}\xff')
     '\'{"a": \\x1b[2J}\\\\xff\''
@@ -45,13 +44,13 @@ def shown(raw: bytes) -> str:
 
 
 class NewRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as your code reads or makes it.
+    """A record as your code reads or generates it.
 
     Attributes:
         key: its own key.
-        value: what the codec of its stream takes.
+        value: a value that the stream's codec can encode.
         timestamp: event time, microseconds.
-        stream: one of the injector's outputs; may be left out where there is one only.
+        stream: one of the injector's outputs; can be left out if there is only one.
     """
 
     key: str
@@ -62,11 +61,11 @@ class NewRecord(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where records come into a pipeline: what a worker has to know of it, and no more.
+    """The part of a pipeline that a worker needs to inject records.
 
     Attributes:
         spec: the injector.
-        pipeline: just the injector and the codecs of its streams, so that the users' computations need not pickle.
+        pipeline: only the injector and the codecs of its streams, so that the user's computations need not be picklable.
     """
 
     spec: InjectorSpec
@@ -74,10 +73,10 @@ class Entry:
 
     @staticmethod
     def of(pipeline: Pipeline, injector: str) -> "Entry":
-        """Take from a pipeline what concerns one injector.
+        """Extract what concerns one injector from a pipeline.
 
         Raises:
-            OptionsError: it has no injector of that name.
+            OptionsError: the pipeline has no injector of that name.
         """
         spec = pipeline.injectors.get(injector)
         if spec is None:
@@ -93,11 +92,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The injector's."""
+        """The injector's name."""
         return self.spec.name
 
     def codecs(self) -> Mapping[str, Codec]:
-        """Of the streams that it injects into; the only one is also that of the name ""."""
+        """Return the codecs of the injector's streams; if there is only one, also under the name ""."""
         outputs = self.spec.outputs
         codecs = {stream: self.pipeline.codec(stream) for stream in outputs}
         return {**codecs, "": codecs[outputs[0]]} if len(outputs) == 1 else codecs
@@ -107,8 +106,8 @@ class RowWriter:
     """Writes the rows of one process.
 
     Args:
-        entry: of its injector.
-        process: its number.
+        entry: the entry of its injector.
+        process: number of the process.
     """
 
     __slots__ = (
@@ -123,7 +122,7 @@ class RowWriter:
         self._clear()
 
     def _clear(self) -> None:
-        # Lists of plain values: ten thousand tuples would keep the garbage collector busy.
+        # Lists of plain values, because ten thousand tuples would keep the garbage collector busy.
         self._streams: list[str] = []
         self._keys: list[str] = []
         self._values: list[bytes] = []
@@ -135,12 +134,12 @@ class RowWriter:
         """Write a record.
 
         Args:
-            offset: its place in the process's part of the source.
-            record: as it was read.
-            arrived_us: the source's stamp.
+            offset: its position in the process's part of the source.
+            record: the record.
+            arrived_us: the source's stamp, microseconds.
 
         Raises:
-            MalformedRecordError: it does not fit.
+            MalformedRecordError: the record is malformed.
         """
         if type(record) is not NewRecord:
             self._malformed(offset, "", f"{record!r:.80} is not a NewRecord")
@@ -174,15 +173,15 @@ class RowWriter:
     def refuse(
         self, offset: int, error: Exception, where: str, raw: bytes, timestamp: int, arrived_us: int
     ) -> None:
-        """A record can not enter: stop, or write it to the dead letters.
+        """Refuse a malformed record: raise an error, or write a dead letter.
 
         Args:
-            offset: its place.
-            error: why.
-            where: in the user's words: file and line.
-            raw: as it was read.
-            timestamp: of the dead letter, microseconds.
-            arrived_us: the source's stamp.
+            offset: its position.
+            error: the reason.
+            where: its file and line.
+            raw: its bytes.
+            timestamp: timestamp of the dead letter, microseconds.
+            arrived_us: the source's stamp, microseconds.
 
         Raises:
             MalformedRecordError: the policy is to stop.
@@ -190,7 +189,7 @@ class RowWriter:
         stream, reason = self._stream, f"{type(error).__name__}: {error}"
         if isinstance(error, MalformedRecordError):
             stream, reason = error.stream, error.reason
-        reason = f"{where}: {reason}. It reads {shown(raw)}" if where else reason
+        reason = f"{where}: {reason}: {shown(raw)}" if where else reason
         told = MalformedRecordError(self._address, stream, offset, reason)
         policy = self._entry.spec.on_malformed
         if not isinstance(policy, DeadLetter):
@@ -200,7 +199,7 @@ class RowWriter:
         self._append(letter.stream, letter.key, letter.value, timestamp, offset, arrived_us)
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Give what was written as a batch, if there is any. Call it every `BATCH_ROWS` records."""
+        """Yield the rows written so far as a batch, if there are any. Call it every `BATCH_ROWS` records."""
         count = len(self._keys)
         if count:
             numbers = pa.array(self._offsets, pa.int64()).cast(pa.string())
@@ -212,13 +211,13 @@ class RowWriter:
 
 
 def heartbeat(low_watermark: int, horizon: int) -> pa.RecordBatch:
-    """Write the one heartbeat row that ends a batch."""
+    """Return the heartbeat row that ends a batch."""
     return _batch(([None], [None], [None], [None], [None], [None], [to_spark(low_watermark)], [horizon]))
 
 
 def _batch(columns: tuple[Any, ...]) -> pa.RecordBatch:
     arrays = [
-        column if isinstance(column, pa.Array) else pa.array(column, one.type)
-        for column, one in zip(columns, ARROW_SCHEMA, strict=True)
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, ARROW_SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)

@@ -1,14 +1,14 @@
-"""What an injector's stream looks like on Spark (MillWheel 4.5, 5.2): one fixed schema for every source.
+"""The rows of an injector on Spark (MillWheel 4.5, 5.2): one fixed schema for every source.
 
 Rules of this file:
 
-* **Data rows** are records on their way in: the value encoded with the stream's codec, ``record_id`` as any injector gives it
+* **Data rows** are injected records: the value encoded with the stream's codec, ``record_id`` as any injector assigns it
   (``INJECTOR/P:OFFSET``), ``arrived`` the source's own stamp, which becomes the origin (docs/protocol.md).
-* **Heartbeat rows** have no key and no value. They say what the injector promises after the rows of this batch: its low
-  watermark, and its horizon: no record still to come has a stamp before it. Both are the least over its expected processes.
-* Spark's watermark is the largest ``_injector_watermark`` that it has seen, and takes effect in the batch after: so it must be
-  null on data rows, and one heartbeat speaks for all processes.
-* How times are written is said in `headrace.spark.runtime.event_time`; a watermark that is not known yet is null.
+* **Heartbeat rows** have no key and no value. They hold the injector's promise after the rows of this batch: its low watermark,
+  and its horizon, before which no future record is stamped. Both are the minimum over its expected processes.
+* Spark's watermark is the largest ``_injector_watermark`` that it has seen, and takes effect in the next batch. So the column
+  must be null on data rows, and one heartbeat speaks for all processes.
+* `headrace.spark.runtime.event_time` defines how times are written; a watermark that is not known yet is null.
 """
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ INJECTED_SCHEMA = StructType(
         StructField("horizon", LongType()),
     ]
 )
-"""Of every injector's DataFrame, streaming or not."""
+"""Schema of every injector's DataFrame, streaming or bounded."""
 
 ARROW_SCHEMA: pa.Schema = to_arrow_schema(INJECTED_SCHEMA, timezone="UTC")
-"""The same, as a source has to write it."""
+"""The same schema for Arrow, as a source has to write it."""

@@ -1,6 +1,6 @@
 """The sources that `injected` reads (MillWheel 5.2): directories of files, and a generator.
 
-Each is a description, a frozen value; what it says is checked when it is used.
+Each is a frozen description, checked when it is used.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,12 +18,12 @@ from headrace.spark.sources.rows import Entry, NewRecord
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The file injector of Figure 10: files of lines, and a function that parses a line. Names that end in ``.gz`` are unpacked.
+    """The file injector of Figure 10: files of lines, and a function that parses a line. Files named ``*.gz`` are decompressed.
 
     Attributes:
-        directory: its path, or a `Directory` to say more. The low watermark is the creation time of the oldest unfinished file.
-        parse: line to record. What it raises makes the record malformed.
-        max_records: of one batch; ``None``: all that is there.
+        directory: a path, or a `Directory` with options. The low watermark is the creation time of the oldest unfinished file.
+        parse: converts a line to a record. If it raises an exception, the record is malformed.
+        max_records: maximum records of one batch; ``None``: no limit.
     """
 
     directory: str | Directory
@@ -31,13 +31,13 @@ class Files:
     max_records: int | None = None
 
     def planner(self, entry: Entry) -> Planner:
-        """Check it, and make what reads it."""
+        """Check the description, and return the planner that reads the source."""
         return _files(entry, self.directory, TextLines(self.parse), self.max_records)
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordFiles:
-    """Files whose records say what their key and their timestamp are; the attributes are explained where each kind is."""
+    """Files whose records have a key and a timestamp; see the subclasses for the attributes."""
 
     _format: ClassVar[type[JsonObjects] | type[ParquetRows]]
 
@@ -50,23 +50,23 @@ class _RecordFiles:
     max_records: int | None = None
 
     def planner(self, entry: Entry) -> Planner:
-        """Check it, and make what reads it."""
+        """Check the description, and return the planner that reads the source."""
         columns = Columns(self.key, self.timestamp, self.value, self.stream, self.unit_us)
         return _files(entry, self.directory, self._format(columns), self.max_records)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLines(_RecordFiles):
-    """Files with a JSON object in each line. Names that end in ``.gz`` are unpacked.
+    """Files with one JSON object per line. Files named ``*.gz`` are decompressed.
 
     Attributes:
-        directory: its path, or a `Directory` to say more.
-        key: field, or function of the object; a ``str``, or an ``int`` to be written as one.
-        timestamp: field, or function: a number of units, or a date or time in ISO 8601 (UTC if it does not say).
+        directory: a path, or a `Directory` with options.
+        key: field, or function of the object; a ``str``, or an ``int`` that is converted to one.
+        timestamp: field, or function: a number of units, or a date or time in ISO 8601 (UTC if it has no time zone).
         value: field, or function; default: the whole object.
         stream: field, or function; default: the injector's only output.
-        unit_us: microseconds in a unit of a numeric timestamp: `MILLISECOND`, `SECOND`.
-        max_records: of one batch; ``None``: all that is there.
+        unit_us: unit of a numeric timestamp in microseconds, such as `MILLISECOND` or `SECOND`.
+        max_records: maximum records of one batch; ``None``: no limit.
     """
 
     _format = JsonObjects
@@ -74,16 +74,16 @@ class JsonLines(_RecordFiles):
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles(_RecordFiles):
-    """Files of Parquet: each row a dict.
+    """Parquet files; each row is a dict.
 
     Attributes:
-        directory: its path, or a `Directory` to say more.
-        key: column, or function of the row; a ``str``, or an ``int`` to be written as one.
-        timestamp: column, or function: a number of units, a date or a time (UTC if it does not say).
+        directory: a path, or a `Directory` with options.
+        key: column, or function of the row; a ``str``, or an ``int`` that is converted to one.
+        timestamp: column, or function: a number of units, a date or a time (UTC if it has no time zone).
         value: column, or function; default: the whole row.
         stream: column, or function; default: the injector's only output.
-        unit_us: microseconds in a unit of a numeric timestamp: `MILLISECOND`, `SECOND`.
-        max_records: of one batch; ``None``: all that is there.
+        unit_us: unit of a numeric timestamp in microseconds, such as `MILLISECOND` or `SECOND`.
+        max_records: maximum records of one batch; ``None``: no limit.
     """
 
     _format = ParquetRows
@@ -91,21 +91,21 @@ class ParquetFiles(_RecordFiles):
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Records that a function makes, the same ones whenever it is asked again.
+    """Records generated by a function, which must always return the same records for the same offset.
 
     >>> def numbers(process: int, offset: int) -> Iterable[NewRecord]:
     ...     return (NewRecord(f"k{n % 10}", n, n * 1000) for n in itertools.count(offset))
     >>> source = Generated(numbers, count=1_000_000, per_second=5_000)
 
     Attributes:
-        records: (process, offset) -> the process's records from that offset on. It may be asked for any offset, in any order.
-        count: how many each process has; then the source has ended. ``None``: no end.
-        per_second: how many each process lets go in a second; ``None``: all at once. It goes on while the query is down.
-        disorder_us: how far behind an earlier record's timestamp a later one's may be: the watermark is the timestamp of the
-            next record, less this.
-        watermark: (process, offset) -> the low watermark when the records before the offset are out, microseconds, in the
-            place of the estimate by ``disorder_us``. Records behind it are late.
-        max_records: of one batch, over all processes; ``None``: all that there are.
+        records: (process, offset) -> the process's records from that offset on. It may be called with any offset, in any order.
+        count: number of records of each process, after which the source ends. ``None``: no end.
+        per_second: number of records that each process releases per second, even while the query is down; ``None``: all at once.
+        disorder_us: how far a record's timestamp may be before that of an earlier one, microseconds. The watermark is the
+            timestamp of the next record, less this.
+        watermark: (process, offset) -> the low watermark once the records before the offset are out, microseconds; replaces the
+            estimate by ``disorder_us``. Records behind it are late.
+        max_records: maximum records of one batch, over all processes; ``None``: no limit.
     """
 
     records: Callable[[int, int], Iterable[NewRecord]]
@@ -116,7 +116,7 @@ class Generated:
     max_records: int | None = None
 
     def planner(self, entry: Entry) -> Planner:
-        """Check it, and make what reads it."""
+        """Check the description, and return the planner that reads the source."""
         if self.count is not None and self.count < 0:
             raise OptionsError("count", self.count, "at least 0, or None")
         if self.per_second is not None and self.per_second <= 0:

@@ -1,14 +1,14 @@
-"""The clock of a job, for wall timers: a streaming source of rows that say that wall time has passed (MillWheel 4.1).
+"""The clock of a job, for wall timers: a streaming source of rows that tell that wall time has passed (MillWheel 4.1).
 
 Rules of this file:
 
-* The clock looks every so often, as the user has asked for, and ticks only if a wall timer is due: a tick is a micro-batch, and
-  wakes all key intervals.
-* Spark runs a source in a process of its own, on the driver's machine. So the driver writes what the timers need into a file, and
-  the source reads it. Each start of a query has its own file: a driver that was replaced cannot stop its successor's clock.
-* The first look ticks in any case. Then every interval says when its next wall timer is due, and from there on the driver knows.
-* Choice: a query that the user starts on the outputs of `attach` has no such file, since nobody tells the driver of its timers.
-  There the clock ticks at every look.
+* The clock checks at the interval that the user chose, and ticks only if a wall timer is due: a tick is a micro-batch that wakes
+  all key intervals.
+* Spark runs a source in a separate process on the driver's machine. So the driver writes the due time to a file, and the source
+  reads it. Each start of a query has a separate file: a driver that was replaced cannot stop its successor's clock.
+* The first check always ticks. Then every interval reports when its next wall timer is due, and from there on the driver knows.
+* Choice: a query that the user starts on the outputs of `attach` has no such file, since the driver does not learn of its timers.
+  Its clock ticks at every check.
 """
 
 import time
@@ -26,17 +26,17 @@ from headrace.api.errors import OptionsError
 
 FORMAT = "headrace_clock"
 ASKED = "asked_tick"
-"""In an offset: the last tick that the driver has asked for. Only a clock's offset has this."""
+"""Field of an offset: the last tick that the driver requested. Only a clock's offset has it."""
 
 Offset = dict[str, Any]
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """How to look for due wall timers.
+    """How to check for due wall timers.
 
     Attributes:
-        every_us: how often, microseconds.
-        path: of the file that the driver writes; empty: it writes none.
+        every_us: time between checks, microseconds.
+        path: path of the file that the driver writes; empty: there is none.
     """
 
     every_us: int
@@ -48,11 +48,11 @@ class Clock(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the driver tells the clock.
+    """What the driver writes for the clock.
 
     Attributes:
         due_us: when the next wall timer is due, wall time in microseconds; ``None``: none is pending.
-        asked: the last tick that the driver has asked for.
+        asked: the last tick that the driver requested.
     """
 
     due_us: int | None = 0
@@ -65,10 +65,10 @@ _decode = msgspec.json.Decoder(Told).decode
 
 
 class Looks:
-    """The source's side of a clock: when it ticks.
+    """The source's side of a clock, which decides when to tick.
 
     Args:
-        clock: which.
+        clock: the clock.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -76,7 +76,7 @@ class Looks:
         self._looked_us: int | None = None
 
     def asked(self) -> str:
-        """The last tick that the driver has asked for; empty: none."""
+        """Return the last tick that the driver requested; empty: none."""
         return self._told().asked
 
     def _told(self) -> Told:
@@ -84,11 +84,11 @@ class Looks:
             return _ALWAYS
         try:
             return _decode(Path(self._clock.path).read_bytes())
-        except FileNotFoundError:  # the first micro-batch is not over
+        except FileNotFoundError:  # the first micro-batch has not finished yet
             return Told(None)
 
     def tick(self) -> bool:
-        """Look, if it is time to, and tell whether to tick."""
+        """Check the timers if it is time to, and tell whether to tick."""
         now_us = time.monotonic_ns() // 1_000
         if self._looked_us is None:
             self._looked_us = now_us
@@ -101,53 +101,53 @@ class Looks:
 
 
 def read_clock(spark: SparkSession, clock: Clock) -> DataFrame:
-    """A streaming DataFrame with a row for each tick."""
+    """Return a streaming DataFrame with a row for each tick."""
     spark.dataSource.register(ClockDataSource)
     return spark.readStream.format(FORMAT).option("clock", msgspec.json.encode(clock).decode()).load()
 
 
 class ClockDataSource(DataSource):
-    """The source, as Spark makes it."""
+    """The source as Spark creates it."""
 
     @classmethod
     def name(cls) -> str:
-        """As in ``readStream.format``."""
+        """Return the name for ``readStream.format``."""
         return FORMAT
 
     def schema(self) -> str:
-        """The number of the tick."""
+        """Return the schema: the number of the tick."""
         return "tick long"
 
     def streamReader(self, schema: object) -> "ClockReader":  # noqa: ARG002, N802  Spark's names
-        """Make the reader."""
+        """Return a reader."""
         return ClockReader(msgspec.json.decode(self.options["clock"], type=Clock))
 
 
 class ClockReader(DataSourceStreamReader):
-    """Ticks. An offset says how often it has, and what was asked for last.
+    """Ticks. An offset has the number of ticks and the last requested one.
 
     Args:
-        clock: which.
+        clock: the clock.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._looks = Looks(clock)
 
     def initialOffset(self) -> Offset:  # noqa: N802  Spark's name
-        """Where a new query begins."""
+        """Return the offset at which a new query begins."""
         return {"tick": 0, ASKED: ""}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802  Spark's names
-        """One tick on, or where it was."""
+        """Return the next tick's offset if it is time to tick, else ``start``."""
         asked = self._looks.asked() or start[ASKED]
         if self._looks.tick() or asked != start[ASKED]:
             return {"tick": start["tick"] + 1, ASKED: asked}
         return start
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One row says all."""
+        """Return one partition for a tick."""
         return [] if start == end else [InputPartition(end["tick"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the row."""
+        """Yield the row of the tick."""
         yield pa.RecordBatch.from_arrays([pa.array([partition.value], pa.int64())], names=["tick"])
