@@ -21,6 +21,7 @@ from headrace.wire import messages as m
 from headrace.wire.effects import Halt, WakeAt
 from headrace.wire.rows import Production, Version
 from headrace.worker.cache import CachedRow
+from headrace.worker.pace import Pace, PaceInput, moved
 from headrace.worker.running import MOST_IN_STEP, Setting, StepRun
 from headrace.worker.sending import Sending
 from headrace.worker.slot import KeySlot
@@ -28,6 +29,7 @@ from headrace.worker.soft_state import SoftState
 from headrace.worker.step import Step, StepInput, StepState
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
+_OPEN, _LINGERING, _AWAITING_WAKE, _AWAITING_ANSWER = Pace
 _COMPLETE, _WRITE, _WRITTEN = StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN
 
 
@@ -40,7 +42,7 @@ class Commits:
         on_refused: called if the interval has a newer owner.
 
     Attributes:
-        waits: nothing runs before something comes back to `pump` by itself.
+        pace: what the next write waits for.
         batch: see `EngineOptions.commit_batch`.
         run_class: what runs its steps.
     """
@@ -50,8 +52,8 @@ class Commits:
     __slots__ = (
         "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_failures",
         "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_next_number", "_on_refused", "_ready",
-        "_resting", "_rules", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_woken", "_writes",
-        "_written", "batch", "sending", "shared", "soft", "waits",
+        "_resting", "_rules", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_writes",
+        "_written", "batch", "pace", "sending", "shared", "soft",
     )  # fmt: skip
 
     def __init__(self, soft: SoftState, sending: Sending, on_refused: Callable[[], None]) -> None:
@@ -89,8 +91,7 @@ class Commits:
         self._most_writes = options.commits_in_flight
         self.batch = options.commit_batch
         self._linger_until = MIN_TIME
-        self._woken = False
-        self.waits = False
+        self.pace = Pace.OPEN
 
     def pump(self, now: int) -> None:
         """Run what is ready, and write what is to be committed, as far as writes may be under way.
@@ -109,23 +110,24 @@ class Commits:
             if strong and self._must_wait(now):
                 return
 
-    def _must_wait(self, now: int) -> bool:
-        """Nothing may be written now: what it waits for comes back to `pump`.
+    @property
+    def waits(self) -> bool:
+        """Nothing runs before something comes back to `pump` by itself, so that deliveries need not ask."""
+        return self._strong and self.pace >= _AWAITING_WAKE
 
-        Too many writes are under way; or the next one lingers for more to share it, unless there is enough already.
-        ``waits`` tells deliveries that they need not ask.
-        """
-        self.waits = self._strong
-        if self._writes >= self._most_writes:
+    def _must_wait(self, now: int) -> bool:
+        """Nothing may be written now: what it waits for comes back to `pump`. Enough for a write lingers no longer."""
+        pace = self.pace
+        if pace is _AWAITING_ANSWER:
             return True
+        if pace is not _OPEN and now >= self._linger_until:
+            pace = self.pace = moved(pace, PaceInput.LINGERED)
         waiting = len(self._ready) + len(self._committable)
-        self.waits = False
-        if now >= self._linger_until or waiting >= self.batch:
+        if pace is _OPEN or waiting >= self.batch:
             return False
-        if waiting and not self._woken:
-            self._woken = True
+        if waiting and pace is _LINGERING:
+            self.pace = moved(pace, PaceInput.STEPS_CAME)
             self.shared.effects.append(WakeAt(self._linger_until))
-        self.waits = self._strong and self._woken
         return True
 
     def _turn(self, now: int, slot: KeySlot) -> None:
@@ -249,7 +251,7 @@ class Commits:
         self._stragglers = deque((min(sent, now), step) for sent, step in self._stragglers)
         self._delivered_since = min(self._delivered_since, now)
         self._linger_until = min(self._linger_until, now + options.commit_linger_us)
-        self._woken = self.waits = False
+        self.pace = moved(self.pace, PaceInput.CLOCK_SET_BACK)
         latest_us = now + options.user_code_retry_us
         self._resting = deque((min(until, latest_us), slot) for until, slot in self._resting)
 
@@ -290,13 +292,15 @@ class Commits:
         delivered, self._delivered = self._delivered, []
         self._writes += 1
         self._linger_until = now + self.shared.options.commit_linger_us
-        self._woken = self.waits = False
+        room = self._writes < self._most_writes
+        self.pace = moved(self.pace, PaceInput.WROTE if room else PaceInput.WROTE_LAST)
 
         def written(now: int, reply: m.Reply) -> None:
             if isinstance(reply, m.Refused):
                 self._on_refused()
                 return
             self._writes -= 1
+            self.pace = moved(self.pace, PaceInput.ANSWERED)
             for step in to_write:
                 step.advance(_WRITTEN)
                 step.slot.stored = True
@@ -324,7 +328,7 @@ class Commits:
         """Delete ACKed checkpoints that have waited long enough for a write to share."""
         options = self.shared.options
         due = now - self._delivered_since >= options.delete_delay_us
-        if due and not self._committable and not self._ready and self._writes < options.commits_in_flight:
+        if due and not self._committable and not self._ready and self.pace is not _AWAITING_ANSWER:
             self._write(now)
 
     def finish(self, now: int, steps: list[Step]) -> None:
@@ -398,8 +402,9 @@ class Commits:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        assert self._writes >= 0
-        assert not (self.waits and self._ready) or self._woken or self._writes >= self._most_writes, (
+        assert 0 <= self._writes <= self._most_writes
+        assert (self.pace is _AWAITING_ANSWER) == (self._writes == self._most_writes)
+        assert self.pace >= _AWAITING_WAKE or not (self._ready or self._committable), (
             "steps wait, and nothing will wake them"
         )
         assert all(self.soft.interval.contains(key) for key, _, _ in self._delivered), (

@@ -375,7 +375,6 @@ def test_a_restarted_process_recovers_what_it_is_given_again() -> None:
 
 def wait_for_nothing(rig: Rig) -> None:
     rig.interval.soft.ready.append(rig.interval.soft.slots["key 1"])
-    rig.interval.commits.waits = True
 
 
 @pytest.mark.parametrize(

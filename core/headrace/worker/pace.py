@@ -1,0 +1,67 @@
+"""When the next write goes (MillWheel 6.1.1): what steps wait for is a table.
+
+Rules of this file: after a write the next one lingers, for more steps to share it, unless there are enough already. No more
+writes are under way than may be.
+"""
+
+import enum
+
+
+class Pace(enum.IntEnum):
+    """What the next write waits for."""
+
+    OPEN = 0
+    """Nothing."""
+    LINGERING = 1
+    """More steps to share it."""
+    AWAITING_WAKE = 2
+    """Likewise; steps are there, and the host was asked to wake them when its time has come."""
+    AWAITING_ANSWER = 3
+    """The answer to one of the writes under way, which are as many as may be."""
+
+
+class PaceInput(enum.IntEnum):
+    """What changes that."""
+
+    WROTE = 0
+    """A write was sent, and another may be."""
+    WROTE_LAST = 1
+    """A write was sent, and no other may be."""
+    ANSWERED = 2
+    """A write was answered."""
+    LINGERED = 3
+    """The time has come at which the next write lingers no longer."""
+    STEPS_CAME = 4
+    """Steps are there, and too few."""
+    CLOCK_SET_BACK = 5
+    """The clock was put back, and with it the time at which the next write lingers no longer."""
+
+
+PACE: dict[tuple[Pace, PaceInput], Pace] = {
+    (Pace.OPEN, PaceInput.WROTE): Pace.LINGERING,
+    (Pace.OPEN, PaceInput.WROTE_LAST): Pace.AWAITING_ANSWER,
+    (Pace.OPEN, PaceInput.ANSWERED): Pace.OPEN,
+    (Pace.OPEN, PaceInput.CLOCK_SET_BACK): Pace.LINGERING,
+    (Pace.LINGERING, PaceInput.WROTE): Pace.LINGERING,  # 6.1.1: enough steps for one checkpoint, or deletions alone
+    (Pace.LINGERING, PaceInput.WROTE_LAST): Pace.AWAITING_ANSWER,
+    (Pace.LINGERING, PaceInput.ANSWERED): Pace.LINGERING,
+    (Pace.LINGERING, PaceInput.LINGERED): Pace.OPEN,
+    (Pace.LINGERING, PaceInput.STEPS_CAME): Pace.AWAITING_WAKE,
+    (Pace.LINGERING, PaceInput.CLOCK_SET_BACK): Pace.LINGERING,
+    (Pace.AWAITING_WAKE, PaceInput.WROTE): Pace.LINGERING,
+    (Pace.AWAITING_WAKE, PaceInput.WROTE_LAST): Pace.AWAITING_ANSWER,
+    (Pace.AWAITING_WAKE, PaceInput.ANSWERED): Pace.AWAITING_WAKE,
+    (Pace.AWAITING_WAKE, PaceInput.LINGERED): Pace.OPEN,
+    (Pace.AWAITING_WAKE, PaceInput.CLOCK_SET_BACK): Pace.LINGERING,  # the host is asked again
+    (Pace.AWAITING_ANSWER, PaceInput.ANSWERED): Pace.LINGERING,
+    (Pace.AWAITING_ANSWER, PaceInput.CLOCK_SET_BACK): Pace.AWAITING_ANSWER,
+}  # fmt: skip
+"""A write that there is no room for is our bug, and so is whatever else is not here."""
+
+
+def moved(pace: Pace, input_: PaceInput) -> Pace:
+    """Move on by the table; any other move is our bug."""
+    try:
+        return PACE[pace, input_]
+    except KeyError:
+        raise AssertionError(f"commits cannot take {input_.name} in {pace.name}") from None
