@@ -149,7 +149,12 @@ class InjectorSpec:
 
     def addresses(self) -> list[str]:
         """Return the addresses of its processes: the expected set of 5.2."""
-        return [f"{self.name}/{number}" for number in range(self.processes)]
+        return [process_address(self.name, number) for number in range(self.processes)]
+
+
+def process_address(injector: str, number: int) -> str:
+    """Return the address of an injector's process, which is also the name of its role."""
+    return f"{injector}/{number}"
 
 
 def is_name(name: object) -> bool:

@@ -20,8 +20,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from headrace.api.pipeline import Pipeline
+from headrace.api.specs import OUTSIDE
 from headrace.deadlines import brought_forward
 from headrace.delivery.routing import Routing
+from headrace.wire.messages import Table
 from headrace.wire.rows import Production
 
 HolderT = TypeVar("HolderT")
@@ -98,6 +101,19 @@ class Outbox(Generic[HolderT]):
         """Drop a production that its sender no longer owns; do nothing if it is done."""
         if not pending.done:
             self.acked(pending.production.consumer, pending.production.record_id)
+
+    def drop_removed(self, pipeline: Pipeline, table: Table) -> list[Pending[HolderT]]:
+        """Give up what is on its way to a computation that has left the topology (3): it has nowhere to go.
+
+        Args:
+            pipeline: the version that this process goes by.
+            table: that it has adopted.
+        """
+        present = {OUTSIDE, *table.retiring, *pipeline.computations}
+        removed = [pending for pending in self if pending.production.consumer not in present]
+        for pending in removed:
+            self.discard(pending)
+        return removed
 
     def due(self, now: int) -> list[Pending[HolderT]]:
         """Return the productions to send again now, and start their next retry delay."""

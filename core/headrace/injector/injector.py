@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from headrace.api.errors import HeadraceError, MalformedRecordError
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.specs import OUTSIDE, DeadLetter, InjectorSpec, Subscriber
+from headrace.api.specs import DeadLetter, InjectorSpec, Subscriber, process_address
 from headrace.api.time import MAX_TIME, MIN_TIME, is_timestamp
 from headrace.deadlines import Deadline
 from headrace.delivery.deployed import deployed
@@ -104,7 +104,7 @@ class Injector:
         history: History,
         rules: Rules = RULES,
     ) -> None:
-        self.address = f"{spec.name}/{process}"
+        self.address = process_address(spec.name, process)
         self.phase = Phase.NEW
         self._spec, self._process, self._topologies = spec, process, topologies
         self._options, self._history, self._rules = options, history, rules
@@ -327,17 +327,11 @@ class Injector:
             history.record(VersionAdopted(history.at_us, self.address, table.topology))
             if self._rules.adopts_version(injects=True):
                 self._adopt_topology(table.topology)
-        self._drop_removed(table)
+        for pending in self._outbox.drop_removed(self._pipeline, table):
+            self._delivered(pending.holder)
         self._release(now)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat(now)
-
-    def _drop_removed(self, table: m.Table) -> None:
-        """What was on its way to a computation that has left the topology has nowhere to go (3)."""
-        present = {OUTSIDE, *table.retiring, *self._pipeline.computations}
-        for pending in [one for one in self._outbox if one.production.consumer not in present]:
-            self._outbox.discard(pending)
-            self._delivered(pending.holder)
 
     def _adopt_topology(self, topology: int) -> None:
         self._pipeline = pipeline = self._topologies[topology]

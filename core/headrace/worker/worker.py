@@ -7,12 +7,11 @@ Rules of this file:
 * Deliveries for keys that it does not own are ignored: their senders retry, with a newer table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
-from headrace.api.specs import OUTSIDE
 from headrace.api.time import MIN_TIME
 from headrace.deadlines import Deadline, Waiting
 from headrace.delivery.deployed import Deployed, deployed
@@ -289,21 +288,10 @@ class Worker:
             if sequencer not in mine:
                 interval.drop(IntervalInput.REASSIGNED)
         self._forget_dropped()
-        specs: dict[str, Deployed] = {}
-        for sequencer, assignment in mine.items():
-            name = assignment.computation
-            if name not in specs:
-                specs[name] = deployed(name, self._topologies, table, self._rules)
-            if sequencer not in self._intervals:
-                self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
-                continue
-            interval = self._intervals[sequencer]
-            if interval.soft.where.pipeline is specs[name].pipeline or self._rules.adopts_version(
-                injects=False
-            ):
-                interval.soft.where = specs[name]
+        self._take_up(mine.values())
         self._index()
-        self._drop_removed(now)
+        for pending in self._shared.outbox.drop_removed(self._topologies[table.topology], table):
+            self._settle(now, self._intervals[pending.holder.sequencer], pending.holder, pending.production)
         self._resend(self._shared.outbox.resend_to_changed(now, before, routing))
         self._advance_all(now)  # a sender that has left holds nothing back any more
         for interval in self.intervals:
@@ -312,6 +300,20 @@ class Worker:
                 interval.begin(now, names, self._on_recovered)
         if table.joining is not None:  # the change waits for everybody to know
             self._heartbeat()
+
+    def _take_up(self, assignments: Iterable[m.Assignment]) -> None:
+        """Own what is new, and go by the version of the table in what is owned already."""
+        specs: dict[str, Deployed] = {}
+        for assignment in assignments:
+            sequencer, name = assignment.sequencer, assignment.computation
+            if name not in specs:
+                specs[name] = deployed(name, self._topologies, self._table, self._rules)
+            if sequencer not in self._intervals:
+                self._intervals[sequencer] = self.interval_class(self._shared, specs[name], assignment)
+                continue
+            soft = self._intervals[sequencer].soft
+            if soft.where.pipeline is specs[name].pipeline or self._rules.adopts_version(injects=False):
+                soft.where = specs[name]
 
     def _on_recovered(self, now: int, interval: OwnedInterval, progress: Mapping[str, m.Progress]) -> None:
         if self._learn(progress.items()):
@@ -331,14 +333,6 @@ class Worker:
         for interval in self._intervals.values():
             self._by_computation.setdefault(interval.computation, []).append(interval)
         self._inputs.clear()
-
-    def _drop_removed(self, now: int) -> None:
-        """What was on its way to a computation that has left the topology has nowhere to go (3)."""
-        present = {OUTSIDE, *self._table.retiring, *self._topologies[self._table.topology].computations}
-        for pending in [one for one in self._shared.outbox if one.production.consumer not in present]:
-            self._shared.outbox.discard(pending)
-            interval = self._intervals[pending.holder.sequencer]
-            self._settle(now, interval, pending.holder, pending.production)
 
     # Watermarks (7.2)
 
