@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
+from headrace.api.specs import process_address
 from headrace.api.time import MAX_TIME
 from headrace.history import (
     Applied,
@@ -378,18 +379,21 @@ class Mediator:
         if self._rules.is_fenced(request.epoch, journal.epoch):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1
-        stale = tuple(report for report in request.reports if not self.takes_report(*report))
+        stale = tuple(reporter for reporter in request.reporters if not self.takes_report(reporter))
         if not stale:
             for name, progress in request.values:
                 journal.contents[name] = self._rules.merged(journal.contents.get(name, _NOTHING), progress)
                 self._progress[name] = journal.contents[name]
         return m.Journaled(request.request, stale)
 
-    def takes_report(self, reporter: str, fence: int) -> bool:
+    def takes_report(self, reporter: m.Reporter) -> bool:
         """Tell whether a journal entry may rest on a report, of an interval's owner or an injector's process (7.2)."""
-        if "/" in reporter:
-            return self._rules.takes_report(self._journal(reporter).epoch == fence)
-        return self._rules.takes_report(fence in self._live.get(reporter, ()))
+        if isinstance(reporter, m.IntervalReporter):
+            latest = reporter.sequencer in self._live.get(reporter.computation, ())
+        else:
+            role = process_address(reporter.injector, reporter.process)
+            latest = self._journal(role).epoch == reporter.epoch
+        return self._rules.takes_report(latest)
 
     def _journal_position(self, request: m.JournalPosition) -> m.Reply:
         journal = self._journal(request.role)

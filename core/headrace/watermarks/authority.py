@@ -37,18 +37,20 @@ from headrace.watermarks.interval_map import (
 )
 from headrace.watermarks.percentile import percentile_watermark
 from headrace.wire.effects import Effect, Event, Send, Start, Wake, WakeAt
-from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import (
     Claimed,
     InjectorReport,
+    IntervalReporter,
     Journaled,
     JournalWatermarks,
     Peeked,
+    ProcessReporter,
     Progress,
     Refused,
     Renewed,
     Reply,
     Report,
+    Reporter,
     Unavailable,
     Watermarks,
 )
@@ -336,13 +338,16 @@ class WatermarkAuthority:
             known.map.confirm(unconfirmed)
         self._broadcast(journaling.request.values)
 
-    def _disown(self, stale: Sequence[tuple[str, int]]) -> None:
+    def _disown(self, stale: Sequence[Reporter]) -> None:
         """Nothing was journaled: these reports came from owners that had been replaced (7.2)."""
-        for reporter, fence in stale:
-            name, _, process = reporter.partition("/")
-            known = self._known[name]
-            keys = interval_of_process(int(process), known.processes) if process else ALL_KEYS
-            known.map.disown(fence, keys)
+        for reporter in stale:
+            match reporter:
+                case IntervalReporter():
+                    self._known[reporter.computation].map.disown(reporter.sequencer)
+                case ProcessReporter():
+                    known = self._known[reporter.injector]
+                    place = interval_of_process(reporter.process, known.processes)
+                    known.map.disown(reporter.epoch, place)
 
     def _broadcast(self, risen: tuple[tuple[str, Progress], ...]) -> None:
         for name, progress in risen:
@@ -370,11 +375,14 @@ class WatermarkAuthority:
             assert self.is_active or known.published == Progress()
 
 
-def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[tuple[str, int]]:
-    """Iterate over (computation, sequencer) and (injector process's role, epoch) of those who reported these values."""
+def _reporters(unconfirmed: Sequence[tuple[_Known, Unconfirmed]]) -> Iterator[Reporter]:
+    """Iterate over those who reported these values."""
     for known, values in unconfirmed:
         for interval, fence in values.reporters:
-            yield (f"{known.name}/{process_of_interval(interval)}" if known.processes else known.name), fence
+            if known.processes:
+                yield ProcessReporter(known.name, process_of_interval(interval), fence)
+            else:
+                yield IntervalReporter(known.name, fence)
 
 
 def _names(

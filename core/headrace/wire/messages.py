@@ -399,24 +399,42 @@ class Renewed(Value, frozen=True, gc=False):
     request: int
 
 
-class JournalWatermarks(Value, frozen=True, gc=False):
-    """An authority's shard journals progress, and names the new reports on which it is based (7.2).
+class IntervalReporter(Value, frozen=True, gc=False):
+    """Who reported an interval's progress: the owner of this sequencer."""
 
-    ``reports``: (computation, sequencer) or (injector process's role, epoch); each must be live, or nothing is journaled.
+    computation: str
+    sequencer: int
+
+
+class ProcessReporter(Value, frozen=True, gc=False):
+    """Who reported an injector's progress: the holder of its process's role in this epoch."""
+
+    injector: str
+    process: int
+    epoch: int
+
+
+Reporter = IntervalReporter | ProcessReporter
+
+
+class JournalWatermarks(Value, frozen=True, gc=False):
+    """An authority's shard journals progress, and names the reporters on which it is based (7.2).
+
+    ``reporters``: each must be live, or nothing is journaled.
     """
 
     request: int
     role: str
     epoch: int
     values: tuple[tuple[str, Progress], ...]
-    reports: tuple[tuple[str, int], ...]
+    reporters: tuple[Reporter, ...]
 
 
 class Journaled(Value, frozen=True, gc=False):
-    """The entry is journaled, unless ``stale`` names reports that were not live: then nothing was journaled."""
+    """The entry is journaled, unless ``stale`` names reporters that were not live: then nothing was journaled."""
 
     request: int
-    stale: tuple[tuple[str, int], ...] = ()
+    stale: tuple[Reporter, ...] = ()
 
 
 class JournalPosition(Value, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from headrace.wire.effects import (
     Start,
     Wake,
 )
-from headrace.wire.messages import Ack, Deliver, InjectorReport
+from headrace.wire.messages import Ack, Deliver, InjectorReport, ProcessReporter
 from headrace.wire.rows import Production
 
 OPTIONS = EngineOptions(id_slack_us=0)
@@ -112,7 +112,9 @@ class World:
                 case Send(message=Deliver(production=production)):
                     self.wire.append(production)
                 case Send(message=InjectorReport() as report):
-                    if self.store.takes_report(ADDRESS, report.epoch):
+                    if self.store.takes_report(
+                        ProcessReporter(report.injector, report.process, report.epoch)
+                    ):
                         self.receiver.learn(report)
                 case _:
                     pass

@@ -237,7 +237,7 @@ def test_the_count_of_renewals_moves_whenever_the_holder_shows_itself() -> None:
         m.Renew(0, AUTHORITY, 1),
         m.JournalWatermarks(0, AUTHORITY, 1, (), ()),
         m.JournalPosition(0, AUTHORITY, 1, 0, Progress()),
-        m.JournalWatermarks(0, AUTHORITY, 1, (), (("counter", 99),)),
+        m.JournalWatermarks(0, AUTHORITY, 1, (), (m.IntervalReporter("counter", 99),)),
     ):
         at.store(request)
         seen.append(renewals())
@@ -250,9 +250,9 @@ def test_the_count_of_renewals_moves_whenever_the_holder_shows_itself() -> None:
     assert renewals(MASTER_ROLE) > before
 
 
-def journal(at: Shop, progress: Progress, *reports: tuple[str, int]) -> m.Reply:
+def journal(at: Shop, progress: Progress, *reporters: m.Reporter) -> m.Reply:
     at.store(m.Claim(0, AUTHORITY, 0, "authority-0.0"))
-    return at.store(m.JournalWatermarks(9, AUTHORITY, 1, (("counter", progress),), reports))
+    return at.store(m.JournalWatermarks(9, AUTHORITY, 1, (("counter", progress),), reporters))
 
 
 def journaled(at: Shop) -> Progress:
@@ -265,7 +265,9 @@ def journaled(at: Shop) -> Progress:
 
 def test_watermarks_that_rest_on_live_reports_are_journaled() -> None:
     at = shop(LEFT, RIGHT)
-    assert journal(at, Progress(50, 5), ("counter", 1), ("counter", 2)) == m.Journaled(9)
+    assert journal(
+        at, Progress(50, 5), m.IntervalReporter("counter", 1), m.IntervalReporter("counter", 2)
+    ) == m.Journaled(9)
     assert journaled(at) == Progress(50, 5)
 
 
@@ -274,18 +276,24 @@ def test_one_stale_report_and_nothing_is_journaled() -> None:
     Its optimism must not get in between the mint and the new owner's first report."""
     at = shop(LEFT, RIGHT)
     at.mint(change(LEFT, "worker-1"))
-    assert journal(at, Progress(50, 5), ("counter", 1), ("counter", 2)) == m.Journaled(9, (("counter", 1),))
+    assert journal(
+        at, Progress(50, 5), m.IntervalReporter("counter", 1), m.IntervalReporter("counter", 2)
+    ) == m.Journaled(9, (m.IntervalReporter("counter", 1),))
     assert journaled(at) == Progress()
-    assert journal(at, Progress(50, 5), ("counter", 3), ("counter", 2)) == m.Journaled(9)
+    assert journal(
+        at, Progress(50, 5), m.IntervalReporter("counter", 3), m.IntervalReporter("counter", 2)
+    ) == m.Journaled(9)
     assert journaled(at) == Progress(50, 5)
 
 
 def test_an_injectors_report_is_live_as_long_as_its_epoch() -> None:
     at = shop()
     at.store(m.Claim(0, "feed/0", 0, "feed/0#1"))
-    assert journal(at, Progress(50, 5), ("feed/0", 1)) == m.Journaled(9)
+    assert journal(at, Progress(50, 5), m.ProcessReporter("feed", 0, 1)) == m.Journaled(9)
     at.store(m.Claim(0, "feed/0", 1, "feed/0#2"))
-    assert journal(at, Progress(60, 6), ("feed/0", 1)) == m.Journaled(9, (("feed/0", 1),))
+    assert journal(at, Progress(60, 6), m.ProcessReporter("feed", 0, 1)) == m.Journaled(
+        9, (m.ProcessReporter("feed", 0, 1),)
+    )
     assert journaled(at) == Progress(50, 5)
 
 

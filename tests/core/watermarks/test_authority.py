@@ -16,10 +16,12 @@ from headrace.wire.messages import (
     Claimed,
     InjectorReport,
     IntervalReport,
+    IntervalReporter,
     Journaled,
     JournalWatermarks,
     Peek,
     Peeked,
+    ProcessReporter,
     Progress,
     Refused,
     Renew,
@@ -56,7 +58,7 @@ def test_what_has_risen_is_journaled_with_the_reports_that_it_rests_on() -> None
         "authority-0",
         1,
         (("lines", progress(50)), ("splitter", progress(30))),
-        (("lines/0", 3), ("splitter", 7)),
+        (ProcessReporter("lines", 0, 3), IntervalReporter("splitter", 7)),
     )
 
 
@@ -103,7 +105,7 @@ def test_a_report_that_raises_nothing_is_not_journaled() -> None:
     bench.handle(report("splitter", 8, 20, RIGHT))
     entry = bench.journal()
     assert entry.values == (("splitter", progress(20)),)
-    assert entry.reports == (("splitter", 7), ("splitter", 8))
+    assert entry.reporters == (IntervalReporter("splitter", 7), IntervalReporter("splitter", 8))
 
 
 def test_a_computation_stands_where_its_slowest_interval_stands() -> None:
@@ -145,7 +147,11 @@ def test_an_injector_waits_for_all_its_expected_processes() -> None:
     bench.handle(injected(60, process=1))
     entry = bench.journal()
     assert entry.values == (("lines", progress(40)),)
-    assert entry.reports == (("lines/0", 2), ("lines/2", 5), ("lines/1", 1))
+    assert entry.reporters == (
+        ProcessReporter("lines", 0, 2),
+        ProcessReporter("lines", 2, 5),
+        ProcessReporter("lines", 1, 1),
+    )
 
 
 # Who is told
@@ -190,16 +196,16 @@ def test_a_stale_report_is_forgotten_and_the_rest_is_journaled_at_the_next_turn(
     bench.handle(report("splitter", 8, 80, RIGHT))
     entry = bench.journal()
     assert entry.values == (("lines", progress(50)), ("splitter", progress(80)))
-    assert bench.handle(Journaled(entry.request, (("splitter", 7),))) == []
+    assert bench.handle(Journaled(entry.request, (IntervalReporter("splitter", 7),))) == []
     assert bench.handle(report("splitter", 7, 95, LEFT)) == []  # still there, and not heard any more
     entry = bench.journal()
-    assert (entry.values, entry.reports) == ((("lines", progress(50)),), (("lines/0", 1),))
+    assert (entry.values, entry.reporters) == ((("lines", progress(50)),), (ProcessReporter("lines", 0, 1),))
     bench.handle(Journaled(entry.request))
     bench.handle(report("splitter", 9, 60, LEFT))
     entry = bench.journal()
-    assert (entry.values, entry.reports) == (
+    assert (entry.values, entry.reporters) == (
         (("splitter", progress(60)),),
-        (("splitter", 8), ("splitter", 9)),
+        (IntervalReporter("splitter", 8), IntervalReporter("splitter", 9)),
     )
 
 
@@ -209,14 +215,14 @@ def test_an_entry_rests_on_what_was_reported_since_the_last_one() -> None:
     bench.handle(report("splitter", 8, 90, RIGHT))
     bench.accept()
     bench.handle(report("splitter", 7, 25, LEFT))
-    assert bench.journal().reports == (("splitter", 7),)
+    assert bench.journal().reporters == (IntervalReporter("splitter", 7),)
 
 
 def test_an_owner_whose_interval_was_cut_in_two_is_named_once() -> None:
     bench = Bench()
     bench.handle(report("splitter", 7, 30))
     bench.handle(report("splitter", 9, 40, KeyInterval("g", "m")))
-    assert bench.journal().reports == (("splitter", 7), ("splitter", 9))
+    assert bench.journal().reporters == (IntervalReporter("splitter", 7), IntervalReporter("splitter", 9))
 
 
 def test_a_stale_report_falls_back_to_what_the_store_has_accepted_of_its_interval() -> None:
@@ -226,7 +232,7 @@ def test_a_stale_report_falls_back_to_what_the_store_has_accepted_of_its_interva
     bench.accept()
     bench.handle(report("splitter", 7, 90, LEFT))
     bench.handle(report("splitter", 8, 80, RIGHT))
-    bench.handle(Journaled(bench.journal().request, (("splitter", 7),)))
+    bench.handle(Journaled(bench.journal().request, (IntervalReporter("splitter", 7),)))
     assert bench.journal().values == (("splitter", progress(50)),)
 
 
@@ -235,12 +241,12 @@ def test_a_stale_injector_process_does_not_discredit_its_siblings() -> None:
     bench.handle(injected(50, process=0))
     bench.handle(injected(40, process=1))
     entry = bench.journal()
-    bench.handle(Journaled(entry.request, (("lines/1", 1),)))
+    bench.handle(Journaled(entry.request, (ProcessReporter("lines", 1, 1),)))
     assert bench.wake() == []
     bench.handle(injected(45, process=1, epoch=2))
     entry = bench.journal()
     assert entry.values == (("lines", progress(45)),)
-    assert entry.reports == (("lines/0", 1), ("lines/1", 2))
+    assert entry.reporters == (ProcessReporter("lines", 0, 1), ProcessReporter("lines", 1, 2))
 
 
 def test_what_arrives_while_the_journal_is_written_waits_for_the_next_entry() -> None:
@@ -250,8 +256,11 @@ def test_what_arrives_while_the_journal_is_written_waits_for_the_next_entry() ->
     bench.handle(report("splitter", 7, 60))
     assert bench.handle(Journaled(entry.request)) == told(("splitter", progress(30)))
     entry = bench.journal()
-    assert (entry.values, entry.reports) == ((("splitter", progress(60)),), (("splitter", 7),))
-    bench.handle(Journaled(entry.request, (("splitter", 7),)))
+    assert (entry.values, entry.reporters) == (
+        (("splitter", progress(60)),),
+        (IntervalReporter("splitter", 7),),
+    )
+    bench.handle(Journaled(entry.request, (IntervalReporter("splitter", 7),)))
     assert bench.wake() == []  # back to 30
 
 
@@ -319,9 +328,9 @@ def test_a_new_holder_repeats_the_journal_and_goes_on_from_it() -> None:
     assert bench.authority._known["splitter"].map.low_watermark == 30
     bench.handle(report("splitter", 10, 80, RIGHT))
     entry = bench.journal()
-    assert (entry.values, entry.reports) == (
+    assert (entry.values, entry.reporters) == (
         (("splitter", progress(80)),),
-        (("splitter", 9), ("splitter", 10)),
+        (IntervalReporter("splitter", 9), IntervalReporter("splitter", 10)),
     )
 
 
@@ -335,14 +344,14 @@ def test_a_standby_listens_says_nothing_and_is_up_to_date_when_it_takes_over() -
         "authority-0",
         1,
         (("lines", progress(60)), ("splitter", progress(40))),
-        (("lines/0", 1), ("splitter", 7), ("splitter", 8)),
+        (ProcessReporter("lines", 0, 1), IntervalReporter("splitter", 7), IntervalReporter("splitter", 8)),
     )
     assert bench.claimed == [*told(("splitter", progress(30))), Send(STORE, entry)]
 
 
 def test_what_a_standby_heard_of_the_replaced_is_forgotten() -> None:
     bench = Bench(journaled=(("splitter", progress(30)),), heard=[report("splitter", 7, 40)])
-    assert bench.handle(Journaled(FIRST + 2, (("splitter", 7),))) == []
+    assert bench.handle(Journaled(FIRST + 2, (IntervalReporter("splitter", 7),))) == []
     assert bench.wake() == []
 
 
