@@ -89,11 +89,8 @@ class RowCache:
         """The owner's row was just used (or loaded): account for it, and make room."""
         row = owner.row
         assert row is not None
-        size, before, lru = (
-            _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen),
-            owner.cached_bytes,
-            self._lru,
-        )
+        size = _OVERHEAD_BYTES + len(row.state) + _ID_BYTES * len(row.seen)
+        before, lru = owner.cached_bytes, self._lru
         if before:
             del lru[owner]
         lru[owner] = None

@@ -66,11 +66,8 @@ class Commits:
         rules = self._rules = shared.rules
         # For as long as it is assigned:
         self._strong = where.strong
-        self._locks_key, self._written, self._needs_write = (
-            rules.locks_key(),
-            rules.written,
-            rules.needs_write,
-        )
+        self._locks_key, self._written = rules.locks_key(), rules.written
+        self._needs_write = rules.needs_write
         order = rules.order(where.strong)
         run, commit = order.index(Act.RUN), order.index(Act.COMMIT)
         self._sends_first = Act.SEND in order[run:commit]

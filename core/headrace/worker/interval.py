@@ -1,9 +1,7 @@
-"""An owned key interval (MillWheel 4.1, 6.1, 6.2, 7.1): what a worker keeps in memory of the keys that it owns.
+"""An owned key interval (MillWheel 4.1, 6.1, 6.2, 7.1): composed of soft state, sending, commits and recovery.
 
 Rules of this file:
 
-* Between the end of the recovery scan (`headrace.worker.recovery`) and the end of the assignment, soft state agrees with the
-  rows, and is never scanned again; only answered writes change it (`headrace.worker.commits`).
 * A delivery is checked for being a duplicate before anything else happens to it (6.1.1): by the horizon, by the ids in progress,
   by the Bloom filter, and on a hit there by the row.
 * A refused write, or a table that gives the interval to somebody else, ends everything at once: nothing is sent, nothing ACKed.
@@ -150,7 +148,7 @@ class OwnedInterval:
         try:
             self.state = INTERVAL[self.state, input_]
         except KeyError:
-            raise AssertionError(f"an interval can not take {input_.name} in {self.state.name}") from None
+            raise AssertionError(f"an interval cannot take {input_.name} in {self.state.name}") from None
 
     # Deliveries (6.1.1)
 
@@ -179,12 +177,8 @@ class OwnedInterval:
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
             maybe_seen = print_ in soft.seen_filter.known and rules.must_check_row()
-            if (
-                maybe_seen
-                and slot is not None
-                and slot.row is not None
-                and rules.is_duplicate(record_id in slot.row.seen)
-            ):
+            row = slot.row if maybe_seen and slot is not None else None
+            if row is not None and rules.is_duplicate(record_id in row.seen):
                 self._drop_duplicate(production, sender, KnownBy.ID)
                 return False
         if slot is None:

@@ -24,15 +24,9 @@ class IntervalInput(enum.IntEnum):
 
 
 INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {
-    (
-        IntervalState.SCANNING,
-        IntervalInput.SCAN_ENDED,
-    ): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
+    (IntervalState.SCANNING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
     (IntervalState.SCANNING, IntervalInput.REFUSED): IntervalState.DROPPED,
     (IntervalState.SCANNING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
-    (
-        IntervalState.OWNED,
-        IntervalInput.REFUSED,
-    ): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more
+    (IntervalState.OWNED, IntervalInput.REFUSED): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more
     (IntervalState.OWNED, IntervalInput.REASSIGNED): IntervalState.DROPPED,
-}
+}  # fmt: skip

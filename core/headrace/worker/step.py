@@ -52,20 +52,14 @@ class StepInput(enum.IntEnum):
 
 
 STEP: dict[tuple[StepState, StepInput], StepState] = {
-    (
-        StepState.RUNNING,
-        StepInput.SENT,
-    ): StepState.AWAITING_ACKS,  # 6.1.3: optimistically, prior to persisting
+    (StepState.RUNNING, StepInput.SENT): StepState.AWAITING_ACKS,  # 6.1.3: optimistically, prior to persisting
     (StepState.RUNNING, StepInput.COMPLETE): StepState.COMMITTABLE,  # 6.1.1: pending changes are committed
     (StepState.AWAITING_ACKS, StepInput.COMPLETE): StepState.COMMITTABLE,
-    (
-        StepState.AWAITING_ACKS,
-        StepInput.STRAGGLING,
-    ): StepState.COMMITTABLE,  # 6.1.3: checkpoint a small percentage
+    (StepState.AWAITING_ACKS, StepInput.STRAGGLING): StepState.COMMITTABLE,  # 6.1.3: checkpoint a small percentage
     (StepState.COMMITTABLE, StepInput.WRITE): StepState.COMMITTING,
     (StepState.COMMITTABLE, StepInput.SKIP_WRITE): StepState.DONE,  # 6.1.3: a stateless filter
     (StepState.COMMITTING, StepInput.WRITTEN): StepState.DONE,
-}
+}  # fmt: skip
 
 
 _FOLLOWING = [{state: after for (state, other), after in STEP.items() if other is one} for one in StepInput]
@@ -100,7 +94,7 @@ class Step(msgspec.Struct, eq=False):
         try:
             self.state = _FOLLOWING[input_][self.state]
         except KeyError:
-            raise AssertionError(f"a step can not take {input_.name} in {self.state.name}") from None
+            raise AssertionError(f"a step cannot take {input_.name} in {self.state.name}") from None
 
     def delta(self, *, remember: bool) -> RowDelta:
         """All of it as one delta; ``remember``: with the ids of its records (exactly-once)."""

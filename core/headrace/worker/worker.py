@@ -160,14 +160,8 @@ class Worker:
 
     def _set_clock_back(self, now: int) -> None:
         shared, periods = self._shared, (self._report_due, self._heartbeat_due, self._collect_due)
-        waiting: list[Waiting] = [
-            shared.outbox,
-            shared.store,
-            self._sweep_due,
-            *periods,
-            *self._intervals.values(),
-        ]
-        for one in waiting:
+        waiting: list[Waiting] = [shared.outbox, shared.store, self._sweep_due, *periods]
+        for one in [*waiting, *self._intervals.values()]:
             one.set_clock_back(now)
         shared.effects.append(WakeAt(self._sweep_due.due_us))
 
@@ -425,17 +419,8 @@ class Worker:
             if last is not None and last[1] == report and self._report_round - last[0] < _REPEAT_REPORTS:
                 continue
             self._last_reports[sequencer] = (self._report_round, report)
-            history.record(
-                Reported(
-                    history.at_us,
-                    self.address,
-                    report.computation,
-                    report.interval,
-                    sequencer,
-                    report.low_watermark,
-                    report.horizon,
-                )
-            )
+            reached = report.low_watermark, report.horizon
+            history.record(Reported(*interval.soft.here, interval.interval, sequencer, *reached))
             by_shard.setdefault(options.shard_of(interval.computation), []).append(report)
         for shard, reports in by_shard.items():
             message = m.Report(self.address, tuple(reports))
