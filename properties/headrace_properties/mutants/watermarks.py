@@ -321,7 +321,7 @@ MUTANTS = (
     Mutant(
         "a percentile strips one too many", ("reference",), "7.2",
         "a percentile watermark passes one pending record more than its share of outliers", Parts(rules=PercentileRoundsUp),
-        "percentile",
+        "prompt",
     ),
     Mutant(
         "a record on the watermark is late", ("S16",), "4.5",

@@ -391,22 +391,18 @@ def refusing() -> Workload:
 
 
 def prompt() -> Workload:
-    """Timers that are due when they are set, while more records wait for the same key."""
+    """Timers that are due when they are set, while more records wait for the same key.
+
+    Beside them, windows follow a percentile watermark (7.2); of so few records, none is an outlier.
+    """
     pipeline = Pipeline("prompt")
     pipeline.injector("letters")
     pipeline.add(Prompt("counts"), name="clerks", inputs=["letters"], outputs=["counts"])
-    feed = _letters(pipeline, "prompt", records=12, gap_ms=20)
-    return Workload("prompt", pipeline, feed, SHORT, settled=True)
-
-
-def percentile() -> Workload:
-    """Windows that follow a percentile watermark (7.2) of so few records that none of them is an outlier."""
-    pipeline = Pipeline("percentile")
-    pipeline.injector("letters")
     pipeline.add(
         Windows("sums"), name="windows", inputs=["letters"], outputs=["sums"], watermark_percentile=99
     )
-    return Workload("percentile", pipeline, _letters(pipeline, "percentile", records=8), SHORT, settled=True)
+    feed = _letters(pipeline, "prompt", records=12, gap_ms=20)
+    return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
 class Slips(Computation):
@@ -525,7 +521,6 @@ def _all() -> list[Workload]:
         windows.varied("one row a page", scan_page_rows=1),
         gaining(),
         prompt(),
-        percentile(),
         two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND).varied("limited", cache_bytes=300),
     ]  # fmt: skip
 
