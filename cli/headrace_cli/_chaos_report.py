@@ -137,7 +137,7 @@ def _seen_document(seen: StrikeResult) -> Mapping[str, Any]:
 
 
 def _print_strikes(console: Console, strikes: tuple[StrikeResult, ...]) -> None:
-    table = plain_table("part", "fault", "when", "recovered", "what was seen")
+    table = plain_table("part", "fault", "when", "recovered", "observed")
     table.columns[0].justify = table.columns[3].justify = "right"
     for seen in strikes:
         strike = seen.strike

@@ -110,7 +110,7 @@ def test_a_change_that_would_move_a_computation_away_from_its_state_is_refused(
         running.await_idle()
         with pytest.raises(
             SparkHostError,
-            match=r"'counter' is on level 0 .* stored for level 1.*Keep 'counter' on level 1; .*STAGED",
+            match=r"'counter' is on level 0 .* stored for level 1.*Keep 'counter' on level 1, .*STAGED",
         ):
             running.change(counter_first())
     with pytest.raises(SparkHostError, match="'counter' is on level 0"):

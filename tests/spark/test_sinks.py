@@ -236,7 +236,7 @@ def test_columns_of_other_types_are_written_as_such(url: str) -> None:
 def test_a_type_may_be_given_and_one_that_is_missing_is_asked_for(url: str) -> None:
     frame = Frame([(["a"],)], {"tags": t.ArrayType(t.StringType())})
     with pytest.raises(
-        SinkTableError, match=r"no column type for 'tags', a array<string>\. Convert it to text with to_json"
+        SinkTableError, match=r"no column type for 'tags' \(array<string>\)\. Convert it to text with to_json"
     ):
         DatabaseSink(url, "tags").write(frame, "q", 0)
     if url.startswith("postgresql"):

@@ -89,7 +89,7 @@ def _pipeline(target: str) -> Pipeline:
 
 
 def _passing(control: Path, moment: BatchMoment, batches: _Batches) -> _Batches:
-    """Rows as they come, after their moment."""
+    """Pass on rows once their moment has passed."""
     pass_moment(control, moment)
     yield from batches
 

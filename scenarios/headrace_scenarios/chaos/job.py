@@ -21,7 +21,7 @@ _HELD_AT_MOST_S = 300.0
 
 
 class BatchMoment(enum.StrEnum):
-    """Of a micro-batch."""
+    """A moment of a micro-batch."""
 
     READING = "reading"
     """Its first tasks have their input, and no state has been touched."""
@@ -94,7 +94,7 @@ class Begun(msgspec.Struct, frozen=True, tag=True):
 
 
 class BatchWritten(msgspec.Struct, frozen=True, tag=True):
-    """The sink has it; ``new``: and did not have it before."""
+    """The sink has a micro-batch; ``new``: whether it wrote it just now."""
 
     batch: int
     new: bool
@@ -134,7 +134,7 @@ def read_told(path: Path) -> list[Told]:
 
 
 def hold(control: Path, moment: BatchMoment) -> None:
-    """Hold whoever comes to this moment, from now on."""
+    """Hold any process that reaches this moment, from now on."""
     for mark in control.glob("held-*"):
         mark.unlink()
     (control / f"hold-{moment}").touch()
@@ -152,7 +152,7 @@ def held(control: Path) -> tuple[int, ...]:
 
 
 def pass_moment(control: Path, moment: BatchMoment) -> None:
-    """Come to a moment: at once, or when there is no hold any more."""
+    """Pass a moment: at once, or when its hold is removed."""
     gate = control / f"hold-{moment}"
     if not gate.exists():
         return

@@ -36,7 +36,7 @@ class NoProcessTableError(HeadraceError):
 
 @dataclass(frozen=True, slots=True)
 class SystemProcess:
-    """A process, as it was when it was looked at.
+    """A process as found in the process table.
 
     Attributes:
         pid: its id.
@@ -70,9 +70,9 @@ def check_process_table() -> None:
 
 
 def processes_of(session: int) -> list[SystemProcess]:
-    """All living processes of a session, by id."""
-    found = [_process(int(one.name), session) for one in _PROC.iterdir() if one.name.isdecimal()]
-    return sorted((one for one in found if one is not None), key=lambda one: one.pid)
+    """Return all living processes of a session, ordered by id."""
+    found = [_process(int(entry.name), session) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+    return sorted((process for process in found if process is not None), key=lambda process: process.pid)
 
 
 def _process(pid: int, session: int) -> SystemProcess | None:
@@ -88,7 +88,7 @@ def _process(pid: int, session: int) -> SystemProcess | None:
 
 
 def ancestor(processes: list[SystemProcess], pid: int) -> SystemProcess | None:
-    """The executor that a Python worker works for, if it has one."""
+    """Return the executor that a Python worker works for, if any."""
     by_pid = {process.pid: process for process in processes}
     found = by_pid.get(pid)
     while found is not None and not found.is_executor:

@@ -103,7 +103,7 @@ class ChaosOptions:
 
 @dataclass(slots=True)
 class StrikeResult:
-    """What came of a strike.
+    """The observed effect of a strike.
 
     Attributes:
         strike: the strike.
@@ -232,7 +232,7 @@ class _Driver:
         return max([told.files for told in self.told() if isinstance(told, Idle)], default=-1)
 
     def written(self) -> list[BatchWritten]:
-        """The micro-batches that it brought to the sink."""
+        """Return the micro-batches that reached the sink."""
         return [told for told in self.told() if isinstance(told, BatchWritten)]
 
     def batch(self) -> int | None:
@@ -240,8 +240,12 @@ class _Driver:
         return next((told.batch for told in reversed(self.told()) if isinstance(told, Begun)), None)
 
     def main_processes(self) -> list[SystemProcess]:
-        """Its Python and its Java, without what works for them."""
-        return [one for one in processes_of(self.session) if one.pid == self.session or one.is_java_of_driver]
+        """Return its Python and its Java process, without executors and workers."""
+        return [
+            process
+            for process in processes_of(self.session)
+            if process.pid == self.session or process.is_java_of_driver
+        ]
 
     def kill(self) -> None:
         """Kill all its remaining processes."""
@@ -350,8 +354,8 @@ class _Run:
         return ChaosStoppedError(self._doing, reason, self._driver.log)
 
     def _hold(self, moment: BatchMoment | None, events: Sequence[tuple[str, SourceEvent]]) -> int:
-        """Let a part fall, and wait until somebody is held in the middle of it; give one of those."""
-        assert moment is not None, "what strikes in mid-batch has a moment"
+        """Feed a part, wait until a process is held in the middle of it, and return its id."""
+        assert moment is not None, "a strike during a micro-batch has a moment"
         control, driver = self.job.control, self._driver
         hold(control, moment)
         self._landing.put(events)
@@ -445,7 +449,7 @@ class _Run:
         self._recover(seen)
 
     def _recover(self, seen: StrikeResult) -> None:
-        """Let everybody go on, and wait until the part is worked off."""
+        """Release all held processes, and wait until the part is processed."""
         began = time.monotonic()
         release(self.job.control)
         self._await_idle()

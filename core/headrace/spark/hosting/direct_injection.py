@@ -1,9 +1,8 @@
 """The fast path of an injected record: from a row of the source directly into its consumer's parcel (MillWheel 4.2, 5.2).
 
-Rules of this file: only what is as it should be goes this way, and arrives exactly as by the long one
-(`headrace.injector.injection.productions_of`), which takes all else and says what is wrong with it. Both ask the consumer's key
-extractor by `key_for`. Choice: two ways to one place, since what a record costs on its way into the engine is a fourth of what
-it costs at all.
+Rules of this file: only well-formed records take this path, and the result is the same as on the full path
+(`headrace.injector.injection.productions_of`), which handles all others and reports what is wrong with them. Both call the
+consumer's key extractor through `key_for`. Choice: two paths, because injection is a fourth of the total cost of a record.
 """
 
 from typing import Any
@@ -21,13 +20,12 @@ class Lane:
     """The fast path for one injector's records on a stream with a single consumer, into one post.
 
     Args:
-        post: where they go.
-        stream: theirs.
-        codec: of the stream.
-        consumer: its name, and its key extractor.
-        groups: of the consumer.
-        kept_ids_us: for how long, in event time, a record that is repeated is known as such; ``None``: the source says how far it
-            was read.
+        post: takes the records.
+        stream: the stream.
+        codec: the stream's codec.
+        consumer: the consumer's name and key extractor.
+        groups: the consumer's groups.
+        kept_ids_us: how long record ids are kept, event time in microseconds; ``None``: the source tells how far it was read.
     """
 
     __slots__ = (

@@ -1,9 +1,9 @@
 """One key interval in one micro-batch: the second driver of the engine's `Worker` (MillWheel 6.1, 7.1).
 
-The first driver is the simulated cluster. This one plays the machines around a worker: the store's `Mediator`, over the rows
-that Spark's state store has; the master, whose assignment lasts for one micro-batch; the network, which is Spark's shuffle, and
-loses nothing. A worker lives for one micro-batch, so that what its interval knows of its senders is kept here between two; the
-input watermark and the report that follow from it are those of `Rules`.
+The first driver is the simulated cluster. This one plays the machines around a worker: the store's `Mediator`, over the rows in
+Spark's state store; the master, whose assignment lasts for one micro-batch; and the network, which is Spark's shuffle and loses
+nothing. A worker lives for one micro-batch, so what its interval knows of its senders is kept here between micro-batches. `Rules`
+derives the input watermark and the interval's report from it.
 
 Rules of this file:
 

@@ -65,11 +65,15 @@ def cut_injector(pipeline: Pipeline, name: str) -> Pipeline:
     spec = pipeline.injectors[name]
     consumers = []
     if isinstance(spec.on_malformed, DeadLetter):
-        consumers = [one for one in pipeline.computations.values() if set(one.inputs) & set(spec.all_outputs)]
+        consumers = [
+            consumer
+            for consumer in pipeline.computations.values()
+            if set(consumer.inputs) & set(spec.all_outputs)
+        ]
     cut = Pipeline(pipeline.name)
     _add_injector(cut, name, spec.outputs, on_malformed=spec.on_malformed)
-    for one in consumers:
-        _add_computation(cut, one, [stream for stream in one.inputs if stream in spec.all_outputs])
+    for consumer in consumers:
+        _add_computation(cut, consumer, [stream for stream in consumer.inputs if stream in spec.all_outputs])
     return _with_codecs(cut, pipeline)
 
 

@@ -158,7 +158,7 @@ class DatabaseSink:
         kind = StringType() if self._is_text(field.name, field.dataType) else field.dataType
         name = self._types.get(field.name) or self._database.type_of(kind)
         if name is None:
-            problem = f"there is no column type for {field.name!r}, a {field.dataType.simpleString()}"
+            problem = f"there is no column type for {field.name!r} ({field.dataType.simpleString()})"
             raise SinkTableError(
                 self.name, problem, "Convert it to text with to_json, or give its type with types="
             )

@@ -30,7 +30,7 @@ _AWAY = ".away"
 
 
 class FileSink:
-    """Writes files, each micro-batch to a directory of its own, ``PATH/query=ID/batch=NUMBER``; read them all as ``PATH``.
+    """Writes files, each micro-batch to a separate directory, ``PATH/query=ID/batch=NUMBER``; read them all as ``PATH``.
 
     Create a new sink for each start of a query and for each stream: a new sink fences those created before it.
 
