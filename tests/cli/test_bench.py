@@ -95,5 +95,5 @@ def test_each_experiment_of_the_report_can_be_measured_by_itself(run: Run) -> No
     figures = {one["name"]: one for one in json.loads(result.stdout)["figures"]}
     sample = EXPERIMENTS["hot-key"].sample("90 %", 0)
     for point, figure, value in sample.values:
-        assert figures[f"{point}: {figure}"]["value"] == value, "it is the report's figure"
+        assert figures[f"{point}: {figure}"]["value"] == pytest.approx(value), "it is the report's figure"
     assert figures[f"90 %: {BUSIEST}"]["anchor"] == "90"

@@ -13,6 +13,7 @@ from headrace import Computation, EngineOptions, Pipeline
 from headrace.history import History
 from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire import messages as m
+from headrace.wire.effects import Start
 from headrace.wire.keys import KeyInterval
 from headrace_benchmarks.kernels.rounds import rate
 
@@ -41,6 +42,8 @@ class _Authority:
             WatermarkAuthority(f"authority-{shard}.0", shard, (pipeline,), options, History.discarding())
             for shard in range(shards)
         ]
+        for replica in replicas:
+            replica.handle(0, Start(1))
         self._shard_of = {name: replicas[options.shard_of(name)] for name in names}
         keys = _divided(intervals // len(names))
         self.intervals = [(name, one) for one in keys for name in names]
