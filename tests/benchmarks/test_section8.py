@@ -147,14 +147,14 @@ def test_a_run_that_is_made_up_is_noticed_when_it_is_run_again(report: Report) -
     samples = (better, *measured.samples[1:])
     doctored = msgspec.structs.replace(measured, samples=samples)
     assert list(problems(with_measured(report, doctored), again=1)) == [
-        "figure-14: 20 CPUs, seed 0, comes out differently when it is run again"
+        "figure-14: 20 CPUs, seed 0: a repeated run gives different figures"
     ]
 
 
 def test_a_report_of_another_calibration_is_stale(report: Report) -> None:
     other = msgspec.structs.replace(report, calibration=report.calibration | {"link_us": 1.0})
     assert list(problems(other, again=0)) == [
-        "the calibration is not the one of this code: write the report again"
+        "its calibration differs from this code's: write the report again"
     ]
 
 
@@ -225,7 +225,7 @@ def test_a_run_of_any_experiment_that_is_made_up_is_noticed(name: str, point: st
     better = msgspec.structs.replace(sample, values=(*rest, (place, figure, value + 1)))
     doctored = Measured(name, 1, (better,))
     assert list(problems(with_measured(made_up(name, {}), doctored), again=1)) == [
-        f"{name}: {point}, seed 0, comes out differently when it is run again"
+        f"{name}: {point}, seed 0: a repeated run gives different figures"
     ]
 
 

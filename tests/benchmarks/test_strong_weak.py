@@ -30,7 +30,7 @@ def ways_with(code: str, figure: str) -> set[str]:
 
 @pytest.mark.parametrize("code", CODES)
 def test_nothing_is_lost_and_no_promise_is_broken_any_way(code: str) -> None:
-    assert not ways_with(code, "lost, a run")
+    assert not ways_with(code, "lost per run")
     assert not ways_with(code, "invariants broken")
     for figures in found(code).values():
         assert len(figures) == 10

@@ -97,7 +97,7 @@ def test_a_doctored_number_in_the_data_is_noticed(report: Path, run: Run) -> Non
     digest, page, again = json.loads(result.stdout)["problems"]
     assert "sha256" in digest
     assert "is not what the report's data say: | 20 CPUs | median | roughly constant |" in page
-    assert again == "figure-14: 20 CPUs, seed 0, comes out differently when it is run again"
+    assert again == "figure-14: 20 CPUs, seed 0: a repeated run gives different figures"
 
 
 def test_a_changed_picture_is_noticed(report: Path, run: Run) -> None:

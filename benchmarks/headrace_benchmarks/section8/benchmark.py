@@ -1,4 +1,4 @@
-"""The experiments of `headrace report` as benchmarks of `headrace bench`, one at a time: each figure beside the paper's."""
+"""The experiments of `headrace report` as single benchmarks of `headrace bench`: each figure beside the paper's."""
 
 from collections.abc import Iterator
 
@@ -29,5 +29,5 @@ def _unit(experiment: Experiment) -> str:
     return f"simulated {experiment.unit}" if experiment.unit else ""
 
 
-BENCHMARKS = tuple(_benchmark(one) for one in EXPERIMENTS.values())
-"""In the report's order. Seeds are the report's, whatever ``--seed`` says, so that figures are those of the report."""
+BENCHMARKS = tuple(_benchmark(experiment) for experiment in EXPERIMENTS.values())
+"""In the report's order. They ignore ``--seed`` and use the report's seeds, so that their figures match the report's."""

@@ -1,16 +1,16 @@
-"""Figure 16's load: rows that wait for the low watermark, and the CPU time of workers and store for it (MillWheel 8.3).
+"""Figure 16's load: rows that wait for the low watermark, and the CPU time of workers and store (MillWheel 8.3).
 
-A row buffers what comes for its key until the low watermark passes the end of its window; then a timer fetches it, sends on what
-it comes to, and clears it. What is in the worker's cache then need not be read from the store.
+A row buffers its key's records until the low watermark passes the end of its window; then a timer fetches it, sends on its size,
+and clears it. A row that is in the worker's cache at that time need not be read from the store.
 
 Rules of this file:
 
-* CPU time is counted request by request at the store's door, from what each carries; nothing is drawn, and nothing fitted.
-* Choice: windows are sessions. Each begins with its key's first record, so that rows come due one after the other, in the order
-  in which they were written: the use that the paper calls hostile to LRU. Were one boundary common to all rows, as with fixed
-  windows, the two policies would keep rows that are equally good.
-* Choice: a key has one session, so that a row is dead once it was fetched. Those whose window has begun and not ended are the
-  working set.
+* CPU time is computed from the size of each request to the store; nothing is random, and nothing is fitted.
+* Choice: windows are sessions. Each begins with its key's first record, so rows become due one after the other, in the order in
+  which they were written: the access pattern that the paper calls hostile to LRU. If all rows shared one boundary, as with fixed
+  windows, both policies would keep equally useful rows.
+* Choice: a key has only one session, so a row is not used again once it has been fetched. The rows whose window has begun but not
+  ended are the working set.
 """
 
 import random
@@ -46,19 +46,20 @@ _BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RowCosts:
-    """What rows cost the CPUs of workers and store, microseconds.
+    """CPU time of workers and store for rows, microseconds.
 
-    The store's are from Bigtable's own evaluation (Chang et al., OSDI 2006, Section 7 and Figure 6): what one tablet server's CPU
-    did in a second with rows of 1,000 bytes, as it says that the CPU was what limited it.
+    The store's costs are from Bigtable's own evaluation (Chang et al., OSDI 2006, Section 7 and Figure 6): the work of one tablet
+    server per second with rows of 1,000 bytes, which the paper says was limited by the CPU.
 
     Attributes:
-        message: to take or send a message, at either end: that of the calibration for Figures 13 to 15.
-        block: to fetch and unpack the block of 64 KiB that has the row: of 1,212 random reads a second each took 825, of which
-            two messages and the bytes take 165.
-        read_kb: to read a kilobyte that is at hand: 15,385 a second are scanned, many with one message.
-        write_kb: to log and keep a kilobyte: of 8,850 random writes a second each took 113; half of them for the messages, which
-            the server took together at times.
-        code_kb: for a worker to read or write a kilobyte of wire format. Choice: 100 MB a second, usual for protocol buffers.
+        message: sending or receiving a message, at either end: the value calibrated for Figures 13 to 15.
+        block: fetching and unpacking the row's block of 64 KiB: at 1,212 random reads per second, each took 825, of which two
+            messages and the bytes take 165.
+        read_kb: reading a kilobyte in memory: 15,385 are scanned per second, many in one message.
+        write_kb: logging and storing a kilobyte: at 8,850 random writes per second, each took 113, half of it for the messages,
+            which the server sometimes handled together.
+        code_kb: decoding or encoding a kilobyte of wire format in a worker. Choice: 100 MB per second, usual for protocol
+            buffers.
     """
 
     message: float = CALIBRATION.message_cpu_us
@@ -68,16 +69,16 @@ class RowCosts:
     code_kb: float = 10.0
 
     def of_read(self, size_bytes: int) -> float:
-        """A row that is read: two messages, each sent and taken, its blocks, and its bytes at the store and at the worker."""
+        """Return the cost of reading a row: two messages, sent and received, its blocks, and its bytes at store and worker."""
         blocks = max(-(-size_bytes // _BLOCK_BYTES), 1)
         return 4 * self.message + blocks * self.block + (self.read_kb + self.code_kb) * size_bytes / _KB
 
     def of_write(self, size_bytes: int) -> float:
-        """A write, of one row or of several: likewise."""
+        """Return the cost of writing one or several rows: two messages, sent and received, and the bytes at store and worker."""
         return 4 * self.message + (self.write_kb + self.code_kb) * size_bytes / _KB
 
     def of_delivery(self, size_bytes: int) -> float:
-        """A record that a worker takes, or sends, and the ACK for it; the other end is not a worker."""
+        """Return a worker's cost of receiving or sending a record and its ACK; the other end is not a worker."""
         return 2 * self.message + self.code_kb * size_bytes / _KB
 
 
@@ -86,17 +87,17 @@ COSTS = RowCosts()
 
 @dataclass(frozen=True, slots=True)
 class Buffering:
-    """The load, and the cache.
+    """The load and the cache.
 
     Attributes:
-        cache_part: capacity of all caches together, as a part of the working set.
+        cache_part: total capacity of all caches, as a fraction of the working set.
         eviction: the caches' policy.
-        workers: processes, with an interval each.
-        rows_a_second: sessions that begin.
-        session_us: from a session's first record to its end, event time.
-        records: of a session; the first opens it, the others come soon after one another.
-        record_bytes: of each.
-        sessions: how many lengths of a session are measured, after one that fills the caches.
+        workers: number of workers, each with one interval.
+        rows_a_second: number of sessions that begin per second.
+        session_us: time from a session's first record to its end, event time, microseconds.
+        records: number of records in a session; the first opens it, the others follow soon.
+        record_bytes: size of a record.
+        sessions: duration of the measurement in session lengths, after one that fills the caches.
     """
 
     cache_part: float
@@ -110,24 +111,24 @@ class Buffering:
 
     @property
     def working_set_bytes(self) -> int:
-        """State of the rows that wait at a time."""
+        """Size of the state of all rows that wait at one time."""
         return self.rows_a_second * self.session_us // SECOND * self.records * self.record_bytes
 
     @property
     def cache_bytes(self) -> int:
-        """Of one worker."""
+        """Capacity of one worker's cache."""
         return round(self.cache_part * self.working_set_bytes / self.workers)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """CPU time that requests for rows took, microseconds, and how many rows were read."""
+    """CPU time of requests for rows, microseconds, and the number of rows read."""
 
     cpu_us: float = 0.0
     reads: int = 0
 
     def take(self, request: Request, reply: Reply) -> None:
-        """Add a request that was served."""
+        """Add the cost of a served request."""
         if isinstance(reply, RowRead):
             self.reads += 1
             self.cpu_us += COSTS.of_read(_size_of(reply.row))
@@ -136,37 +137,37 @@ class Ledger:
 
 
 class _MeteredStore(Mediator):
-    """The store's gatekeeper, with somebody at the door who writes down what comes and goes."""
+    """A mediator that records the cost of each request."""
 
     def __init__(self, ledger: Ledger, history: History, page_rows: int, rules: Rules) -> None:
         super().__init__(history, page_rows, rules)
         self._ledger = ledger
 
     def handle(self, request: Request) -> Reply:
-        """Serve it, and write it down."""
+        """Serve a request, and record its cost."""
         reply = super().handle(request)
         self._ledger.take(request, reply)
         return reply
 
 
 class Session(Computation):
-    """Buffers a session, and sends on how much it was when it has ended."""
+    """Buffers a session, and produces its size when it has ended."""
 
     def __init__(self, session_us: int) -> None:
         self._session_us = session_us
 
     def initial_state(self) -> bytes:
-        """Nothing yet."""
+        """Return an empty session."""
         return b""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Keep it; the first one begins the session."""
+        """Buffer the record; the first one begins the session."""
         if not context.state:
             context.set_timer("end", record.timestamp + self._session_us)
         context.state += record.value
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """The session has ended."""
+        """Produce the size of the session that has ended."""
         del timer
         context.produce("sizes", len(context.state))
         context.clear_state()
@@ -174,11 +175,11 @@ class Session(Computation):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one run took, in the time that is measured.
+    """The load of one run during the measurement.
 
     Attributes:
-        cpu_us: of workers and store, for each session that began.
-        reads: rows read from the store, for each session that began.
+        cpu_us: CPU time of workers and store per session, microseconds.
+        reads: rows read from the store per session.
     """
 
     cpu_us: float
@@ -192,7 +193,7 @@ _PROMISE_US = 50 * MILLISECOND
 
 
 def load_of(buffering: Buffering, seed: int) -> Load:
-    """Run it."""
+    """Run a load, and measure it."""
     pipeline = _pipeline(buffering)
     ledger = Ledger()
     protocol = Protocol("metered", mediator=partial(_MeteredStore, ledger))
@@ -209,11 +210,11 @@ def load_of(buffering: Buffering, seed: int) -> Load:
 
 
 _SETTLED_US = SECOND
-"""By then the first sessions have ended, whatever the watermark lags."""
+"""Time by which the first sessions have ended, despite the watermark's lag."""
 
 
 def _others_us(buffering: Buffering) -> float:
-    """What a session costs besides its row: its records arrive, and its size leaves."""
+    """Return a session's cost apart from its row: its records arrive, and its size is sent."""
     return buffering.records * COSTS.of_delivery(buffering.record_bytes) + COSTS.of_delivery(0)
 
 
@@ -247,7 +248,7 @@ def _pipeline(buffering: Buffering) -> Pipeline:
 
 
 def _feed(pipeline: Pipeline, buffering: Buffering, seed: int) -> Feed:
-    """Sessions that begin one after the other, under keys that nobody has had before."""
+    """Make sessions that begin one after the other, each under a new key."""
     builder, draw = FeedBuilder(pipeline), random.Random(f"{seed}/caching")
     end_us = _BEGIN_US + _SETTLED_US + (buffering.sessions + 1) * buffering.session_us
     value, at = bytes(buffering.record_bytes), float(_BEGIN_US)

@@ -1,12 +1,12 @@
-"""Deep pipelines on machines that fail: latency, what senders retain, and the chance to wait for a failure (MillWheel 6.1.3).
+"""Deep pipelines on failing machines: latency, retained bytes, and the chance to wait for a failure (MillWheel 6.1.3).
 
 Rules of this file:
 
-* Time is compressed: the paper assumes that 1 % of the machines fail in a minute, here it is 1 % in four seconds. As long it
-  takes to notice that one has. Choice: a default cluster notices within a second, as long as a straggler is waited for before it
-  is checkpointed, and then there is little for a checkpoint to gain.
-* Each stage has machines of its own, as the closed form assumes, and a record has another key at each stage.
-* Choice: few keys, so that records meet at them: what a step waits for, the others of its key wait for too (4.1).
+* Time is compressed: the paper assumes that 1 % of the machines fail per minute; here it is 1 % per four seconds. It takes just
+  as long to notice a failure. Choice: a default cluster notices one within a second, which equals the straggler delay, so
+  checkpoints would gain little.
+* Each stage has its own machines, as the closed form assumes, and a record has a different key at each stage.
+* Choice: few keys, so that records share them: the other records of a key wait for what a step waits for (4.1).
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ from headrace_sim.faults import Crash
 FAILS_A_MINUTE = 0.01
 """The paper's "rather pessimistically"."""
 MINUTE_US = 4 * SECOND
-"""What stands for a minute here, and how long a failure goes unnoticed."""
+"""The compressed minute, which is also the time until a failure is noticed."""
 _BEGIN_US = 2 * SECOND
 """All intervals are assigned by then."""
 _KEYS = 503
 _FACTOR = 31
-"""Each stage's key is another function of the number."""
+"""Makes each stage's key a different function of the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Depth:
     """One pipeline.
 
     Attributes:
-        stages: one after the other.
-        way: how productions are made.
-        workers: machines; each has an interval of one stage.
-        minutes: how long records come and machines fail; see `MINUTE_US`.
-        records_a_second: that are injected.
-        record_bytes: of each.
+        stages: number of consecutive stages.
+        way: combination of strong or weak productions, exactly-once and checkpoints.
+        workers: number of machines; each has an interval of one stage.
+        minutes: time for which records come and machines fail; see `MINUTE_US`.
+        records_a_second: number of records injected per second.
+        record_bytes: size of a record.
     """
 
     stages: int
@@ -58,11 +58,11 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one run came to.
+    """The result of one run.
 
     Attributes:
-        costs: latencies and what senders retained, among others.
-        retained_bytes: by all senders, on average over the time in which records came.
+        costs: latencies, retained productions and other costs.
+        retained_bytes: bytes retained by all senders, averaged over the time in which records came.
     """
 
     costs: Costs
@@ -76,14 +76,14 @@ class _Relay(Computation):
         self._stage = stage
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Send it to the next stage, or outside."""
+        """Send the record to the next stage, or outside."""
         following = self._stage + 1
         number = int(record.value.partition(" ")[0])
         context.produce(f"stream {following}", record.value, key=_key_at(following, number))
 
 
 def closed_form(stages: int) -> float:
-    """The chance that any of so many machines fails in a minute, if they fail independently.
+    """Return the chance that at least one of several machines fails in a minute, if they fail independently.
 
     >>> round(closed_form(5), 3)
     0.049
@@ -92,7 +92,7 @@ def closed_form(stages: int) -> float:
 
 
 def run_deep(depth: Depth, seed: int) -> Found:
-    """Run it."""
+    """Run a pipeline."""
     history = _run(depth, _cluster(depth.workers), seed)
     costs = Costs()
     costs.take(history)
@@ -100,9 +100,9 @@ def run_deep(depth: Depth, seed: int) -> Found:
 
 
 def chance_to_meet_a_failure(stages: int, seed: int, minutes: int = 20) -> float:
-    """The part of all records with a machine on their way that failed in their minute.
+    """Return the fraction of records that passed a machine that failed in the same minute.
 
-    Who owns which keys is all that matters for it, so that of everything else less is run, and for longer.
+    Only the ownership of keys matters here, so fewer and smaller records are run for a longer time.
     """
     depth = Depth(stages, WAYS[0], minutes=minutes, records_a_second=10, record_bytes=10)
     cluster = _cluster(depth.workers)
@@ -118,7 +118,7 @@ def _run(depth: Depth, options: ClusterOptions, seed: int) -> History:
 
 
 def failures(depth: Depth, seed: int) -> FaultSchedule:
-    """Each machine fails in each minute with the same chance; the same ones for each way."""
+    """Draw the failures: each machine fails in each minute with the same chance, equally in all combinations."""
     draw = random.Random(f"{seed}/failures of {depth.stages}")
     crashes = [
         Crash(
@@ -164,7 +164,7 @@ def _pipeline(depth: Depth) -> Pipeline:
 
 
 def _numbers(depth: Depth, seed: int) -> Iterator[tuple[int, int]]:
-    """When each record comes, and its number."""
+    """Yield the time of arrival and the number of each record."""
     draw, at = random.Random(f"{seed}/deep"), float(_BEGIN_US)
     while at < _minute_us(depth.minutes):
         yield int(at), draw.randrange(1 << 30)
@@ -179,11 +179,11 @@ def _feed(pipeline: Pipeline, depth: Depth, seed: int) -> Feed:
     return builder.build()
 
 
-# The chance to meet a failure
+# The chance to hit a failure
 
 
 def _struck(history: History, depth: Depth, seed: int) -> float:
-    """Over all records: was there, among the owners of its keys when its minute began, one that failed in this minute?"""
+    """Return the fraction of records for which an owner of their keys, as of the start of their minute, failed in that minute."""
     owners = dict(_owners_by_minute(history, depth))
     failed: dict[int, set[str]] = {minute: set() for minute in range(depth.minutes)}
     for event in history:
@@ -198,26 +198,26 @@ def _struck(history: History, depth: Depth, seed: int) -> float:
 
 
 class _Owners:
-    """Who owns which keys, stage by stage."""
+    """The owners of keys by stage."""
 
     def __init__(self) -> None:
         self._stages: dict[str, dict[str, str]] = {}
-        """Stage to an interval's lower bound to its owner: intervals are neither split nor merged here."""
+        """By stage and lower bound of an interval, its owner. Intervals are neither split nor merged here."""
         self._lows: dict[str, list[str]] = {}
 
     def take(self, event: IntervalMinted) -> None:
-        """An interval has a new owner."""
+        """Set an interval's new owner."""
         self._stages.setdefault(event.computation, {})[event.interval.low] = event.owner
 
     def copy(self) -> "_Owners":
-        """As it is now."""
+        """Return an independent copy."""
         copy = _Owners()
         copy._stages = {stage: dict(owners) for stage, owners in self._stages.items()}
         copy._lows = {stage: sorted(owners) for stage, owners in copy._stages.items()}
         return copy
 
     def on_the_way(self, number: int, stages: int) -> Iterator[str]:
-        """The machines that a record passes."""
+        """Yield the machines that a record passes."""
         for stage in range(1, stages + 1):
             name = f"stage {stage}"
             lows = self._lows[name]

@@ -1,7 +1,7 @@
-"""What an experiment is: runs of a point and a seed, and figures over all of them.
+"""Experiments: a run for each point and seed, and figures over all runs.
 
-Rules of this file: an experiment's run is a function of its point and seed and of nothing else, so that any number in a report
-can be run again. Those that take wall time are marked, and stand by themselves.
+Rules of this file: a run depends only on its point and seed, so that every number in a report can be reproduced. Experiments in
+real time are marked, and reported separately.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,14 @@ from headrace_benchmarks.section8.statistics import Interval, interval
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What one run found.
+    """The result of one run.
 
     Attributes:
-        point: where: a setting or a size.
-        seed: of the run.
-        values: by (point, figure), as some runs measure several points; in the experiment's unit, or the figure's name says it.
-        counts: latencies by bin, for histograms; see `bin_of`.
+        point: setting or size of the run.
+        seed: seed of the run.
+        values: (point, figure, value), since some runs measure several points; in the experiment's unit, or the unit in the
+            figure's name.
+        counts: number of latencies by bin, for histograms; see `bin_of`.
     """
 
     point: str
@@ -29,7 +30,7 @@ class Sample(msgspec.Struct, frozen=True):
     counts: dict[int, int] = {}
 
     def rounded(self) -> "Sample":
-        """Round the figures to the seven significant digits that a report keeps: far more than any table shows.
+        """Round the figures to the seven significant digits that a report stores, far more than any table shows.
 
         >>> Sample("20 CPUs", 0, (("20 CPUs", "mean", 8.527927795337812),)).rounded().values
         (('20 CPUs', 'mean', 8.527928),)
@@ -39,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One figure over all seeds, in the unit of its samples."""
+    """One figure over all seeds, in the unit of the samples."""
 
     point: str
     figure: str
@@ -48,11 +49,11 @@ class Row(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is run.
+    """The number of runs.
 
     Attributes:
-        seeds: runs at each point.
-        quick: only the cheaper points.
+        seeds: number of runs at each point.
+        quick: whether to run only the cheaper points.
     """
 
     seeds: int
@@ -68,17 +69,17 @@ class Experiment:
     """One figure, or one claim, of the paper.
 
     Attributes:
-        name: what commands call it.
-        place: where the paper has it.
-        title: what it shows.
-        points: where it is measured.
-        quick: those of them that are measured in a hurry; none: it is left out then, unless it is asked for.
-        sample: runs it once.
-        remark: how its figures are to be read, and what they do not tell.
-        unit: of all its figures; empty: each figure's name says its own.
-        wall: its figures are real time of this machine, which no run repeats: it is run once, and alone.
-        wide: its table has a row for each point and a column for each figure.
-        needs: a module that it can not run without, and that not everybody has; empty: none.
+        name: name in commands.
+        place: figure or section of the paper.
+        title: what it shows, in one line.
+        points: settings or sizes to measure.
+        quick: points to measure in a quick report; empty: left out of it, unless asked for by name.
+        sample: runs one point with one seed.
+        remark: how to read its figures, and their limits.
+        unit: unit of all its figures; empty: each figure's name has its unit.
+        wall: whether it measures real time on this machine, which is not reproducible: it is run once, and alone.
+        wide: whether its table has a row for each point and a column for each figure.
+        needs: optional module that it requires; empty: none.
     """
 
     name: str
@@ -94,21 +95,21 @@ class Experiment:
     needs: str = ""
 
     def is_usual(self, size: Size) -> bool:
-        """Tell whether it is measured when nobody asks for it by name."""
+        """Tell whether it is measured without being asked for by name."""
         return is_there(self.needs) and bool(self.quick or not size.quick)
 
     def tasks(self, size: Size) -> list[tuple[str, int]]:
-        """All (point, seed) to run."""
+        """List all (point, seed) to run."""
         points = (size.quick and self.quick) or self.points
         return [(point, seed) for seed in range(self.seeds(size)) for point in points]
 
     def seeds(self, size: Size) -> int:
-        """Runs at each point."""
+        """Return the number of runs at each point."""
         return 1 if self.wall else size.seeds
 
 
 def rows_of(samples: Sequence[Sample]) -> list[Row]:
-    """Figures over seeds, in the order in which runs tell them."""
+    """Return the figures over all seeds, in the order of the samples' values."""
     found: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
         for point, figure, value in sample.values:

@@ -1,4 +1,4 @@
-"""All experiments by name; and Figures 13, 14 and 15: latency and watermark lag, simulated milliseconds (MillWheel 8.1, 8.2)."""
+"""All experiments by name, and Figures 13 to 15: latency and watermark lag in simulated milliseconds (MillWheel 8.1, 8.2)."""
 
 import math
 from collections import Counter
@@ -21,7 +21,7 @@ from headrace_benchmarks.section8 import (
 from headrace_benchmarks.section8.calibration import CALIBRATION
 from headrace_benchmarks.section8.experiment import Experiment, Sample
 from headrace_benchmarks.section8.lagging import CPUS, STAGES, lags_us
-from headrace_benchmarks.section8.paper import STRONG, WEAK
+from headrace_benchmarks.section8.paper import MORE, STRONG, WEAK
 from headrace_benchmarks.section8.sorting import Sorting, latencies_us
 from headrace_benchmarks.section8.statistics import quantile
 
@@ -29,7 +29,7 @@ BINS_PER_DOUBLING = 4
 
 
 def bin_of(latency_us: int) -> int:
-    """The bin of a latency; its lower bound is `bin_ms`.
+    """Return the bin of a latency; `bin_ms` is its lower bound.
 
     >>> bin_of(1_000), round(bin_ms(bin_of(1_000)), 2), round(bin_ms(bin_of(1_000) + 1), 2)
     (39, 0.86, 1.02)
@@ -38,7 +38,7 @@ def bin_of(latency_us: int) -> int:
 
 
 def bin_ms(number: int) -> float:
-    """Where a bin begins, milliseconds."""
+    """Return the lower bound of a bin, milliseconds."""
     return float(2 ** (number / BINS_PER_DOUBLING)) / MILLISECOND
 
 
@@ -79,7 +79,7 @@ def sample_figure_14(point: str, seed: int) -> Sample:
 # Figure 15
 
 _POLLS = 10
-"""Choice: few for a run, as processes keep their periods to the microsecond and the polls of a run are much alike."""
+"""Choice: few per run, since processes keep their periods to the microsecond, so the polls of one run are much alike."""
 
 
 def sample_figure_15(point: str, seed: int) -> Sample:
@@ -93,7 +93,7 @@ def _lags(found: dict[str, list[int]]) -> Iterator[tuple[str, str, float]]:
         yield stage, "stdev", stdev(lags) / MILLISECOND
     for before, stage in pairwise(STAGES):
         more_us = fmean(found[stage]) - fmean(found[before])
-        yield stage, "more than stage before", more_us / MILLISECOND
+        yield stage, MORE, more_us / MILLISECOND
 
 
 _FIGURES = (
@@ -104,10 +104,10 @@ _FIGURES = (
         tuple(_SETTINGS),
         tuple(_SETTINGS),
         sample_figure_13,
-        "Latency: from a record's arrival at the stage that buckets to the arrival of what it becomes at the stage that sorts, so"
-        " that each stage's CPU, commit and wire count once. The paper does not say where it begins and ends."
-        f" Nor does it say how many keys there are: here {CALIBRATION.keys:,}, on which the tails depend. The fit's runs have"
-        " other seeds; the error of a fitted figure shows how far that carries.",
+        "Latency is the time from a record's arrival at the bucketing stage to the arrival of its production at the sorting"
+        " stage, so that each stage's CPU, commit and wire count once. The paper does not define where latency begins and ends,"
+        f" nor the number of keys, on which the tails depend: here there are {CALIBRATION.keys:,}. The fit uses other seeds; the"
+        " error of a fitted figure shows how well the fit generalizes.",
         unit="ms",
     ),
     Experiment(
@@ -117,31 +117,31 @@ _FIGURES = (
         tuple(_SIZES),
         tuple(_SIZES)[:5],
         sample_figure_14,
-        f"The input grows with the cluster, and the program's {CALIBRATION.keys:,} keys do not, so that in a larger cluster more"
-        " records meet at a key and wait for each other there: a weak step holds its key until its productions are ACKed. That"
-        " is what makes the tail grow here; with keys in proportion it would not. Whether it is what made the paper's grow, the"
-        " paper does not say; with a tenth of the keys the median would grow, too.",
+        f"The input grows with the cluster, but the program's {CALIBRATION.keys:,} keys do not. In a larger cluster, therefore,"
+        " more records share a key and wait for each other: a weak step holds its key until its productions are ACKed. That makes"
+        " the tail grow here; with a proportional number of keys it would not. The paper does not say whether its tail grew for"
+        " the same reason. With a tenth of the keys, the median would grow, too.",
         unit="ms",
     ),
     Experiment(
         "figure-15",
         "Figure 15",
-        f"Lag of low watermarks in three stages on {CPUS} CPUs, polled each second",
+        f"Lag of low watermarks in three stages on {CPUS} CPUs, polled every second",
         ("three stages",),
         ("three stages",),
         sample_figure_15,
-        "Lag: real time less the low watermark that the authority has broadcast, polled once a second; stdev: of a run's polls."
-        " The model's processes keep their periods to the microsecond; only a source's promises come at random. The period of"
-        " reports was chosen for the paper's less than 200 ms a stage, and that promises are memoryless when the deviations had"
-        " come out too small; their mean period is the engine's default."
+        "Lag is real time minus the low watermark that the authority last broadcast, polled once a second; stdev is over a run's"
+        " polls. The model's processes keep their periods to the microsecond; only the sources' watermarks come at random times."
+        " The period of reports was chosen to match the paper's less than 200 ms per stage, and the memoryless timing of the"
+        " sources' watermarks after the deviations had been too small; their mean period is the engine's default."
         " Productions are strong, with exactly-once.",
         unit="ms",
     ),
 )
 
 EXPERIMENTS = {
-    one.name: one
-    for one in (
+    experiment.name: experiment
+    for experiment in (
         *_FIGURES,
         figure_16.EXPERIMENT,
         strong_weak.EXPERIMENT,
@@ -152,4 +152,4 @@ EXPERIMENTS = {
         on_spark.EXPERIMENT,
     )
 }
-"""By name: the paper's figures, then its other claims; those that take real time are the last."""
+"""Experiments by name: the paper's figures, then its other claims, then measurements in real time."""

@@ -1,10 +1,10 @@
-"""Fits the model's free parameters, each to one number of the paper, one after the other until none moves (MillWheel 8).
+"""Fits the model's free parameters, each to one number of the paper, one after the other until none changes (MillWheel 8).
 
-``python -m headrace_benchmarks.section8.fitting`` prints what `CALIBRATION` should hold; a test compares them. The runs have
-seeds of their own, so that the report's runs are not those that were fitted.
+``python -m headrace_benchmarks.section8.fitting`` prints the values for `CALIBRATION`; a test compares them. The fit uses other
+seeds than the report, so the report's runs are not the fitted ones.
 
-Each parameter moves its own figure far more than the others: the CPU time the weak median, the contended share the weak 95th
-percentile, the commit the strong median, the source's promise the lag of the first stage.
+Each parameter affects one figure far more than the others: the CPU time the weak median, the contended share the weak 95th
+percentile, the commit time the strong median, and the source's lag the lag of the first stage.
 """
 
 import dataclasses
@@ -35,12 +35,12 @@ class Target:
     """A parameter and the number that it is fitted to.
 
     Attributes:
-        parameter: its name in `Calibration`.
-        claim: of `CLAIMS`.
-        low: where it is looked for.
-        high: likewise.
-        step: it is fitted to a multiple of this; finer than the number's own scatter over seeds means nothing.
-        measure: what the model says in the place of the paper's number, milliseconds; increases with the parameter.
+        parameter: the parameter's name in `Calibration`.
+        claim: the number's place in `CLAIMS`.
+        low: lower bound of the search.
+        high: upper bound of the search.
+        step: the parameter is fitted to a multiple of this; steps finer than the variation over seeds would mean nothing.
+        measure: computes the model's figure for the paper's number, milliseconds; it increases with the parameter.
     """
 
     parameter: str
@@ -58,7 +58,7 @@ def _latency_ms(sorting: Sorting, part: float) -> Callable[[Calibration], float]
 
 
 def first_lag_ms(calibration: Calibration) -> float:
-    """Mean lag of the first stage."""
+    """Return the mean lag of the first stage, milliseconds."""
     return (
         fmean(lag for seed in _LAG_SEEDS for lag in lags_us(calibration, seed, polls=_LAG_POLLS)[STAGES[0]])
         / MILLISECOND
@@ -70,11 +70,11 @@ LATENCIES = (
     Target("contended_share", ("figure-13", WEAK, "95 %"), 0.03, 0.11, 0.005, _latency_ms(_WEAK, 0.95)),
     Target("commit_us", ("figure-13", STRONG, "median"), 15_000, 40_000, 500, _latency_ms(_STRONG, 0.5)),
 )
-"""What Figure 13 decides, in the order in which they are fitted."""
+"""The parameters that Figure 13 determines, in the order of fitting."""
 
 
 def fit_latencies(start: Calibration = CALIBRATION) -> Calibration:
-    """Fit what Figure 13 decides. The start decides the other parameters only: the first round looks everywhere."""
+    """Fit the parameters that Figure 13 determines. Their start values do not matter: each is searched over its whole range."""
     found = start
     for _ in range(ROUNDS):
         before = found
@@ -86,7 +86,7 @@ def fit_latencies(start: Calibration = CALIBRATION) -> Calibration:
 
 
 def fit_one(target: Target, calibration: Calibration) -> Calibration:
-    """Find the multiple of the step whose figure is the nearest to the paper's, by halving."""
+    """Find the multiple of the step whose figure is nearest to the paper's, by bisection."""
     low, high = round(target.low / target.step), round(target.high / target.step)
     while high - low > 1:
         middle = (low + high) // 2
@@ -96,7 +96,7 @@ def fit_one(target: Target, calibration: Calibration) -> Calibration:
 
 
 def is_fitted(target: Target, calibration: Calibration) -> bool:
-    """Whether no multiple beside the one that the calibration has is nearer to the paper's number."""
+    """Tell whether the calibration's multiple of the step is at least as close to the paper's number as its neighbors."""
     number = round(getattr(calibration, target.parameter) / target.step)
     here = abs(_error(target, calibration, number))
     return all(abs(_error(target, calibration, number + side)) >= here for side in (-1, 1))
@@ -107,21 +107,21 @@ def _error(target: Target, calibration: Calibration, number: int) -> float:
 
 
 def _at(target: Target, calibration: Calibration, number: int) -> Calibration:
-    """The calibration with so many steps as the parameter."""
+    """Return the calibration with the parameter set to this number of steps."""
     value = number * target.step
     changed: dict[str, Any] = {target.parameter: round(value) if target.step >= 1 else round(value, 6)}
     return dataclasses.replace(calibration, **changed)
 
 
 def fit_lag(start: Calibration = CALIBRATION) -> Calibration:
-    """Fit what Figure 15 decides: the lag is as much more as the source's promise is older, so that no search is needed."""
+    """Fit the source's lag to Figure 15: the figure grows exactly with the parameter, so no search is needed."""
     more_us = (number_ms(LAG) - first_lag_ms(start)) * MILLISECOND
     steps = round((start.source_lag_us + more_us) / LAG_STEP_US)
     return dataclasses.replace(start, source_lag_us=steps * LAG_STEP_US)
 
 
 def main() -> None:
-    """Fit everything, and print it."""
+    """Fit everything, and print the calibration."""
     print(fit_lag(fit_latencies()))
 
 

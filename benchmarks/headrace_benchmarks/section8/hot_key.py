@@ -1,4 +1,4 @@
-"""A hot key: one key is one machine's, whatever the others have to do; and the paper's advice, to add up in two phases (8.4)."""
+"""A hot key: one machine has to handle all of its records; the paper advises aggregating in two phases (8.4)."""
 
 import dataclasses
 import random
@@ -14,12 +14,12 @@ from headrace_benchmarks.section8.experiment import Experiment, Sample
 from headrace_benchmarks.section8.paper import BUSIEST
 from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
-BEHIND = "last record counted, simulated s after it came"
+BEHIND = "delay until the last record is counted, simulated s"
 TWO_PHASES = "90 %, in two phases"
 _WORKERS = 10
 _KEYS = 1_000
 _PARTS = 20
-"""Of a key, in the first phase: two for each machine."""
+"""The number of parts of a key in the first phase: two for each machine."""
 _PHASE_US = 200 * MILLISECOND
 _BEGIN_US = 2 * SECOND
 _FOR_US = 3 * SECOND
@@ -27,35 +27,35 @@ _HOT = "500"
 
 
 class Count(Computation):
-    """Adds up by key."""
+    """Sums values by key."""
 
     def initial_state(self) -> int:
-        """Nothing yet."""
+        """Start at 0."""
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add it."""
+        """Add the value."""
         context.state += record.value
 
 
 class PartialCount(Count):
-    """The first phase: adds up by part of a key, and now and then sends on the sum under the key."""
+    """The first phase: sums values by part of a key, and periodically sends the sum on under the key."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add it; the first one sets the time."""
+        """Add the value; the first one sets the timer."""
         if not context.state:
             context.set_wall_timer("send", context.wall_time + _PHASE_US, hold=record.timestamp)
         super().process_record(context, record)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Send what has come together, and begin again."""
+        """Send the sum, and start over."""
         del timer
         context.produce("sums", context.state, key=context.key.partition("/")[2])
         context.clear_state()
 
 
 def sample(point: str, seed: int, *, for_us: int = _FOR_US) -> Sample:
-    """Run one share of the hot key."""
+    """Run one share of the hot key; ``for_us``: time for which records come, simulated microseconds."""
     pipeline = _two_phases() if point == TWO_PHASES else _one_phase()
     share = int(point.partition(" ")[0]) / 100
     history = simulate(pipeline, _feed(pipeline, share, seed, for_us), options=_cluster(), seed=seed)
@@ -71,7 +71,7 @@ def _figures(history: History) -> Iterator[tuple[str, float]]:
 
 
 def _cluster() -> ClusterOptions:
-    """The load balancer does what it can."""
+    """Return the calibrated cluster with its load balancer switched on."""
     cluster = CALIBRATION.cluster(_WORKERS)
     engine = dataclasses.replace(cluster.engine, balance_period_us=EngineOptions().balance_period_us)
     return msgspec.structs.replace(cluster, engine=engine)
@@ -99,7 +99,7 @@ def _two_phases() -> Pipeline:
 
 
 def _part_of(record: Record) -> str:
-    """A part of the key, in turn; the parts stand all over the key space."""
+    """Return a part of the record's key, in turn; the parts are spread over the key space."""
     number = int(record.record_id.rpartition(":")[2])
     return f"{number % _PARTS * _KEYS // _PARTS:03d}/{record.key}"
 
@@ -109,7 +109,7 @@ def _boundaries() -> list[str]:
 
 
 def _feed(pipeline: Pipeline, share: float, seed: int, for_us: int) -> Feed:
-    """Records as many as a cluster takes that is a third busy, if their keys are spread."""
+    """Make the number of records that would keep the cluster a third busy if their keys were spread evenly."""
     builder, draw, at = FeedBuilder(pipeline), random.Random(f"{seed}/hot key"), float(_BEGIN_US)
     while at < _BEGIN_US + for_us:
         key = _HOT if draw.random() < share else f"{draw.randrange(_KEYS):03d}"
@@ -123,13 +123,13 @@ _POINTS = ("0 %", "10 %", "30 %", "60 %", "90 %", TWO_PHASES)
 EXPERIMENT = Experiment(
     "hot-key",
     "8.4, a hot key",
-    f"One key has a part of all records, on {_WORKERS} machines that are a third busy if keys are spread",
+    f"One key has a share of all records, on {_WORKERS} machines that are a third busy with evenly spread keys",
     _POINTS,
     _POINTS,
     sample,
-    "A key is one machine's, and its records wait for each other: the load balancer moves, splits and merges intervals, and a key"
-    " is in one of them. In two phases each record is counted under one of"
-    f" {_PARTS} parts of its key, and every {_PHASE_US // MILLISECOND} ms a part sends on its sum: the paper's advice. It takes"
-    " more runs of user code, and no machine has more than its share.",
+    "A key belongs to one machine, and its records wait for each other: the load balancer moves, splits and merges intervals, but"
+    " a key is always in one of them. With two phases, as the paper advises, each record is counted under one of"
+    f" {_PARTS} parts of its key, and every {_PHASE_US // MILLISECOND} ms each part sends on its sum. This takes more runs of"
+    " user code, but no machine has more than its share.",
     wide=True,
 )

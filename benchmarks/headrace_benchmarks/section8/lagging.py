@@ -1,6 +1,6 @@
-"""Figure 15's pipeline: three stages, the low watermark of each polled once a second (MillWheel 8.2).
+"""Figure 15's pipeline: three stages, whose low watermarks are polled once a second (MillWheel 8.2).
 
-The lag is real time less the low watermark that the authority has last broadcast.
+The lag is real time minus the low watermark that the authority last broadcast.
 """
 
 import random
@@ -16,19 +16,19 @@ STAGES = ("stage 1", "stage 2", "stage 3")
 CPUS = 200
 _BEGIN_US = 2 * SECOND
 _SETTLED_US = 4 * SECOND
-"""The first watermarks have come through all stages so long after the first record."""
+"""Time after the first record by which watermarks have passed through all stages."""
 _RECORDS_A_SECOND = 200
-"""Choice: far fewer than in Figure 13. The lag is that of reports and broadcasts, whatever the number of records."""
+"""Choice: far fewer than in Figure 13. The lag comes from reports and broadcasts, whatever the number of records."""
 
 
 class _Relay(Computation):
-    """Sends each number on under another key. ``following``: number of the next stage, if there is one; ``keys``: how many."""
+    """Sends each number on under another key. ``following``: number of the next stage; ``keys``: number of keys."""
 
     def __init__(self, following: int, keys: int) -> None:
         self._following, self._keys = following, keys
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Send it to the next stage, or outside."""
+        """Send the number to the next stage, or outside."""
         following = self._following
         context.produce(
             f"numbers {following}", record.value, key=key_of(record.value // following, self._keys)
@@ -36,7 +36,7 @@ class _Relay(Computation):
 
 
 def lags_us(calibration: Calibration, seed: int, *, polls: int) -> dict[str, list[int]]:
-    """Run it, and return stage to what its polls found."""
+    """Run the pipeline, and return the polled lags of each stage, microseconds."""
     pipeline = _pipeline(calibration.keys)
     first_us = _BEGIN_US + _SETTLED_US + random.Random(f"{seed}/polls").randrange(SECOND)
     end_us = first_us + polls * SECOND

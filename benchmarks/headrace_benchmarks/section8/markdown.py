@@ -1,4 +1,4 @@
-"""REPORT.md: a function of the report's data and of the paper's numbers, so that a number that was changed by hand shows."""
+"""REPORT.md: a function of the report's data and the paper's numbers, so that manual changes are detected."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,10 +8,10 @@ from headrace_benchmarks.section8.paper import CLAIMS, Claim
 from headrace_benchmarks.section8.reporting import Measured, Report, sha256
 
 PLOTS = "docs/report"
-"""Where the pictures are, from where REPORT.md is."""
+"""The directory of the pictures, relative to REPORT.md."""
 
 DATA = f"{PLOTS}/runs.json"
-"""Where the figures of every run are."""
+"""The file with the figures of every run, relative to REPORT.md."""
 
 FITTED = {
     "record_cpu_us": "the median of Figure 13, weak",
@@ -19,11 +19,11 @@ FITTED = {
     "commit_us": "the median of Figure 13, strong",
     "source_lag_us": "the first stage's mean lag in Figure 15",
 }
-"""Parameter to what it was fitted to."""
+"""The number that each fitted parameter was fitted to."""
 
 
 def render(report: Report) -> str:
-    """Write the report for people."""
+    """Return the text of REPORT.md."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -32,20 +32,20 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"<!-- sha256 of {DATA}: {sha256(report.to_bytes())} -->"
     yield "# MillWheel's evaluation on the simulated cluster"
     yield ""
-    yield "Times on this page are **simulated**, of a model whose few parameters are below; real time has a chapter of its own."
-    yield "± is half of a 95 % interval (Student's t) over runs with seeds of their own."
+    yield "Times on this page are **simulated**, by a model whose few parameters are listed below; real time has its own chapter."
+    yield "± gives half of a 95 % confidence interval (Student's t) over runs with different seeds."
     if report.quick:
         yield "**A quick report**: without the largest clusters."
-    fewest = min((one.seeds for one in report.measured if not EXPERIMENTS[one.name].wall), default=FULL.seeds)
+    simulated = [measured for measured in report.measured if not EXPERIMENTS[measured.name].wall]
+    fewest = min((measured.seeds for measured in simulated), default=FULL.seeds)
     if fewest < FULL.seeds:
-        yield f"**Only {fewest} seeds** at each point, where the full report has {FULL.seeds}: the intervals are wide."
+        yield f"**Only {fewest} seeds** at each point; the full report has {FULL.seeds}. The intervals are wide."
     yield ""
     yield from _provenance(report)
-    for measured in report.measured:
-        if not EXPERIMENTS[measured.name].wall:
-            yield from _measured(measured)
+    for measured in simulated:
+        yield from _measured(measured)
     yield from _calibration(report)
-    real = [one for one in report.measured if EXPERIMENTS[one.name].wall]
+    real = [measured for measured in report.measured if EXPERIMENTS[measured.name].wall]
     if real:
         yield "# Real time"
         yield ""
@@ -85,7 +85,7 @@ def _measured(measured: Measured) -> Iterator[str]:
 
 
 def _wide(rows: Iterable[Row]) -> Iterator[str]:
-    """A row for each point, a column for each figure; points with other figures are another table."""
+    """Yield tables with a row for each point and a column for each figure; points with the same figures share a table."""
     points: dict[str, dict[str, Row]] = {}
     for row in rows:
         points.setdefault(row.point, {})[row.figure] = row
@@ -96,12 +96,12 @@ def _wide(rows: Iterable[Row]) -> Iterator[str]:
         yield f"| | {' | '.join(figures)} |"
         yield f"|---|{'--:|' * len(figures)}"
         for point in table:
-            yield f"| {point} | {' | '.join(str(one.value) for one in points[point].values())} |"
+            yield f"| {point} | {' | '.join(str(row.value) for row in points[point].values())} |"
         yield ""
 
 
 def _header(experiment: Experiment) -> str:
-    """Simulated time and real time are never in one column; times in a table of several units say what they are."""
+    """Return a table's header. Simulated and real time never share a column; without a common unit, figures name their own."""
     paper, model = (f", {experiment.unit}", f", simulated {experiment.unit}") if experiment.unit else ("", "")
     return f"| | figure | paper{paper} | {'this machine' if experiment.wall else 'model'}{model} | error | |"
 
@@ -119,8 +119,8 @@ def _row(row: Row, claim: Claim | None, *, wall: bool) -> str:
 def _calibration(report: Report) -> Iterator[str]:
     yield "## Calibration"
     yield ""
-    yield "The parameters, with the reason of each in `benchmarks/headrace_benchmarks/section8/calibration.py`. Those that were"
-    yield "fitted are found again by `python -m headrace_benchmarks.section8.fitting`, with seeds that this report does not use."
+    yield "The reason for each parameter is given in `benchmarks/headrace_benchmarks/section8/calibration.py`. To repeat the fit,"
+    yield "run `python -m headrace_benchmarks.section8.fitting`; it uses other seeds than this report."
     yield ""
     yield "| parameter | value | fitted to |"
     yield "|---|--:|---|"
@@ -130,8 +130,8 @@ def _calibration(report: Report) -> Iterator[str]:
 
 
 def _left_out(report: Report) -> Iterator[str]:
-    done = {one.name for one in report.measured}
-    left_out = [one for name, one in EXPERIMENTS.items() if name not in done]
+    done = {measured.name for measured in report.measured}
+    left_out = [experiment for name, experiment in EXPERIMENTS.items() if name not in done]
     if left_out:
         yield "## Left out of this run"
         yield ""

@@ -1,6 +1,6 @@
-"""Throughput, latency and recovery of a count on real Spark, beside the same by hand (8.1's questions, asked of this machine).
+"""Throughput, latency and recovery of a count on real Spark, compared with hand-written jobs (8.1's questions on this machine).
 
-PySpark is imported when an experiment runs and not before: a report without it needs none.
+PySpark is imported only when the experiment runs: other reports do not need it.
 """
 
 from pathlib import Path
@@ -18,11 +18,11 @@ JOBS = (
     "transformWithState by hand",
     "groupBy().count()",
 )
-"""Of `headrace_benchmarks.spark_beside.JOBS`."""
+"""Names in `headrace_benchmarks.spark_beside.JOBS`."""
 
 
 def sample(point: str, _seed: int) -> Sample:
-    """Run one job."""
+    """Measure one job."""
     from headrace.spark import session  # noqa: PLC0415  an extra
     from headrace_benchmarks.spark_beside import job_times  # noqa: PLC0415  imports PySpark
 
@@ -43,16 +43,16 @@ def sample(point: str, _seed: int) -> Sample:
 EXPERIMENT = Experiment(
     "spark",
     "8.1",
-    "A count by key on Spark, and the same by hand: wall time",
+    "A count by key on Spark, with Headrace and by hand: wall time",
     JOBS,
     (),
     sample,
-    f"**Not simulated: wall time of the machine that wrote this report**, on {_THREADS}, once; {KEYS:,} keys. Records/s: of one"
-    f" micro-batch of {RECORDS:,} records. Latency: from a single record's file to its count at the sink, median of {TRIES}."
-    f" Recovery: from the start of a job that was stopped, with a record waiting, to that record's count, median of {STOPS};"
-    " Spark itself runs already. Headrace and the job by hand give a count for each record; Spark's own aggregation can not,"
-    " and gives one for each key of a micro-batch. Staged, a record goes through two micro-batches, the injector's and the"
-    " computation's.",
+    f"**Not simulated: wall time on the machine that wrote this report**, one run on {_THREADS} with {KEYS:,} keys. Records/s is"
+    f" the throughput of one micro-batch of {RECORDS:,} records. Latency is the time from a single record's file to its count at"
+    f" the sink, median of {TRIES}. Recovery is the time from the restart of a stopped job, with a record waiting, to that"
+    f" record's count, median of {STOPS}; Spark itself is already running. Headrace and the hand-written `transformWithState`"
+    " output a count for each record; Spark's own aggregation cannot, and outputs one for each key of a micro-batch. In the"
+    " staged layout, a record passes through two micro-batches, the injector's and the computation's.",
     wall=True,
     wide=True,
     needs="pyspark",

@@ -1,6 +1,6 @@
-"""What the paper measured, as data: nothing else in this package holds one of its numbers.
+"""The paper's measurements as data; no other file of this package contains its numbers.
 
-Each in the unit of its figure: latencies and lags in milliseconds. What the paper gives in words only is quoted.
+Each number is in the unit of its figure: latencies and lags in milliseconds. Claims without numbers are quoted.
 """
 
 import enum
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 
 class Basis(enum.Enum):
-    """What it is worth that the model says as the paper does."""
+    """How much it means that the model agrees with the paper."""
 
     FITTED = "fitted"
     """Nothing: a parameter was fitted to this number."""
     CHOSEN = "chosen in view of it"
-    """Little: what decides it (how many keys, how often reports, how promises come) was chosen when its results had been seen."""
+    """Little: the parameters behind it (keys, period of reports, timing of promises) were chosen after seeing their results."""
     PREDICTED = "predicted"
+    """A lot: it follows from parameters that were not derived from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +23,9 @@ class Claim:
     """One number of the paper.
 
     Attributes:
-        value: in the unit of the figure; ``None``: it says it in words.
-        words: the paper's own, where there is no number.
-        basis: of what the model says of it.
+        value: the number, in the figure's unit; ``None``: the paper gives only words.
+        words: the paper's own words, shown instead of the number.
+        basis: how much the model's agreement means.
     """
 
     value: float | None
@@ -37,13 +38,14 @@ STRONG = "strong, exactly-once on"
 ONCE = "by boundary, written once"
 FACTOR = "no cache / 125 % of the working set"
 STRAIGHT = "R² of the line up to the working set"
-CHANCE = "records that meet a failure in a minute, %"
+CHANCE = "records that hit a failure within a minute, %"
 BUSIEST = "busiest machine, % of all runs of user code"
 WALL_TIME = "wall-time count (not deterministic)"
-TWO_VALUES = "one id, two values, a run"
-USUAL = "an update, CPU µs"
+TWO_VALUES = "ids with two values per run"
+USUAL = "CPU µs per update, usual case"
+MORE = "increase over previous stage"
 PROPORTIONAL = "R² of buffered against hours"
-"""Places that have a number of the paper: what experiments call them."""
+"""Names of points and figures for which the paper has a number."""
 
 CLAIMS: dict[tuple[str, str, str], Claim] = {
     ("figure-13", WEAK, "median"): Claim(3.6, basis=Basis.FITTED),
@@ -59,8 +61,8 @@ CLAIMS: dict[tuple[str, str, str], Claim] = {
     ("figure-15", "stage 2", "stdev"): Claim(127.0, basis=Basis.CHOSEN),
     ("figure-15", "stage 3", "mean"): Claim(2081.0, basis=Basis.CHOSEN),
     ("figure-15", "stage 3", "stdev"): Claim(140.0, basis=Basis.CHOSEN),
-    ("figure-15", "stage 2", "more than stage before"): Claim(159.0, "under 200 ms", Basis.CHOSEN),
-    ("figure-15", "stage 3", "more than stage before"): Claim(127.0, "under 200 ms", Basis.CHOSEN),
+    ("figure-15", "stage 2", MORE): Claim(159.0, "under 200 ms", Basis.CHOSEN),
+    ("figure-15", "stage 3", MORE): Claim(127.0, "under 200 ms", Basis.CHOSEN),
     ("figure-16", FACTOR, ONCE): Claim(2.0, "a factor of two"),
     ("figure-16", STRAIGHT, ONCE): Claim(None, "linearly"),
     ("strong-weak", f"{WALL_TIME}, strong", TWO_VALUES): Claim(None, "just works"),
@@ -70,11 +72,11 @@ CLAIMS: dict[tuple[str, str, str], Claim] = {
     ("skew", "no limit", PROPORTIONAL): Claim(None, "often proportional to skew"),
     ("depth", "5 stages", CHANCE): Claim(4.9, "nearly a 5% chance"),
 }
-"""By experiment, point and figure (MillWheel 6.1.2-8.4). How much more Figure 15's stages lag is a difference of means."""
+"""Claims by experiment, point and figure (MillWheel 6.1.2-8.4). The increases in Figure 15 are differences of its means."""
 
 
 def number_ms(place: tuple[str, str, str]) -> float:
-    """A number of the paper that something can be fitted to."""
+    """Return a number of the paper to fit a parameter to, milliseconds."""
     ms = CLAIMS[place].value
-    assert ms is not None, f"the paper says {place} in words only"
+    assert ms is not None, f"the paper has no number for {place}"
     return ms

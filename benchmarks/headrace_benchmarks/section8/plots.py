@@ -1,4 +1,4 @@
-"""The report's pictures, as SVG that is the same each time. Drawn with matplotlib, which comes with the extra ``flights``."""
+"""The report's pictures as reproducible SVG, drawn with matplotlib from the extra ``flights``."""
 
 import io
 from collections import Counter
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 class NoPlotsError(HeadraceError):
-    """There is nothing to draw with."""
+    """The package matplotlib is not installed."""
 
     def __str__(self) -> str:
-        """Say what to do."""
-        return "there is no package 'matplotlib' to draw the report's figures with. Install headrace[flights]"
+        """Say what to install."""
+        return "drawing the report's figures needs the package 'matplotlib'. Install headrace[flights]"
 
 
 def draw(measured: Measured) -> bytes:
-    """Draw an experiment.
+    """Draw an experiment's picture.
 
     Raises:
-        NoPlotsError: there is no matplotlib.
+        NoPlotsError: matplotlib is not installed.
     """
     try:
         import matplotlib as mpl  # noqa: PLC0415  an extra, and slow to import
@@ -46,30 +46,30 @@ def draw(measured: Measured) -> bytes:
 
 
 def _figure_13(figure: "Figure", measured: Measured) -> None:
-    """A histogram and a CDF of all seeds together, with the paper's percentiles as crosses."""
+    """Draw a histogram and a CDF over all seeds, with the paper's percentiles as crosses."""
     histogram, cdf = figure.subplots(1, 2)
-    for axes, title in ((histogram, "Part of the records"), (cdf, "Part of the records that are not slower")):
+    for axes, title in ((histogram, "Fraction of records"), (cdf, "Cumulative fraction of records")):
         axes.set(xscale="log", xlabel="latency, simulated ms", title=title, xlim=(0.3, 1_000))
-    for number, point in enumerate(dict.fromkeys(one.point for one in measured.samples)):
+    for number, point in enumerate(dict.fromkeys(sample.point for sample in measured.samples)):
         counts: Counter[int] = Counter()
         for sample in measured.samples:
             if sample.point == point:
                 counts.update(sample.counts)
         bins = range(min(counts), max(counts) + 1)
-        edges = [bin_ms(one) for one in (*bins, bins[-1] + 1)]
-        parts = [counts[one] / counts.total() for one in bins]
+        edges = [bin_ms(bin_) for bin_ in (*bins, bins[-1] + 1)]
+        parts = [counts[bin_] / counts.total() for bin_ in bins]
         histogram.stairs(parts, edges, label=point, color=f"C{number}")
         cdf.plot(edges, [0.0, *accumulate(parts)], label=point, color=f"C{number}")
         for figure_name, part in (("median", 0.5), ("95 %", 0.95)):
             claim = CLAIMS.get((measured.name, point, figure_name))
             if claim is not None and claim.value is not None:
                 cdf.plot([claim.value], [part], "x", color=f"C{number}", markersize=9)
-    cdf.plot([], [], "kx", label="the paper's")
+    cdf.plot([], [], "kx", label="paper")
     cdf.legend(frameon=False)
 
 
 def _figure_14(figure: "Figure", measured: Measured) -> None:
-    """Each figure against the size of the cluster."""
+    """Draw each figure over the size of the cluster."""
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="CPUs", ylabel="latency, simulated ms")
     for name in dict.fromkeys(row.figure for row in measured.rows):
@@ -79,22 +79,23 @@ def _figure_14(figure: "Figure", measured: Measured) -> None:
 
 
 def _figure_15(figure: "Figure", measured: Measured) -> None:
-    """Mean lag of each stage beside the paper's."""
+    """Draw the mean lag of each stage beside the paper's."""
     axes = figure.subplots()
     rows = [row for row in measured.rows if row.figure == "mean"]
     axes.set(ylabel="lag of the low watermark, simulated ms", xlim=(0.5, len(rows) + 0.5))
     _with_intervals(axes, [float(number) for number in range(1, len(rows) + 1)], rows, "model")
     found = [CLAIMS[measured.name, row.point, "mean"].value or 0.0 for row in rows]
-    axes.plot(range(1, len(rows) + 1), found, "kx", markersize=9, label="the paper's")
+    axes.plot(range(1, len(rows) + 1), found, "kx", markersize=9, label="paper")
     axes.set_xticks(range(1, len(rows) + 1), [row.point for row in rows])
     axes.legend(frameon=False)
 
 
 def _figure_16(figure: "Figure", measured: Measured) -> None:
-    """CPU against the size of the cache, a line for each policy, beside the loads."""
+    """Draw CPU time over the size of the cache, one line per policy and load."""
     axes = figure.subplots()
     axes.set(
-        xlabel="cache, part of the working set", ylabel="CPU of workers and store, % of that without a cache"
+        xlabel="cache, fraction of the working set",
+        ylabel="CPU of workers and store, % of that without cache",
     )
     axes.set_ylim(0, 105)
     for point in dict.fromkeys(row.figure for row in measured.rows):
@@ -105,11 +106,11 @@ def _figure_16(figure: "Figure", measured: Measured) -> None:
 
 
 def _depth(figure: "Figure", measured: Measured) -> None:
-    """The chance to meet a failure beside its closed form, latencies, and what senders retain, each against the depth."""
+    """Draw the chance to hit a failure beside its closed form, latencies, and retained bytes, each over the depth."""
     chance, latency, retained = figure.subplots(1, 3)
     for axes, label, names in (
-        (chance, "records that meet a failure in a minute, %", (CHANCE, section_6_1_3.CLOSED_FORM)),
-        (latency, "95 % of latencies, simulated ms", (section_6_1_3.TAIL,)),
+        (chance, CHANCE, (CHANCE, section_6_1_3.CLOSED_FORM)),
+        (latency, section_6_1_3.TAIL, (section_6_1_3.TAIL,)),
         (retained, "retained by senders, mean kB", (section_6_1_3.RETAINED,)),
     ):
         axes.set(xlabel="stages", ylabel=label)
@@ -126,18 +127,18 @@ def _depth(figure: "Figure", measured: Measured) -> None:
 
 
 def _strong_weak(figure: "Figure", measured: Measured) -> None:
-    """Latency, what is made again, and what comes out otherwise, each way, for each code."""
+    """Draw latency, re-runs of user code, and differences in the output, for each code and combination."""
     names = (strong_weak.LATENCY, strong_weak.AGAIN, strong_weak.REPEATED, strong_weak.CHANGED)
     _bars(figure, measured, names)
 
 
 def _spark(figure: "Figure", measured: Measured) -> None:
-    """Throughput, latency and recovery, a bar for each job."""
+    """Draw throughput, latency and recovery, one bar per job."""
     _bars(figure, measured, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY))
 
 
 def _bars(figure: "Figure", measured: Measured, names: tuple[str, ...]) -> None:
-    """A bar for each point, side by side for these figures."""
+    """Draw bar charts of several figures side by side, one bar per point."""
     points = list(dict.fromkeys(row.point for row in measured.rows))
     for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
         rows = [row for row in measured.rows if row.figure == name]
@@ -149,7 +150,7 @@ def _bars(figure: "Figure", measured: Measured, names: tuple[str, ...]) -> None:
 
 
 def _hot_key(figure: "Figure", measured: Measured) -> None:
-    """How long the last record waits, and the busiest machine's share, against the key's share."""
+    """Draw the delay of the last record, and the busiest machine's share, over the key's share."""
     behind, busiest = figure.subplots(1, 2)
     for axes, name in ((behind, hot_key.BEHIND), (busiest, BUSIEST)):
         axes.set(xlabel="records of one key, %", ylabel=name)
@@ -162,10 +163,10 @@ def _hot_key(figure: "Figure", measured: Measured) -> None:
 
 
 def _skew(figure: "Figure", measured: Measured) -> None:
-    """What is buffered, and what waits to be injected, against the hours that one source is behind."""
+    """Draw buffered and waiting bytes over the hours by which one source is behind."""
     buffered, waiting = figure.subplots(1, 2, sharey=True)
     for axes, name in ((buffered, skew.BUFFERED), (waiting, skew.WAITING)):
-        axes.set(xlabel="hours that one source is behind", ylabel=name)
+        axes.set(xlabel="hours by which one source is behind", ylabel=name)
         for point in (skew.UNLIMITED, skew.LIMITED):
             rows = [row for row in measured.rows if row.figure == name and row.point.endswith(point)]
             _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, point)
@@ -173,14 +174,14 @@ def _skew(figure: "Figure", measured: Measured) -> None:
 
 
 def _authority(figure: "Figure", measured: Measured) -> None:
-    """CPU time of an update against the number of intervals."""
+    """Draw the CPU time per update over the number of intervals."""
     axes = figure.subplots()
-    axes.set(xscale="log", xlabel="key intervals", ylabel="an update, real CPU µs")
+    axes.set(xscale="log", xlabel="key intervals", ylabel="real CPU µs per update")
     for name in dict.fromkeys(row.figure for row in measured.rows):
         for shards in dict.fromkeys(row.point.partition(", ")[2] for row in measured.rows):
             rows = [row for row in measured.rows if row.figure == name and row.point.endswith(f", {shards}")]
             places = [float(row.point.split(maxsplit=1)[0].replace(",", "")) for row in rows]
-            _with_intervals(axes, places, rows, f"{name.partition(', CPU')[0]}, {shards}")
+            _with_intervals(axes, places, rows, f"{name.rpartition(', ')[2]}, {shards}")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
 

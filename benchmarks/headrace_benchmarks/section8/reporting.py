@@ -1,7 +1,7 @@
-"""The report as a value: which runs, what they found, and with what; written as JSON, from which all of REPORT.md follows.
+"""The report as a value: the runs, their results and their provenance, as JSON from which REPORT.md is generated.
 
-Rules of this file: a report holds the figures of every run, so that its tables follow from it, and any run can be repeated; what
-is not so, `problems` names. In the file, a figure's values at a point, one for each seed, are a line.
+Rules of this file: a report holds the figures of every run, so that its tables follow from it and any run can be repeated;
+`problems` lists where this fails. In the file, each line has the values of one figure at one point, one value per seed.
 """
 
 import dataclasses
@@ -22,19 +22,19 @@ from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_properties.search.parallel import spread
 
 _DEEP = re.compile(rb"\n(?: {7,}| {6}(?=[]}]))")
-"""The line breaks within a figure of the file, which is indented by its depth."""
+"""The line breaks within one figure of the indented JSON."""
 
 _PACKAGES = ("headrace", "simpy", "hypothesis", "msgspec", "pyspark")
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """What a report was made with.
+    """How and where a report was made.
 
     Attributes:
-        command: that writes it again.
-        versions: of Python and packages.
-        machine: its architecture.
-        cores: its CPUs. Simulated time does not depend on them.
+        command: command that writes it again.
+        versions: versions of Python and packages.
+        machine: the machine's architecture.
+        cores: the machine's number of CPUs. Simulated time does not depend on it.
     """
 
     command: str
@@ -44,13 +44,13 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One experiment.
+    """The results of one experiment.
 
     Attributes:
-        name: of `EXPERIMENTS`.
-        seeds: runs at each point, with seeds from 0.
-        samples: of each run, rounded.
-        plot_sha256: of the picture's file, hex.
+        name: name in `EXPERIMENTS`.
+        seeds: number of runs at each point, with seeds from 0.
+        samples: rounded results of each run.
+        plot_sha256: hash of the picture's file, hex.
     """
 
     name: str
@@ -60,18 +60,18 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> list[Row]:
-        """What the runs come to."""
+        """The figures over all runs."""
         return rows_of(self.samples)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All of it.
+    """A whole report.
 
     Attributes:
-        provenance: of all figures.
-        quick: fewer seeds and points than the full report.
+        provenance: how and where it was made.
+        quick: whether it has fewer seeds and points than the full report.
         calibration: the model's parameters.
-        measured: experiments, in the paper's order.
+        measured: results of the experiments, in the paper's order.
     """
 
     provenance: Provenance
@@ -80,31 +80,32 @@ class Report(msgspec.Struct, frozen=True):
     measured: tuple[Measured, ...]
 
     def to_bytes(self) -> bytes:
-        """Write it as JSON, one figure of a point a line."""
+        """Encode as JSON, one line per figure and point."""
         measured = tuple(
-            _StoredMeasured(one.name, one.seeds, one.plot_sha256, _columns(one.samples))
-            for one in self.measured
+            _StoredMeasured(result.name, result.seeds, result.plot_sha256, _columns(result.samples))
+            for result in self.measured
         )
         stored = _StoredReport(self.provenance, self.quick, self.calibration, measured)
         return _DEEP.sub(b"", msgspec.json.format(msgspec.json.encode(stored), indent=1)) + b"\n"
 
     def updated(self, renewed: "Report") -> "Report":
-        """Return this report with the experiments of another in the place of its own."""
-        by_name = {one.name: one for one in (*self.measured, *renewed.measured)}
+        """Return this report with experiments replaced by those of another one."""
+        by_name = {result.name: result for result in (*self.measured, *renewed.measured)}
         return msgspec.structs.replace(
             self, measured=tuple(by_name[name] for name in EXPERIMENTS if name in by_name)
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Report":
-        """Read what `to_bytes` has written.
+        """Decode what `to_bytes` encoded.
 
         Raises:
-            msgspec.MsgspecError: it is something else.
+            msgspec.MsgspecError: the data are not a report.
         """
         stored = msgspec.json.decode(data, type=_StoredReport)
         measured = tuple(
-            Measured(one.name, one.seeds, _samples(one), one.plot_sha256) for one in stored.measured
+            Measured(result.name, result.seeds, _samples(result), result.plot_sha256)
+            for result in stored.measured
         )
         return cls(stored.provenance, stored.quick, stored.calibration, measured)
 
@@ -143,7 +144,7 @@ def _stored_point(point: str, runs: Sequence[Sample]) -> _StoredPoint:
     for values in zip(*[run.values for run in runs], strict=True):
         place, figure, _ = values[0]
         assert all(value[:2] == (place, figure) for value in values), (
-            f"runs of {point} tell different figures"
+            f"runs of {point} have different figures"
         )
         figures.append((place, figure, tuple(value for *_, value in values)))
     bins = sorted({number for run in runs for number in run.counts})
@@ -152,14 +153,14 @@ def _stored_point(point: str, runs: Sequence[Sample]) -> _StoredPoint:
 
 
 def _samples(stored: _StoredMeasured) -> tuple[Sample, ...]:
-    for one in stored.points:
-        if {len(values) for values in (*[of for _, _, of in one.figures], *one.counts.values())} != {
+    for point in stored.points:
+        if {len(values) for values in (*[of for _, _, of in point.figures], *point.counts.values())} != {
             stored.seeds
         }:
             raise msgspec.ValidationError(
-                f"{stored.name}: {one.point}: {stored.seeds} values are expected in each figure"
+                f"{stored.name}: {point.point}: {stored.seeds} values are expected in each figure"
             )
-    return tuple(_sample(one, seed) for seed in range(stored.seeds) for one in stored.points)
+    return tuple(_sample(point, seed) for seed in range(stored.seeds) for point in stored.points)
 
 
 def _sample(stored: _StoredPoint, seed: int) -> Sample:
@@ -175,10 +176,10 @@ def measure(
     """Run experiments.
 
     Args:
-        names: of `EXPERIMENTS`.
-        size: how much of each.
-        jobs: processes to spread the runs over.
-        on_run: told after each run how many are done, of how many, and of which experiment it was.
+        names: names in `EXPERIMENTS`.
+        size: number of seeds and points.
+        jobs: number of parallel processes.
+        on_run: called after each run with the number of runs done, their total, and the experiment's name.
     """
     tasks = [(name, *task) for name in names for task in EXPERIMENTS[name].tasks(size)]
     alone = [task for task in tasks if EXPERIMENTS[task[0]].wall]
@@ -196,37 +197,37 @@ def measure(
 
 
 def provenance(command: str) -> Provenance:
-    """What this process makes a report with."""
+    """Return the provenance of a report made by this process."""
     versions = {"python": platform.python_version()}
     versions |= {name: version(name) for name in _PACKAGES if find_spec(name) is not None}
     return Provenance(command, versions, platform.machine(), os.cpu_count() or 1)
 
 
 def calibration_document() -> dict[str, float]:
-    """The model's parameters, as they are now."""
+    """Return the model's current parameters."""
     return {name: float(value) for name, value in dataclasses.asdict(CALIBRATION).items()}
 
 
 def problems(report: Report, again: int) -> Iterator[str]:
-    """What in a report is not what this code finds.
+    """Yield the differences between a report and what this code measures.
 
     Args:
-        report: that was read.
-        again: so many runs of each experiment are run again, spread over all of them.
+        report: the report to check.
+        again: number of runs of each experiment to repeat, spread over all of them.
     """
     if report.calibration != calibration_document():
-        yield "the calibration is not the one of this code: write the report again"
+        yield "its calibration differs from this code's: write the report again"
     for measured in report.measured:
         if EXPERIMENTS[measured.name].wall:
             continue  # no run repeats it
         stride = max(len(measured.samples) // max(again, 1), 1)
         for sample in measured.samples[::stride][:again]:
             if _run((measured.name, sample.point, sample.seed))[1] != sample:
-                yield f"{measured.name}: {sample.point}, seed {sample.seed}, comes out differently when it is run again"
+                yield f"{measured.name}: {sample.point}, seed {sample.seed}: a repeated run gives different figures"
 
 
 def sha256(data: bytes) -> str:
-    """Hash a file's contents, hex."""
+    """Return the hash of a file's contents, hex."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -234,7 +235,7 @@ _Task = tuple[str, str, int]
 
 
 def _run_all(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[_Task, Sample]]:
-    """In any order; the results do not depend on it."""
+    """Run tasks in any order; their results do not depend on it."""
     if tasks:
         yield from spread(_run, tasks, jobs)
 

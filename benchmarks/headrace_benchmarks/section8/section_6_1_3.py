@@ -1,4 +1,4 @@
-"""6.1.3: how deep pipelines fare on machines that fail, by the way in which they make productions."""
+"""6.1.3: deep pipelines on failing machines, with strong and weak productions."""
 
 from collections.abc import Iterator
 from statistics import fmean
@@ -30,10 +30,10 @@ _POINTS = ("1 stage", *(f"{stages} stages" for stages in range(2, 9)))
 
 
 def sample(point: str, seed: int) -> Sample:
-    """Run a depth each way, on the same failures."""
+    """Run one depth in each combination, with the same failures."""
     stages = int(point.split(maxsplit=1)[0])
     found = {way.name: run_deep(Depth(stages, way), seed) for way in WAYS}
-    values = [(f"{point}, {way}", *value) for way, one in found.items() for value in _figures(one)]
+    values = [(f"{point}, {way}", *value) for way, result in found.items() for value in _figures(result)]
     values += [
         (point, CHANCE, 100 * chance_to_meet_a_failure(stages, seed)),
         (point, CLOSED_FORM, 100 * closed_form(stages)),
@@ -47,24 +47,23 @@ def _figures(found: Found) -> Iterator[tuple[str, float]]:
     yield TAIL, quantile(latencies, 0.95) / MILLISECOND
     yield "99 % of latencies, simulated ms", quantile(latencies, 0.99) / MILLISECOND
     yield RETAINED, found.retained_bytes / 1_000
-    yield "a production is retained, mean simulated ms", fmean(held) / MILLISECOND
-    yield "99 % of productions, simulated ms", quantile(held, 0.99) / MILLISECOND
+    yield "retention of a production, mean simulated ms", fmean(held) / MILLISECOND
+    yield "retention of a production, 99 %, simulated ms", quantile(held, 0.99) / MILLISECOND
 
 
 EXPERIMENT = Experiment(
     "depth",
     "6.1.3",
-    "Pipelines of depth 1 to 8 on machines that fail",
+    "Pipelines of depth 1 to 8 on failing machines",
     _POINTS,
     (_POINTS[0], _POINTS[4], _POINTS[7]),
     sample,
-    f"As the paper assumes, {FAILS_A_MINUTE:.0%} of the machines fail in a minute; a minute is compressed to"
-    f" {MINUTE_US // 1_000_000} s here, and as long it takes until a failure is noticed. The chance: of the records, those with a"
-    " machine on their way that failed in their minute, as the History of a run of 20 minutes tells; closed form: 1 - 0.99^depth."
-    " Retained: bytes of productions from when they are made until their"
-    " sender hears that they are done, injectors included. A weak sender retains what it sent until all stages after it are"
-    " done, so that what is retained grows with the square of the depth; a strong one until the next stage is. Checkpoints of"
-    " stragglers free the senders before them. They hardly change latencies here: what waits for the machine that failed waits"
-    " all the same, and it is only the other records of the keys before it that go on.",
+    f"As the paper assumes, {FAILS_A_MINUTE:.0%} of the machines fail per minute; here a minute is compressed to"
+    f" {MINUTE_US // 1_000_000} s, and it takes as long to notice a failure. Records that hit a failure: those that passed a"
+    " machine that failed in the same minute, according to the History of a 20-minute run; closed form: 1 - 0.99^depth. Retained:"
+    " bytes of productions from when they are made until their sender receives the ACK, including injectors. A weak sender"
+    " retains its productions until all later stages are done, so the retained bytes grow with the square of the depth; a strong"
+    " sender retains them only until the next stage is done. Checkpoints of stragglers free earlier senders. They hardly change"
+    " latencies here: records that wait for the failed machine still wait; only other records of the earlier keys can proceed.",
     wide=True,
 )

@@ -1,6 +1,6 @@
-"""7.2: what an update costs the watermark authority, with up to 500,000 key intervals, sharded and not. CPU time of this machine.
+"""7.2: the CPU time of an update at the watermark authority, with up to 500,000 key intervals, with and without shards.
 
-The measure itself is a kernel of `headrace bench kernels` (`headrace_benchmarks.kernels.watermarks`).
+The measurement is a kernel of `headrace bench kernels` (`headrace_benchmarks.kernels.watermarks`).
 """
 
 from headrace_benchmarks.kernels.watermarks import CASES, FEW, MANY, SHARDS
@@ -16,29 +16,29 @@ _POINTS = tuple(
 
 
 def sample(point: str, _seed: int) -> Sample:
-    """Measure one size."""
+    """Measure one number of intervals and shards."""
     intervals, shards = (int(part.split(maxsplit=1)[0].replace(",", "")) for part in point.split(", "))
     rates = {name: measure(intervals, shards, _UPDATES) for name, measure in CASES.items()}
     return Sample(point, 0, tuple((point, _figure(name), 1e6 / rate) for name, rate in rates.items()))
 
 
 def _figure(case: str) -> str:
-    return USUAL if case == "usual" else f"{case}, CPU µs"
+    return USUAL if case == "usual" else f"CPU µs per update, {case}"
 
 
 EXPERIMENT = Experiment(
     "authority",
     "7.2",
-    f"The watermark authority with up to {MANY:,} key intervals: CPU time of an update",
+    f"The watermark authority with up to {MANY:,} key intervals: CPU time per update",
     _POINTS,
     _POINTS[:6],
     sample,
-    f"**Not simulated: CPU time of the machine that wrote this report**, of {_UPDATES:,} updates, once; another one, or the same"
-    " one when it is busy, takes another time. Usual: the interval is any of them, and the minimum is read once in a while, as"
-    " broadcasts do. Worst case: it is the one that holds the minimum, which is read after each. What grows with the number of"
-    " intervals is what memory takes that no cache of the CPU holds. Shards have computations of their own and know nothing of"
-    " each other; they are measured in one process, one after the other, so that with a machine for each the time is divided by"
-    " their number.",
+    f"**Not simulated: CPU time on the machine that wrote this report**, for one run of {_UPDATES:,} updates; other machines, or"
+    " the same machine under load, take different times. Usual case: each update is for a random interval, and the minimum is"
+    " read occasionally, as for broadcasts. Worst case: each update is for the interval that holds the minimum, which is read"
+    " after every update. The time grows with the number of intervals because their data no longer fit into the CPU's caches."
+    " Shards serve different computations and are independent of each other; they are measured one after the other in one"
+    " process, so with one machine per shard, divide the time by the number of shards.",
     wall=True,
     wide=True,
 )

@@ -1,7 +1,7 @@
-"""Hours of skew between two sources, and what that buffers, with a limit on the skew and without (MillWheel 8.4).
+"""Hours of skew between two sources, and the buffering that it causes, with and without a limit on the skew (MillWheel 8.4).
 
-One source is hours behind the other. The low watermark follows the one that is behind; what the other brings stays in windows
-that are open. Event time runs many times faster than simulated time here, as when a backlog is worked off.
+One source is hours behind the other. The low watermark follows the slower one; records of the other one stay in open windows.
+Event time runs many times faster than simulated time here, as when a backlog is processed.
 """
 
 import random
@@ -17,7 +17,7 @@ from headrace_benchmarks.section8.paper import PROPORTIONAL
 from headrace_sim import ClusterOptions, Feed, FeedBuilder, simulate
 
 LIMIT_US = HOUR
-SKEW = "skew: newest record injected less low watermark, peak hours"
+SKEW = "newest injected record minus low watermark, peak hours"
 BUFFERED = "buffered in rows, peak kB"
 WAITING = "waiting to be injected, peak kB"
 UNLIMITED, LIMITED = "no limit", "limit of 1 h"
@@ -35,13 +35,13 @@ _VALUE_BYTES = 500
 
 @dataclass(frozen=True, slots=True)
 class Skewed:
-    """What one run came to; bytes.
+    """The result of one run.
 
     Attributes:
-        skew_us: event time, the most.
-        buffered_bytes: in all rows, the most at a time.
-        waiting_bytes: that had come and were not injected, the most at a time.
-        windows: that ended.
+        skew_us: peak skew, event time, microseconds.
+        buffered_bytes: peak size of all rows.
+        waiting_bytes: peak size of records that had arrived but were not injected.
+        windows: number of windows that ended.
     """
 
     skew_us: int
@@ -51,21 +51,21 @@ class Skewed:
 
 
 class Window(Computation):
-    """Buffers the records of each window, and sends on how many there were when the watermark has passed its end."""
+    """Buffers the records of each window, and produces their number once the watermark has passed the window's end."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Keep it."""
+        """Buffer the record."""
         end = record.timestamp // _WINDOW_US * _WINDOW_US + _WINDOW_US
         context.state.setdefault(str(end), []).append(record.value)
         context.set_timer(str(end), end)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """The window has ended."""
+        """Produce the number of records in the window that has ended."""
         context.produce("windows", len(context.state.pop(timer.tag)))
 
 
 def run_skewed(hours: int, limit_us: int | None, seed: int) -> Skewed:
-    """Run two sources of which one is so many hours behind."""
+    """Run two sources, one of which is this many hours behind."""
     pipeline = Pipeline("skew")
     pipeline.injector("prompt", skew_limit_us=limit_us)
     pipeline.injector("behind", skew_limit_us=limit_us)
@@ -82,7 +82,7 @@ def run_skewed(hours: int, limit_us: int | None, seed: int) -> Skewed:
 
 
 def _feed(pipeline: Pipeline, hours: int, seed: int) -> Feed:
-    """The prompt source tells what happens; the other one, what happened so many hours ago, and of that both tell all."""
+    """Make the input: one source reports events as they happen, the other the same period of events, but hours later."""
     builder, draw = FeedBuilder(pipeline), random.Random(f"{seed}/skew")
     last_us = (hours + _MORE_HOURS) * HOUR
     for name, behind_us in (("prompt", 0), ("behind", hours * HOUR)):
@@ -107,11 +107,11 @@ def _when(event_us: int) -> int:
 
 
 def _skews(history: History) -> Iterator[int]:
-    """After each event, how far the newest record in the system is ahead of the windows' watermark."""
+    """Yield, after each event, how far the newest record in the system is ahead of the windows' watermark."""
     newest_us = low_watermark = 0
     for event in history:
         if isinstance(event, Injected):
-            newest_us = max(newest_us, *(one.timestamp for one in event.productions))
+            newest_us = max(newest_us, *(production.timestamp for production in event.productions))
         elif isinstance(event, Published):
             known = dict(event.values).get("windows of both")
             low_watermark = max(low_watermark, known.low_watermark if known else 0)
@@ -119,7 +119,7 @@ def _skews(history: History) -> Iterator[int]:
 
 
 def _buffered(history: History) -> Iterator[int]:
-    """After each write, the bytes of all states."""
+    """Yield the total size of all states after each write, bytes."""
     states: dict[str, int] = {}
     total = 0
     for event in history:
@@ -131,7 +131,7 @@ def _buffered(history: History) -> Iterator[int]:
 
 
 def _waiting(arrivals: Sequence[int], history: History) -> Iterator[int]:
-    """After each record that was injected, how many had come and were not; and after the first that is not at once."""
+    """Yield, after each arrival and each injection, how many records had arrived but were not injected."""
     changes = [(at_us, 1) for at_us in arrivals]
     changes += [(event.at_us, -1) for event in history if isinstance(event, Injected)]
     waiting = 0
@@ -141,18 +141,18 @@ def _waiting(arrivals: Sequence[int], history: History) -> Iterator[int]:
 
 
 def sample(point: str, seed: int) -> Sample:
-    """Run each number of hours, with the limit or without."""
+    """Run each number of hours, with or without the limit."""
     found = {hours: run_skewed(hours, LIMIT_US if point == LIMITED else None, seed) for hours in _HOURS}
     values: list[tuple[str, str, float]] = []
-    for hours, one in found.items():
+    for hours, skewed in found.items():
         place = f"{hours} h behind, {point}"
         values += [
-            (place, SKEW, one.skew_us / HOUR),
-            (place, BUFFERED, one.buffered_bytes / 1_000),
-            (place, WAITING, one.waiting_bytes / 1_000),
+            (place, SKEW, skewed.skew_us / HOUR),
+            (place, BUFFERED, skewed.buffered_bytes / 1_000),
+            (place, WAITING, skewed.waiting_bytes / 1_000),
         ]
     if point == UNLIMITED:
-        buffered = [one.buffered_bytes for one in found.values()]
+        buffered = [skewed.buffered_bytes for skewed in found.values()]
         values.append((point, PROPORTIONAL, correlation(_HOURS, buffered) ** 2))
     return Sample(point, seed, tuple(values))
 
@@ -160,14 +160,14 @@ def sample(point: str, seed: int) -> Sample:
 EXPERIMENT = Experiment(
     "skew",
     "8.4, skew",
-    "Hours of skew between two sources, with the injectors' limit and without",
+    "Hours of skew between two sources, with and without the injectors' limit",
     (UNLIMITED, LIMITED),
     (UNLIMITED, LIMITED),
     sample,
-    "Skew and hours are event time. One source is hours behind the other, and what the other brings is buffered until the low"
-    f" watermark passes the end of its window of {_WINDOW_US // MINUTE} minutes. With the limit, a record more than that ahead of"
-    " the slowest low watermark is not injected yet, and what is buffered no longer follows the skew. It waits in its source;"
-    " Headrace's injector reads on, and holds what waits in its own memory, as it must find the record that comes next in event"
-    " time. The skew stays a little below the limit, as what is known of the watermark is a little old.",
+    "Skew and hours are event time. One source is hours behind the other, whose records are buffered until the low watermark"
+    f" passes the end of their window of {_WINDOW_US // MINUTE} minutes. With the limit, a record that is further than the limit"
+    " ahead of the slowest low watermark is not injected yet, and buffering no longer grows with the skew. The record waits in"
+    " its source; Headrace's injector keeps reading, and keeps waiting records in its own memory, since it must find the next"
+    " record in event time. The skew stays slightly below the limit, because the known watermark is slightly outdated.",
     wide=True,
 )

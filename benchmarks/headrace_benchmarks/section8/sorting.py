@@ -1,7 +1,7 @@
-"""The paper's shuffle: a stage that buckets numbers, and one that sorts each bucket, keyed differently (MillWheel 8.1).
+"""The paper's shuffle: one stage buckets numbers, and a second stage with other keys sorts each bucket (MillWheel 8.1).
 
-The latency of a record is that of the first stage, from a record's arrival there to the arrival of what it becomes at the second:
-the CPU's queue, user code, with strong productions the commit, and the wire. So each stage of a pipeline counts once.
+A record's latency is that of the first stage: from its arrival there to the arrival of its production at the second stage. This
+includes the CPU's queue, user code, the commit (with strong productions) and the wire, so each stage of a pipeline counts once.
 """
 
 import random
@@ -14,7 +14,7 @@ from headrace_benchmarks.section8.calibration import Calibration
 from headrace_sim import Feed, FeedBuilder, simulate
 
 _KEPT = 8
-"""Choice: a bucket keeps its smallest numbers, so that rows do not grow with the length of a run."""
+"""Choice: a bucket keeps only its smallest numbers, so that rows do not grow with the length of a run."""
 _BEGIN_US = 2 * SECOND
 """All intervals are assigned by then."""
 _WARM_UP_US = 100 * MILLISECOND
@@ -26,10 +26,10 @@ class Sorting:
     """One experiment.
 
     Attributes:
-        cpus: half of them for each stage.
-        productions: of both stages.
-        exactly_once: likewise.
-        for_us: how long records are injected and measured, simulated time, after the warm-up.
+        cpus: number of CPUs, half of them for each stage.
+        productions: strong or weak, for both stages.
+        exactly_once: whether both stages deduplicate.
+        for_us: time for which records are injected and measured after the warm-up, simulated microseconds.
     """
 
     cpus: int = 200
@@ -39,13 +39,13 @@ class Sorting:
 
 
 class Bucket(Computation):
-    """Sends each number to its bucket. ``buckets``: how many there are."""
+    """Sends each number to its bucket. ``buckets``: number of buckets."""
 
     def __init__(self, buckets: int) -> None:
         self._buckets = buckets
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Send it on under the bucket's key."""
+        """Send the number on under the bucket's key."""
         context.produce("numbers", record.value, key=key_of(record.value, self._buckets))
 
 
@@ -53,33 +53,33 @@ class Sort(Computation):
     """Keeps the numbers of a bucket sorted."""
 
     def initial_state(self) -> list[int]:
-        """Nothing yet."""
+        """Return an empty bucket."""
         return []
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Put it in its place."""
+        """Insert the number in order."""
         numbers: list[int] = context.state
         insort(numbers, record.value)
         context.state = numbers[:_KEPT]
 
 
 def key_of(number: int, buckets: int) -> str:
-    """The key of a number's bucket."""
+    """Return the key of a number's bucket."""
     return f"{number % buckets:07d}"
 
 
 def boundaries(intervals: int, buckets: int) -> list[str]:
-    """Keys that divide the buckets evenly."""
+    """Return keys that split the buckets evenly into intervals."""
     return [f"{number * buckets // intervals:07d}" for number in range(1, intervals)]
 
 
 def injectors(cpus: int) -> int:
-    """How many processes inject for so many CPUs; they are machines of their own."""
+    """Return the number of injector processes for a number of CPUs; each has its own machine."""
     return max(1, cpus // _CPUS_PER_INJECTOR)
 
 
 def latencies_us(sorting: Sorting, calibration: Calibration, seed: int) -> list[int]:
-    """Run it, and return the latency of each record, in order of size."""
+    """Run an experiment, and return the latencies of all records, sorted."""
     pipeline = _pipeline(sorting, calibration.keys)
     feed = _feed(pipeline, sorting, calibration, seed)
     history = simulate(pipeline, feed, options=calibration.cluster(sorting.cpus), seed=seed)
@@ -127,7 +127,7 @@ def _feed(pipeline: Pipeline, sorting: Sorting, calibration: Calibration, seed: 
 def _stage_latencies(history: History) -> list[int]:
     arrived_us: dict[str, int] = {}
     caused_us: dict[str, int] = {}
-    """Production to when its cause arrived."""
+    """Arrival time of a production's cause, by the production's record id."""
     latencies = []
     for event in history:
         if isinstance(event, Delivered):

@@ -1,4 +1,4 @@
-"""Quantiles of a run, and intervals over runs."""
+"""Quantiles of a run, and confidence intervals over runs."""
 
 import math
 from collections.abc import Sequence
@@ -10,23 +10,23 @@ _T_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
     2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
-"""Student's t, 97.5 %, for 1 to 30 degrees of freedom; beyond these the last one, which is a little too wide."""
+"""Student's t, 97.5 %, for 1 to 30 degrees of freedom; for more, the last one, which is slightly too wide."""
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean over runs, and the half of its 95 % interval (Student's t); one run has none."""
+    """A mean over runs, and half the width of its 95 % interval (Student's t); ``None`` for a single run."""
 
     mean: float
     half: float | None
 
     def __str__(self) -> str:
-        """Write it as the tables do: small numbers with more digits."""
+        """Format as in the tables: small numbers with more digits."""
         digits = 1 if abs(self.mean) >= 1 or not self.mean else 3
         return f"{self.mean:.{digits}f}" + ("" if self.half is None else f" ± {self.half:.{digits}f}")
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of one figure over runs.
+    """Return the mean and interval of one figure over runs.
 
     >>> str(interval([9.0, 10.0, 11.0]))
     '10.0 ± 2.5'
@@ -38,7 +38,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def quantile(ordered: Sequence[int], part: float) -> int:
-    """The smallest value that so large a part does not exceed, of values in order.
+    """Return the smallest of these sorted values that at least this fraction of them does not exceed.
 
     >>> quantile([10, 20, 30, 40], 0.5), quantile([10, 20, 30, 40], 0.95)
     (20, 40)

@@ -1,7 +1,7 @@
-"""Strong against weak productions in one table, with exactly-once and without (MillWheel 6.1.2, 6.1.3).
+"""Strong and weak productions in one table, with and without exactly-once (MillWheel 6.1.2, 6.1.3).
 
-The comparison is that of `headrace compare` (`headrace_properties.search.strong_weak`): every way gets the same faults at
-the same times.
+The comparison is that of `headrace compare` (`headrace_properties.search.strong_weak`): every combination gets the same faults
+at the same times.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from headrace_properties.search.strong_weak import Account, compare
 from headrace_scenarios import wall_clock
 from headrace_sim import Feed, FeedBuilder
 
-AGAIN = "runs of user code made again, a crash"
-REPEATED = "repeated, a run"
-CHANGED = "changed, a run"
+AGAIN = "re-runs of user code per crash"
+REPEATED = "repeated per run"
+CHANGED = "changed per run"
 LATENCY = "median latency, simulated ms"
 _RUNS = 8
 _FAULTS = 10
@@ -33,45 +33,45 @@ class Odd(Computation):
     """Passes on odd numbers: a stateless filter, the paper's own example of an idempotent computation.
 
     Args:
-        output: the stream that they go to.
+        output: output stream.
     """
 
     def __init__(self, output: str) -> None:
         self._output = output
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Pass it on, or not."""
+        """Pass on an odd number, drop an even one."""
         if record.value % 2:
             context.produce(self._output, record.value)
 
 
 class Total(Computation):
-    """Adds up, and tells the sum at the end: a record that counts twice is seen, the order of arrival is not."""
+    """Produces a sum at the end. It reveals records that count twice, but does not depend on the order of arrival."""
 
     def initial_state(self) -> int:
-        """Nothing yet."""
+        """Start at 0."""
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add it."""
+        """Add the value."""
         context.state += record.value
         context.set_timer("end", HOUR)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Tell the sum."""
+        """Produce the sum."""
         del timer
         context.produce("results", context.state)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """User code to run each way, and its input from a seed."""
+    """User code to run in each combination, and its input by seed."""
 
     pipeline: Pipeline
     seeded: bool = True
 
     def feed(self, seed: int) -> Feed:
-        """Numbers under some keys; the wall-time aggregate brings its own visits."""
+        """Make numbers under random keys; the wall-time count has its own input of visits."""
         return _numbers(self.pipeline, seed) if self.seeded else wall_clock.feed(seed)
 
 
@@ -100,7 +100,7 @@ CODES = {
 
 
 def sample(point: str, seed: int) -> Sample:
-    """Run one code each way, once without faults, and then under the same fault schedules."""
+    """Run one code in each combination, once without faults, and then under the same fault schedules."""
     code = CODES[point]
     accounts = compare(
         code.pipeline,
@@ -110,18 +110,20 @@ def sample(point: str, seed: int) -> Sample:
         seed=seed,
         options=CALIBRATION.cluster(_WORKERS),
     )
-    values = [(f"{point}, {one.way.name}", *figure) for one in accounts for figure in _figures(one)]
+    values = [
+        (f"{point}, {account.way.name}", *figure) for account in accounts for figure in _figures(account)
+    ]
     return Sample(point, seed, tuple(values))
 
 
 def _figures(account: Account) -> Iterator[tuple[str, float]]:
     calm, stormy, runs = account.calm, account.stormy, max(account.runs, 1)
     yield LATENCY, median(calm.latencies_us) / MILLISECOND
-    yield "rows written, a run of user code", calm.applied / calm.executions
-    yield "bytes written", calm.applied_bytes / calm.executions
-    yield "retained by senders, byte seconds a production", calm.held_byte_us / SECOND / len(calm.held_us)
+    yield "rows written per run of user code", calm.applied / calm.executions
+    yield "bytes written per run of user code", calm.applied_bytes / calm.executions
+    yield "retained by senders, byte seconds per production", calm.held_byte_us / SECOND / len(calm.held_us)
     yield AGAIN, stormy.again / max(stormy.crashes, 1)
-    yield "lost, a run", account.lost / runs
+    yield "lost per run", account.lost / runs
     yield REPEATED, account.repeated / runs
     yield CHANGED, account.changed / runs
     yield TWO_VALUES, stormy.diverged / runs
@@ -131,19 +133,19 @@ def _figures(account: Account) -> Iterator[tuple[str, float]]:
 EXPERIMENT = Experiment(
     "strong-weak",
     "6.1.2, 6.1.3",
-    "Strong against weak productions, with exactly-once and without, under the same faults",
+    "Strong and weak productions, with and without exactly-once, under the same faults",
     tuple(CODES),
     tuple(CODES),
     sample,
-    f"Each way runs a code and its input once without faults, which latency, writes and what is retained are from, and {_RUNS}"
-    f" times with {_FAULTS} faults, at the same times for each way: crashes, zombies, partitions, lost and late messages and"
-    " commits. Lost, repeated and changed: of the records that went outside, against the plain sequential reference. What a weak"
-    " computation makes again has the id that it had, and the outside takes each id once: so the weak filter never differs."
-    " Strong without exactly-once, what a duplicate makes has an id of its own, and is repeated. The sum is wrong where a record"
-    " counts twice. Weak, it is at times told twice even with exactly-once: a zombie's timer fires, and it sends what it knew"
-    " before its commit is refused; strong, the commit comes first. That is why weak productions are for idempotent code."
-    " The wall-time count is that of 6.1.2: every way it differs from the reference, as it depends on when it runs, and only"
-    " weak does it make two bit-wise different records of one id. The same for a pipeline of your own:"
-    " `headrace compare MODULE:PIPELINE`.",
+    f"Each combination runs the code once without faults, for latency, writes and retained bytes, and then {_RUNS} times with"
+    f" {_FAULTS} faults, which strike every combination at the same times: crashes, zombies, partitions, and lost and late"
+    " messages and commits. Lost, repeated and changed count records that went outside, compared with the sequential reference."
+    " When a weak computation re-runs, its productions have the same ids as before, and the outside accepts each id once; so the"
+    " weak filter never differs. With strong productions and without exactly-once, the production of a duplicate has a new id and"
+    " is repeated. The sum is wrong if a record counts twice. With weak productions it is sometimes sent twice, even with"
+    " exactly-once: a zombie's timer fires, and the zombie sends its outdated sum before its commit is refused. With strong"
+    " productions the commit comes first. This is why weak productions are for idempotent code. The wall-time count is that of"
+    " 6.1.2: it depends on when it runs, so it differs from the reference in every combination, but only weak productions send"
+    " two bit-wise different records with the same id. To compare your own pipeline: `headrace compare MODULE:PIPELINE`.",
     wide=True,
 )
