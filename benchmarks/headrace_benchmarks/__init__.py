@@ -1,1 +1,1 @@
-"""The experiments of MillWheel's Section 8 and the wall-clock benchmarks."""
+"""The experiments of MillWheel's Section 8, and the wall-clock benchmarks."""

@@ -1,10 +1,10 @@
-"""What the Dataflow layer costs beside a hand-written computation: sums in fixed windows, both in one run (``make bench``).
+"""The cost of the Dataflow layer, compared with a hand-written computation: sums in fixed windows, in one run (``make bench``).
 
-By hand: a sum for each open window in the row, a watermark timer at its end, nothing else; late data are dropped. The layer does
-the same with ``allowed_lateness(0)``, and carries windows, triggers, timing and panes for it. Both on the simulated cluster, as a
-job is run, and in the sequential reference, where user code and its codecs are most of the work. Only the ratios mean something.
+The hand-written computation keeps a sum for each open window in the row, sets a watermark timer at the window's end, and drops
+late data. The layer does the same with ``allowed_lateness(0)``, and handles windows, triggers, timing and panes. Both run on the
+simulated cluster, like any job, and in the sequential reference, where user code and codecs dominate. Only ratios are meaningful.
 
-And what a record costs by how many windows of its key are open: the layer's logic alone, and with its row read and written.
+It also measures the cost of a record by the number of its key's open windows: the layer's logic, and reading and writing the row.
 """
 
 import gc
@@ -40,10 +40,10 @@ EVERY_US = MILLISECOND
 
 
 class WindowSum(Computation):
-    """Sums of a key's records by window, by hand."""
+    """Sums a key's records by window, written by hand."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add it to its window's sum, unless that was told already."""
+        """Add the record to its window's sum, unless the sum was already produced."""
         if record.late:
             return
         start = record.timestamp - record.timestamp % WINDOW_US
@@ -52,13 +52,13 @@ class WindowSum(Computation):
         context.set_timer(name, start + WINDOW_US)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Tell a window's sum."""
+        """Produce a window's sum."""
         start = timer.timestamp - WINDOW_US
         context.produce("sums", {"start": start, "sum": context.state.pop(timer.tag)})
 
 
 def by_hand() -> Pipeline:
-    """The hand-written one."""
+    """Build the hand-written pipeline."""
     pipeline = Pipeline("by hand")
     pipeline.injector("scores")
     pipeline.add(WindowSum(), name="sum", inputs=["scores"], outputs=["sums"])
@@ -66,13 +66,13 @@ def by_hand() -> Pipeline:
 
 
 def by_layer() -> Pipeline:
-    """The same, as a Dataflow pipeline."""
+    """Build the same as a Dataflow pipeline."""
     windowed = read("scores").window_into(FixedWindows(WINDOW_US)).allowed_lateness(0)
     return windowed.sum().to("sums").pipeline("by layer")
 
 
 def feed_of(pipeline: Pipeline) -> Feed:
-    """A record each millisecond, in order, and a watermark ten times a second."""
+    """Make a record per millisecond, in order, and a watermark ten times a second."""
     builder = FeedBuilder(pipeline)
     for number in range(RECORDS):
         at_us = SECOND + number * EVERY_US
@@ -83,18 +83,18 @@ def feed_of(pipeline: Pipeline) -> Feed:
 
 
 def in_the_cluster(pipeline: Pipeline, feed: Feed) -> int:
-    """Run it on the simulated cluster; return how many panes there were."""
+    """Run a pipeline on the simulated cluster; return the number of panes."""
     return sum(outputs_of(simulate(pipeline, feed)).values())
 
 
 def in_the_reference(pipeline: Pipeline, feed: Feed) -> int:
-    """Run it one record at a time; likewise."""
+    """Run a pipeline in the sequential reference; return the number of panes."""
     return sum(run_reference(pipeline, feed).outputs.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One row. ``seconds``: median of CPU time by hand and by the layer."""
+    """One row of the table: median CPU times of the hand-written pipeline and the layer's, seconds."""
 
     where: str
     by_hand_seconds: float
@@ -102,7 +102,7 @@ class Cost:
 
     @property
     def ratio(self) -> float:
-        """How many times as much the layer needs."""
+        """The layer's CPU time as a multiple of the hand-written one's."""
         return self.by_layer_seconds / self.by_hand_seconds
 
 
@@ -113,7 +113,7 @@ PLACES: dict[str, Callable[[Pipeline, Feed], int]] = {
 
 
 def compare_costs(rounds: int = ROUNDS) -> list[Cost]:
-    """Run all in turn, several times, so that a machine that changes its speed changes it for all."""
+    """Run all in turn, several times, so that changes of the machine's speed affect all alike."""
     pipelines = [by_hand(), by_layer()]
     feeds = [feed_of(pipeline) for pipeline in pipelines]
     found: dict[str, list[list[float]]] = {where: [[], []] for where in PLACES}
@@ -125,32 +125,32 @@ def compare_costs(rounds: int = ROUNDS) -> list[Cost]:
                 begun = time.process_time()
                 panes.add(run(pipeline, feed))
                 times.append(time.process_time() - begun)
-    assert len(panes) == 1, f"they do not do the same: {panes}"
+    assert len(panes) == 1, f"the pipelines produced different numbers of panes: {panes}"
     return [Cost(where, *map(statistics.median, times)) for where, times in found.items()]
 
 
 def test_the_layer_beside_a_computation_written_by_hand(
     benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Print CPU time for a record of both, and the ratio."""
+    """Print both CPU times per record, and their ratio."""
     costs = benchmark.pedantic(compare_costs, rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     with capsys.disabled():
         print(
             f"\nseed 0, Python {platform.python_version()}, {platform.machine()}; {RECORDS:,} records, {KEYS} keys"
         )
-        print("  CPU microseconds a record     by hand  by layer   ratio")
+        print("  CPU microseconds per record   by hand  by layer   ratio")
         for cost in costs:
             each = (seconds / RECORDS * 1e6 for seconds in (cost.by_hand_seconds, cost.by_layer_seconds))
-            print(f"  {cost.where:<27}" + "".join(f"{one:>10.0f}" for one in each) + f"{cost.ratio:>8.2f}")
+            print(f"  {cost.where:<27}" + "".join(f"{us:>10.0f}" for us in each) + f"{cost.ratio:>8.2f}")
 
 
 OPEN = (1, 100, 1_440, 10_000)
-"""How many windows of one key are open; 1,440: those of a day, by the minute."""
+"""Numbers of open windows of one key; 1,440: one for each minute of a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenCost:
-    """One row. ``logic_us``, ``row_us``: microseconds for a record, in the layer's logic and for reading and writing its row."""
+    """One row of the table: microseconds per record, in the layer's logic and for reading and writing its row."""
 
     windows: int
     logic_us: float
@@ -158,7 +158,7 @@ class OpenCost:
 
 
 def cost_of_open(windows: int, records: int = 50) -> OpenCost:
-    """Give a key so many open windows, and add to them, one after the other."""
+    """Open this many windows of a key, and measure adding records to them in turn."""
     pipeline = read("scores").window_into(FixedWindows(SECOND)).sum().to("sums").pipeline("open")
     spec = pipeline.computations["sum"]
     assert isinstance(spec.computation, GroupByKeyAndWindow)
@@ -184,7 +184,7 @@ def cost_of_open(windows: int, records: int = 50) -> OpenCost:
 
 
 def cost_of_sliding(windows: int) -> float:
-    """CPU seconds for an element that is in so many windows, all of them open already."""
+    """Return the CPU seconds for an element in this many windows, all of them already open."""
     grouping, state = Grouping(windows=SlidingWindows(windows * SECOND, SECOND), combine=SUM), KeyState()
     grouping.element(state, Element("k", 1, 0), 0, -windows * SECOND)
     begun = time.process_time()
@@ -193,14 +193,14 @@ def cost_of_sliding(windows: int) -> float:
 
 
 def test_what_open_windows_cost(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    """Print both."""
+    """Print the costs by number of open windows."""
     costs = benchmark.pedantic(  # type: ignore[no-untyped-call]
         lambda: [cost_of_open(windows) for windows in OPEN], rounds=1, iterations=1
     )
     with capsys.disabled():
         print(f"\nPython {platform.python_version()}, {platform.machine()}; one key")
-        print("  microseconds a record     logic       row")
+        print("  microseconds per record   logic       row")
         for cost in costs:
             print(f"  {cost.windows:>7,} open windows {cost.logic_us:>11.0f}{cost.row_us:>10.0f}")
         for windows in (3_600, 86_400):
-            print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms an element")
+            print(f"  {windows:>7,} sliding windows: {cost_of_sliding(windows) * 1e3:,.0f} ms per element")

@@ -1,6 +1,6 @@
 """The kernels of ``headrace bench kernels`` under pytest-benchmark, one test each (``make bench``).
 
-Machines are noisy and differ: only the ratios mean something.
+Machines are noisy and differ: only ratios are meaningful.
 """
 
 import pytest
@@ -13,15 +13,15 @@ from headrace_benchmarks.kernels import KERNELS, WHOLE, Kernel
 def test_kernel_beside_its_anchor(
     kernel: Kernel, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Print each figure beside its goal; the rounds are the kernel's own, in which it and its anchor take turns."""
+    """Print each figure beside its goal. Each kernel runs its own rounds, in which it alternates with its anchor."""
     if not kernel.can_run:
         pytest.skip(f"{kernel.needs} is not installed")
 
     def measure() -> list[str]:
         found = kernel.measure(WHOLE, 0, lambda _: None)
         return [
-            f"  {one.name}: {one.value:,.2f} {one.unit} ({one.anchor or 'no goal'}). {one.detail}"
-            for one in found
+            f"  {figure.name}: {figure.value:,.2f} {figure.unit} ({figure.anchor or 'no goal'}). {figure.detail}"
+            for figure in found
         ]
 
     figures = benchmark.pedantic(measure, rounds=1, iterations=1)  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""CPU time by record of a count on Spark; throughput, latency and recovery of a job; what a round costs in each layout.
+"""CPU time per record of a count on Spark; throughput, latency and recovery of a job; the cost of a round in each layout.
 
 ``make bench ARGS='-k "spark and count"'``, ``make bench ARGS='-k "spark and latency"'``, ``make bench ARGS='-k rounds'``.
 
-Machines are noisy and differ: only what stands beside each other in one run can be compared.
+Machines are noisy and differ: compare only figures of the same run.
 """
 
 import os
@@ -27,16 +27,18 @@ _WHERE = f"Spark {pyspark.__version__}, Python {platform.python_version()}, {pla
 _WARM_UP = 50_000
 JOB_KEYS, JOB_RECORDS = 10_000, 500_000
 COUNT_ROUNDS = 3
-"""Java's compilers work through all of the first one."""
+"""Java's compilers are busy during the first round."""
 _SLOW = {("transformWithState, pandas", 10_000): 10, ("transformWithState, pandas", 200_000): 50}
-"""Measured once, with fewer records and keys, since a pandas frame for each key takes milliseconds; by how many times fewer."""
+"""Measured once, with fewer records and keys by this factor, since a pandas frame for each key takes milliseconds."""
 
 
 def compare_counts(place: Path, records: int = RECORDS, rounds: int = COUNT_ROUNDS) -> list[CountCost]:
-    """Run all jobs at all numbers of keys, on one session, so many times over; of each, the median by its CPU time."""
+    """Run all jobs with all numbers of keys, on one session, several times; return the median cost of each, by CPU time."""
     found: dict[tuple[str, int], list[CountCost]] = {}
     with session("local[2]", "count") as spark:
-        for number, job in enumerate(JOBS):  # so that Java has compiled what the first would else pay for
+        for number, job in enumerate(
+            JOBS
+        ):  # warm-up, so that the first job does not pay for Java's compilation
             count_cost(spark, job, 100, _WARM_UP, place / f"warm-up-{number}")
         for number, keys, job in product(range(rounds), KEYS, JOBS):
             part = _SLOW.get((job, keys), 1)
@@ -45,7 +47,7 @@ def compare_counts(place: Path, records: int = RECORDS, rounds: int = COUNT_ROUN
             where = place / f"{number}-{keys}-{len(found)}"
             cost = count_cost(spark, job, keys // part, records // part, where)
             found.setdefault((job, keys), []).append(cost)
-            shutil.rmtree(where, ignore_errors=True)  # Spark may still look after the state of its query
+            shutil.rmtree(where, ignore_errors=True)  # Spark may still maintain the state of its query
     return [sorted(costs, key=_cpu)[len(costs) // 2] for costs in found.values()]
 
 
@@ -59,16 +61,16 @@ def test_a_count_beside_the_same_by_hand(
     """Print all costs."""
     costs = benchmark.pedantic(compare_counts, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     with capsys.disabled():
-        print(f"\n{_WHERE}; microseconds by record, median of {COUNT_ROUNDS}: CPU, wall")
+        print(f"\n{_WHERE}; microseconds per record, median of {COUNT_ROUNDS}: CPU, wall")
         for cost in costs:
             size = f"{cost.keys:>9,} keys {cost.records:>10,} records"
-            # Less than nothing: idle Python workers have ended meanwhile, and what they had used before went with them.
+            # Negative if idle Python workers have ended meanwhile, since their earlier CPU time is then lost.
             cpu = f"{cost.cpu_us:>9.1f}" if cost.cpu_us > 0 else f"{'?':>9}"
             print(f"  {cost.job:<28}{size}{cpu}{cost.wall_us:>9.1f}")
 
 
 def compare_jobs(place: Path) -> list[JobTimes]:
-    """Run all jobs that keep running, on one session."""
+    """Run all long-running jobs, on one session."""
     with session("local[2]", "jobs") as spark:
         return [
             job_times(spark, job, JOB_KEYS, JOB_RECORDS, place / str(number))
@@ -79,24 +81,24 @@ def compare_jobs(place: Path) -> list[JobTimes]:
 def test_latency_throughput_and_recovery_beside_the_same_by_hand(
     benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Print them."""
+    """Print all times."""
     found = benchmark.pedantic(compare_jobs, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     load = os.getloadavg()[0]
     with capsys.disabled():
         print(f"\n{_WHERE}, load {load:.1f}")
         print(
-            "records a second in one micro-batch; milliseconds from file to sink, and from restart to sink: medians"
+            "records per second in one micro-batch; milliseconds from file to sink, and from restart to sink: medians"
         )
-        for one in found:
-            times = "".join(f"{us / 1_000:>9,.0f}" for us in (one.latency_us, one.recovery_us))
-            print(f"  {one.job:<28}{one.keys:>9,} keys{one.records_per_s:>12,.0f}{times}")
+        for job in found:
+            times = "".join(f"{us / 1_000:>9,.0f}" for us in (job.latency_us, job.recovery_us))
+            print(f"  {job.job:<28}{job.keys:>9,} keys{job.records_per_s:>12,.0f}{times}")
 
 
 ROUNDS = 8
 
 
 def compare_rounds(place: Path, rounds: int = ROUNDS) -> list[LayoutCost]:
-    """Run both layouts with small rounds and with large ones, on one session."""
+    """Run both layouts with small and large rounds, on one session."""
     with session("local[2]", "layouts") as spark:
         return [
             layout_cost(spark, layout, records, rounds, place / f"{layout.value}-{records}")
@@ -111,7 +113,7 @@ def test_rounds_of_a_job_in_both_layouts(
     """Print all costs."""
     costs = benchmark.pedantic(compare_rounds, args=(tmp_path,), rounds=1, iterations=1)  # type: ignore[no-untyped-call]
     with capsys.disabled():
-        print(f"\n{_WHERE}; seconds by round: CPU, wall (median, longest)")
+        print(f"\n{_WHERE}; seconds per round: CPU, wall (median, longest)")
         for cost in costs:
             size = f"{cost.records:>9,} records {cost.rounds:>3} rounds"
             print(

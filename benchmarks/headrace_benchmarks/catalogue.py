@@ -1,10 +1,10 @@
-"""The benchmarks of ``headrace bench``, by name."""
+"""The catalogue of ``headrace bench``."""
 
 from headrace_benchmarks import harness, kernels
 from headrace_benchmarks.figures import Benchmark
-from headrace_benchmarks.section8 import benchmark
+from headrace_benchmarks.section8 import benchmark as section8
 
 BENCHMARKS: dict[str, Benchmark] = {
-    one.name: one for one in (harness.BENCHMARK, kernels.BENCHMARK, *benchmark.BENCHMARKS)
+    benchmark.name: benchmark for benchmark in (harness.BENCHMARK, kernels.BENCHMARK, *section8.BENCHMARKS)
 }
-"""By name."""
+"""All benchmarks by name."""

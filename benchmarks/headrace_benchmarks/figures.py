@@ -1,7 +1,7 @@
-"""What a benchmark of ``headrace bench`` is, and the figures that it comes to.
+"""The benchmarks of ``headrace bench``, and their figures.
 
-A figure stands beside its anchor: the goal that was set, or the paper's number. Figures about correctness bind: a benchmark that
-misses one has failed. Speeds and times depend on the machine, and are reported only.
+A figure is shown beside its anchor: a goal, or the paper's number. Figures about correctness are binding: missing one fails the
+benchmark. Speeds and times depend on the machine, and are only reported.
 """
 
 import os
@@ -12,10 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 DEPENDENCIES = ("headrace", "simpy", "hypothesis", "msgspec", "networkx", "rbloom")
-"""The packages whose versions stand beside the figures."""
+"""The packages whose versions are shown with the figures."""
 
 OnProgress = Callable[[str, int, int], None]
-"""Told what is being measured, how much of it is done, and of how much."""
+"""Called with the name of the current measurement, the amount done, and the total amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class Figure:
     """One figure.
 
     Attributes:
-        name: what was measured.
-        value: the figure.
-        unit: of the value; what a time is a time of is said here: CPU time, wall time or simulated time.
-        anchor: what stands beside it, in words: the goal, or the paper's number; empty: nothing.
-        met: whether it reaches the goal; ``None``: there is none.
-        binding: it is about correctness, and to miss it is to fail.
-        detail: more about it, in a sentence or two.
+        name: name of the measurement.
+        value: measured value.
+        unit: unit of the value; for times, it says whether they are CPU time, wall time or simulated time.
+        anchor: goal or paper's number, as text; empty: none.
+        met: whether the goal is met; ``None``: there is no goal.
+        binding: whether missing the goal is a failure, since it is about correctness.
+        detail: a sentence or two of detail.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Figure:
 
     @property
     def failed(self) -> bool:
-        """It must be reached, and is not."""
+        """Whether it misses a binding goal."""
         return self.binding and self.met is False
 
 
 def is_there(needed: str) -> bool:
-    """Whether a module that not everybody has is installed; an empty name: nothing is needed."""
+    """Tell whether an optional module is installed; an empty name needs none."""
     return not needed or find_spec(needed) is not None
 
 
@@ -56,10 +56,10 @@ class BenchOptions:
     """How to measure.
 
     Attributes:
-        seed: of what is random.
-        jobs: processes to spread the work over.
-        runs: how many runs the longest part takes; ``None``: the benchmark's own choice.
-        quick: a fraction of everything, to see that it works; the goals are those of the whole.
+        seed: seed of all randomness.
+        jobs: number of parallel processes.
+        runs: number of runs of the longest part; ``None``: the benchmark's default.
+        quick: whether to measure only a fraction of everything, as a smoke test; the goals stay those of the full size.
     """
 
     seed: int = 0
@@ -70,12 +70,12 @@ class BenchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Something to measure.
+    """A benchmark.
 
     Attributes:
-        name: what the command calls it.
-        title: what it measures, in a line.
-        measure: does it, and gives each figure as soon as it is known.
+        name: name in the command.
+        title: what it measures, in one line.
+        measure: runs it, and yields each figure as soon as it is known.
     """
 
     name: str
@@ -86,19 +86,19 @@ class Benchmark:
 def at_least(
     name: str, value: float, goal: float, unit: str = "", *, binding: bool = False, detail: str = ""
 ) -> Figure:
-    """A figure that is to be large."""
+    """Make a figure with a lower bound as its goal."""
     return Figure(name, value, unit, f"at least {goal:,}", value >= goal, binding, detail)
 
 
 def at_most(
     name: str, value: float, goal: float, unit: str = "", *, binding: bool = False, detail: str = ""
 ) -> Figure:
-    """A figure that is to be small."""
+    """Make a figure with an upper bound as its goal."""
     return Figure(name, value, unit, f"at most {goal:,}" if goal else "0", value <= goal, binding, detail)
 
 
 def versions() -> dict[str, str]:
-    """What was measured, and what with."""
+    """Return the versions of Python and packages."""
     found = {"python": platform.python_version()}
     for name in DEPENDENCIES:
         try:
@@ -109,7 +109,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int]:
-    """What it was measured on."""
+    """Return a description of this machine."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),

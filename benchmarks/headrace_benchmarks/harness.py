@@ -1,8 +1,8 @@
-"""``headrace bench harness``: what the verification harness is worth, and what it costs.
+"""``headrace bench harness``: the value and the cost of the verification harness.
 
-Are the broken protocols caught, and the sound one let be? Are the hard cases reached, are runs the same in every process, how
-much is a run, and does all of it fit into CI? One run measures all of it. Rates are by CPU time: wall time says more of who
-else is using the machine.
+Does it catch all broken protocols, without false alarms? Does it reach the hard cases, are runs the same in every process, how
+much does a run cost, and does everything fit into CI? One run measures all of this. Rates are per CPU time, since wall time
+depends on who else uses the machine.
 """
 
 import os
@@ -22,28 +22,28 @@ from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_sim.faults import KINDS
 
 SOON = 100
-"""Seeds in which chance should have killed most mutants."""
+"""The number of seeds within which chance should kill most mutants."""
 SMALL = ("tallies", "echoes", "windows")
-"""The workloads of five records and two stages, and of nothing unusual, whose runs are the unit of speed."""
+"""The plain workloads of five records and two stages, whose runs are the unit of speed."""
 NOT_BY_CHANCE = {
-    "a zombie's write was applied": "only a broken protocol applies it: the mutant without sequencers does",
+    "a zombie's write was applied": "only a broken protocol applies it, such as the mutant without sequencers",
 }
-"""Interesting cases that random plans over the sound protocol can not reach, and why."""
+"""Interesting cases that random plans over the sound protocol cannot reach, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured.
+    """The size of each measurement.
 
     Attributes:
-        mutants: of the catalogue every so manieth.
-        seeds: that a mutant may take.
-        sample: runs that CI makes, and makes again.
-        probed: of those, the ones that are to reach every case.
-        runs: of the sound protocol, all in all.
-        enumerated: the workloads on which every single fault is tried.
-        first: at so many of each kind of step, and at the last one.
-        hashed: runs whose digests are compared between processes.
+        mutants: stride through the catalogue of mutants; 1: all of them.
+        seeds: maximum number of seeds per mutant.
+        sample: number of runs that CI makes, each twice.
+        probed: number of these within which every case should be reached.
+        runs: total number of runs of the sound protocol.
+        enumerated: workloads on which every single fault is tried.
+        first: number of occurrences of each kind of step to strike, in addition to the last one.
+        hashed: number of runs whose digests are compared between processes.
     """
 
     mutants: int = 1
@@ -59,7 +59,7 @@ class Size:
 WHOLE = Size()
 QUICK = Size(mutants=40, seeds=100, sample=66, probed=66, runs=66, enumerated=("tallies",), first=0, hashed=4)
 FULL_CLAIM = 100_000
-"""Runs without a false alarm that the harness is to have behind it."""
+"""The claimed number of runs without a false alarm."""
 
 
 def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
@@ -82,7 +82,7 @@ def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     yield from _hashes(sample, size, options, on_progress)
     yield _small_runs(sample)
     yield Figure(
-        "all mutants, single faults and the sample, CPU time for each of 2 cores", in_ci_s / 2, "s",
+        "all mutants, single faults and the sample, CPU time on each of 2 cores", in_ci_s / 2, "s",
         "below 300", met=in_ci_s / 2 < 300 if size is WHOLE else None,
         detail=f"the sample is {size.sample:,} seeds, each run twice",
     )  # fmt: skip
@@ -101,33 +101,33 @@ BENCHMARK = Benchmark(
 def _mutants(size: Size, options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
     names = list(CATALOGUE)[:: size.mutants]
     found: list[Hunted] = []
-    for one in hunt_all(names, size.seeds, options.jobs):
-        found.append(one)
+    for hunted in hunt_all(names, size.seeds, options.jobs):
+        found.append(hunted)
         on_progress("hunting mutants", len(found), len(names))
-    found.sort(key=lambda one: names.index(one.name))
-    idle = [one.name for one in found if not one.activated]
-    survivors = [one.name for one in found if not one.killed]
+    found.sort(key=lambda hunted: names.index(hunted.name))
+    idle = [hunted.name for hunted in found if not hunted.activated]
+    survivors = [hunted.name for hunted in found if not hunted.killed]
     yield at_least(
         "mutants activated", len(found) - len(idle), len(found), f"of {len(found)}", binding=True, detail="; ".join(idle),
     )  # fmt: skip
     yield at_least(
-        f"mutants killed within {size.seeds:,} seeds, each by an invariant that it is to break",
+        f"mutants killed within {size.seeds:,} seeds, each by an expected invariant",
         len(found) - len(survivors), len(found), f"of {len(found)}", binding=True,
         detail=f"survivors: {'; '.join(survivors)}" if survivors else "",
     )  # fmt: skip
-    directed = [one for one in found if one.directed]
+    directed = [hunted for hunted in found if hunted.directed]
     yield Figure(
-        "of those in a directed scenario, that says why chance does not", len(directed),
-        detail="; ".join(f"{one.name}: {_why(one.name)}" for one in directed),
+        "mutants killed only in a directed scenario", len(directed),
+        detail="; ".join(f"{hunted.name}: {_why(hunted.name)}" for hunted in directed),
     )  # fmt: skip
-    soon = sum(one.killed and not one.directed and one.runs <= SOON for one in found)
+    soon = sum(hunted.killed and not hunted.directed and hunted.runs <= SOON for hunted in found)
     yield at_least(f"mutants killed by chance within {SOON} seeds", soon, min(35, len(found)), binding=True)
-    faults = [one.faults for one in found if one.faults is not None]
-    yield at_most("faults of a mutant's smallest plan, at most", max(faults, default=0), 3, binding=True)
-    yield at_most("the same, median", median(faults or [0]), 1, binding=True)
+    faults = [hunted.faults for hunted in found if hunted.faults is not None]
+    yield at_most("faults in a mutant's smallest plan, maximum", max(faults, default=0), 3, binding=True)
+    yield at_most("faults in a mutant's smallest plan, median", median(faults or [0]), 1, binding=True)
     yield at_most(
-        "shrinking a plan, the longest", max(one.shrink_cpu_s for one in found), 10, "s of CPU time",
-        detail=f"mean {sum(one.shrink_cpu_s for one in found) / len(found):.2f} s",
+        "shrinking a plan, maximum", max(hunted.shrink_cpu_s for hunted in found), 10, "s of CPU time",
+        detail=f"mean {sum(hunted.shrink_cpu_s for hunted in found) / len(found):.2f} s",
     )  # fmt: skip
 
 
@@ -181,16 +181,19 @@ def _false_alarms(sample: SampleResult) -> Iterator[Figure]:
     yield Figure(
         "false alarms of the sound protocol, all faults on", len(alarms), f"in {runs:,} runs",
         f"0 in {FULL_CLAIM:,}", not alarms, binding=True,
-        detail="; ".join(f"{one.workload}, seed {one.seed}: {', '.join(one.oracles)}" for one in alarms)
+        detail="; ".join(f"{alarm.workload}, seed {alarm.seed}: {', '.join(alarm.oracles)}" for alarm in alarms)
         or f"{len(sample.runs)} workloads; a fault struck in {runs - sample.idle:,} runs",
     )  # fmt: skip
     struck = {
         kind
         for kind in KINDS.values()
-        if any(one == kind or one.startswith(f"{kind}_") for one in sample.struck)
+        if any(verb == kind or verb.startswith(f"{kind}_") for verb in sample.struck)
     }
     yield at_least(
-        "kinds of faults that struck in them", len(struck), len(KINDS), detail=_never(KINDS.values(), struck)
+        "kinds of faults that struck in these runs",
+        len(struck),
+        len(KINDS),
+        detail=_never(KINDS.values(), struck),
     )
 
 
@@ -206,7 +209,7 @@ def _probes(sample: SampleResult, size: Size) -> Figure:
 
 
 def _never(wanted: Iterable[str], found: Collection[str]) -> str:
-    missing = [one for one in wanted if one not in found]
+    missing = [name for name in wanted if name not in found]
     return f"never: {', '.join(missing)}" if missing else ""
 
 
@@ -214,7 +217,7 @@ def _hashes(
     sample: SampleResult, size: Size, options: BenchOptions, on_progress: OnProgress
 ) -> Iterator[Figure]:
     yield at_most(
-        "runs of the sample that were another History the second time", len(sample.unlike), 0, f"of {sample.again:,}",
+        "runs of the sample whose History differed the second time", len(sample.unlike), 0, f"of {sample.again:,}",
         binding=True, detail="; ".join(f"{name}, seed {seed}" for name, seed in sample.unlike),
     )  # fmt: skip
     found = []
@@ -224,7 +227,7 @@ def _hashes(
         on_progress("hashes in other processes", len(found), total)
     kinds = len({digests for _, digests in found})
     yield Figure(
-        f"different lists of trace hashes, PYTHONHASHSEED {', '.join(HASH_SEEDS)}", kinds,
+        f"distinct lists of trace hashes, PYTHONHASHSEED {', '.join(HASH_SEEDS)}", kinds,
         f"in {total} processes", "1", kinds == 1, binding=True, detail=f"{size.hashed} runs each",
     )  # fmt: skip
 
@@ -236,20 +239,20 @@ def _small_runs(sample: SampleResult) -> Figure:
     runs = sum(sample.runs[name] for name in SMALL)
     cpu_s = sum(sample.cpu_s[name] for name in SMALL)
     return at_least(
-        "small runs (5 records, 2 stages, all oracles on) a minute and core", round(60 * runs / cpu_s), 5_000,
+        "small runs (5 records, 2 stages, all oracles on) per minute and core", round(60 * runs / cpu_s), 5_000,
         detail=f"{1_000 * cpu_s / runs:.1f} ms of CPU time each; {', '.join(SMALL)}",
     )  # fmt: skip
 
 
 class _CpuClock:
-    """CPU time of this process and of those that it has waited for, since it was made."""
+    """CPU time of this process and the child processes that it has waited for, since the clock was made."""
 
     def __init__(self) -> None:
         self._began_s = _cpu_s()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds."""
+        """The CPU time in seconds."""
         return _cpu_s() - self._began_s
 
 

@@ -1,8 +1,8 @@
-"""Which way of searching finds broken protocols soonest, and which makes the smallest plans of them.
+"""Which search method finds broken protocols soonest, and which one finds the smallest plans.
 
-``python -m headrace_benchmarks.search_engines`` prints the tables of docs/explanation/search.md; with names of
-engines behind it, their rows of the second one only. Runs are counted as well as CPU time: only runs are the same on every
-machine. The mutants and the seeds are others than those by which the way to steer was chosen.
+``python -m headrace_benchmarks.search_engines`` prints the tables of docs/explanation/search.md; with names of engines as
+arguments, only their rows of the second one. Both runs and CPU time are counted, since only runs are the same on every machine.
+The mutants and seeds differ from those by which the steering was chosen.
 """
 
 import contextlib
@@ -46,20 +46,20 @@ CHOSEN_BY = (
     "a timer in the past never fires", "the same token for the next owner", "one input only",
     "injector position at send", "state in memory only",
 )  # fmt: skip
-"""The mutants by which the way to steer was chosen, with seeds 0 to 2."""
+"""The mutants by which the steering was chosen, with seeds 0 to 2."""
 
 
 def _others() -> list[str]:
-    """The mutants by which nothing was chosen, and which a History's invariant tells, by chance."""
+    """List the mutants by which nothing was chosen, and which an invariant of a History detects by chance."""
     return [
         name
-        for name, one in CATALOGUE.items()
-        if name not in CHOSEN_BY and one.directed is None and set(one.breaks) - {REFERENCE, ERROR}
+        for name, mutant in CATALOGUE.items()
+        if name not in CHOSEN_BY and mutant.directed is None and set(mutant.breaks) - {REFERENCE, ERROR}
     ]
 
 
 MUTANTS = tuple(_others()[3::4])
-"""Every fourth of them."""
+"""Every fourth of these mutants."""
 
 BYTES = st.binary(min_size=PLAN_BYTES, max_size=PLAN_BYTES)
 _byte = st.integers(0, 255)
@@ -71,7 +71,7 @@ LISTS = st.tuples(
 
 
 class _Found(Exception):  # noqa: N818  it stops a search, it is not an error
-    """A broken protocol was found out."""
+    """A broken protocol was detected."""
 
 
 @dataclass(slots=True)
@@ -79,11 +79,13 @@ class Trial:
     """One search for one mutant, on its workload.
 
     Attributes:
-        runs: until it was found, or until the search gave up.
-        cpu_s: the same in seconds of CPU time.
-        shrink_runs: runs that made the plan smaller.
-        shrink_cpu_s: the same in seconds.
-        failure: the smallest plan that fails; ``None``: not found.
+        mutant: the mutant.
+        seed: seed of the search.
+        runs: number of runs until the mutant was detected, or the search gave up.
+        cpu_s: CPU time of these runs, seconds.
+        shrink_runs: number of runs for shrinking the plan.
+        shrink_cpu_s: CPU time of shrinking, seconds.
+        failure: the smallest failing plan; ``None``: not found.
     """
 
     mutant: Mutant
@@ -96,14 +98,14 @@ class Trial:
     _began: float = field(default_factory=time.process_time)
 
     def run(self, data: bytes) -> JudgedRun:
-        """Run a plan, and take note of it."""
+        """Decode and run a plan."""
         workload = WORKLOADS[self.mutant.workload]
         feed = workload.feed(0)
         plan = decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
         return self.test(plan, feed)
 
     def test(self, plan: Plan, feed: Feed) -> JudgedRun:
-        """Run a plan over an input."""
+        """Run a plan with an input, and record the result."""
         outcome = try_plan(WORKLOADS[self.mutant.workload].deployed, feed, plan, self.mutant.protocol())
         if self.failure is not None:
             self.shrink_runs += 1
@@ -115,7 +117,7 @@ class Trial:
         return outcome
 
     def end(self) -> "Trial":
-        """It is over."""
+        """Finish the trial."""
         self.shrink_cpu_s = time.process_time() - self._began - self.cpu_s
         return self
 
@@ -123,7 +125,7 @@ class Trial:
 def by_hypothesis(
     strategy: st.SearchStrategy[bytes], *, steer: bool = False
 ) -> Callable[[Mutant, int], Trial]:
-    """Hypothesis draws, and Hypothesis shrinks; ``steer``: it is told how many steps a plan's faults struck at."""
+    """Search and shrink with Hypothesis; ``steer``: maximize the number of steps at which a plan's faults strike."""
 
     def search(mutant: Mutant, seed: int) -> Trial:
         trial = Trial(mutant, seed)
@@ -149,7 +151,7 @@ def by_hypothesis(
 
 
 def by_us(aimed: int) -> Callable[[Mutant, int], Trial]:
-    """As `verify` does it: rounds of bytes, and our own shrinker. ``aimed``: faults per plan where none has struck yet."""
+    """Search like `verify`: rounds of bytes, and our own shrinker. ``aimed``: faults per plan at steps not struck before."""
 
     def search(mutant: Mutant, seed: int) -> Trial:
         trial, workload = Trial(mutant, seed), WORKLOADS[mutant.workload]
@@ -178,7 +180,7 @@ ENGINES: dict[str, Callable[[Mutant, int], Trial]] = {
 
 
 def compare(engines: Sequence[str], seeds: Sequence[int] = SEEDS) -> dict[str, list[Trial]]:
-    """Let these engines search for every mutant, in turn."""
+    """Search for every mutant with these engines in turn."""
     chosen = [CATALOGUE[name] for name in MUTANTS]
     found: dict[str, list[Trial]] = {name: [] for name in engines}
     with warnings.catch_warnings():
@@ -191,7 +193,7 @@ def compare(engines: Sequence[str], seeds: Sequence[int] = SEEDS) -> dict[str, l
 
 
 def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
-    """At how many (role, step, fault) each way of drawing plans strikes in so many runs of the sound protocol."""
+    """Return the number of distinct (role, step, fault) that each method reaches in some runs of the sound protocol."""
     workload = WORKLOADS["tallies"]
     feed = workload.feed(0)
     ground = ground_of(workload.deployed, feed, workload.options)
@@ -224,7 +226,7 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
 
 
 def main(engines: Sequence[str]) -> None:
-    """Print the tables; ``engines``: only of these, if there are any."""
+    """Print the tables; ``engines``: if not empty, only these engines' rows of the second table."""
     for seed in () if engines else SEEDS:
         print(
             f"(role, step, fault) reached in {REACH_RUNS} runs of the sound protocol, seed {seed}: {reach(seed=seed)}"
@@ -234,11 +236,12 @@ def main(engines: Sequence[str]) -> None:
     print(f"{searches} searches of at most {MOST_RUNS} runs each, seeds {SEEDS}, for {', '.join(MUTANTS)}")
     print(f"{'engine':<34}{'found':>6}{'runs':>7}{'CPU s':>7}{'shrink runs':>13}{'CPU s':>7}{'faults':>8}")
     for name, trials in found.items():
-        hits = [one for one in trials if one.failure is not None]
-        faults = [one.failure.plan.faults.count for one in hits if one.failure is not None]
+        hits = [trial for trial in trials if trial.failure is not None]
+        faults = [trial.failure.plan.faults.count for trial in hits if trial.failure is not None]
         figures = (
-            statistics.mean(one.runs for one in trials), statistics.mean(one.cpu_s for one in trials),
-            statistics.mean(one.shrink_runs for one in hits), statistics.mean(one.shrink_cpu_s for one in hits),
+            statistics.mean(trial.runs for trial in trials), statistics.mean(trial.cpu_s for trial in trials),
+            statistics.mean(trial.shrink_runs for trial in hits),
+            statistics.mean(trial.shrink_cpu_s for trial in hits),
         )  # fmt: skip
         runs, cpu_s, shrink_runs, shrink_cpu_s = figures
         print(

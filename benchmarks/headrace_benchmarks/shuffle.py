@@ -1,10 +1,10 @@
-"""The engine on its simulated cluster, on the message pattern of the lean model (`headrace_benchmarks.lean_model`).
+"""The engine on its simulated cluster, with the message pattern of the lean model (`headrace_benchmarks.lean_model`).
 
-Injectors feed a keyed stage, which sends each record on, re-keyed, to a second one: 100 intervals a stage on 200 workers, strong
-productions, exactly-once, History on, retries on, and faults drawn for each message. Deliveries of both stages count.
+Injectors feed a keyed stage, which sends each record on, re-keyed, to a second stage: 100 intervals per stage on 200 workers,
+strong productions, exactly-once, History on, retries on, and random faults for each message. Deliveries of both stages count.
 
-Two options are not the engine's defaults, since the load is high and its latency does not matter: one write of an interval is
-under way at a time (``commits_in_flight``), and the next one waits some milliseconds for more to share it (``commit_linger_us``).
+Two options differ from the engine's defaults, since the load is high and latency does not matter: an interval has one write in
+flight at a time (``commits_in_flight``), and the next write waits some milliseconds for more steps (``commit_linger_us``).
 """
 
 import gc
@@ -17,7 +17,7 @@ from headrace_sim import ClusterOptions, FaultSchedule, Feed, FeedBuilder, start
 from headrace_sim.faults import Noise
 
 KEYS = 10_000
-# Prime to the number of keys, so that each stage meets all of them equally often, as in the lean model.
+# Coprime to the number of keys, so that each stage gets all of them equally often, as in the lean model.
 FIRST_STRIDE = 6_173
 SECOND_STRIDE = 7_919
 _WARM_UP_US = 2_900 * MILLISECOND
@@ -25,17 +25,17 @@ _WARM_UP_US = 2_900 * MILLISECOND
 
 @dataclass(frozen=True, slots=True)
 class ShuffleOptions:
-    """The load. Defaults are the lean model's.
+    """The load. The defaults are the lean model's.
 
     Attributes:
-        records: injected; each makes two deliveries.
-        workers: processes; half as many intervals in each stage.
-        injectors: processes of the injector.
+        records: number of injected records; each makes two deliveries.
+        workers: number of workers; each stage has half as many intervals.
+        injectors: number of injector processes.
         gap_us: simulated time between two records, microseconds.
-        fault_rate: for each message the probability to be dropped, doubled and delayed, each.
+        fault_rate: probability of each fault per message: drop, duplicate, delay.
         commits_in_flight: see `EngineOptions`; 1 is classic group commit.
         commit_linger_us: see `EngineOptions`.
-        history: whether it is kept.
+        history: whether to keep a History.
     """
 
     records: int = 50_000
@@ -50,15 +50,15 @@ class ShuffleOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShuffleResult:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
-        deliveries: records that reached an owner, new to it; without a History, those that had to.
-        heap_events: put on the heap from the first record on.
-        cpu_seconds: of the event loop from then on.
-        resent: deliveries that were sent again.
-        struck: faults that struck.
-        history: all of it.
+        deliveries: number of records that reached an owner and were new to it; without a History, the expected number.
+        heap_events: number of events put on the heap from the first record on.
+        cpu_seconds: CPU time of the event loop from then on.
+        resent: number of deliveries that were sent again.
+        struck: number of faults that struck.
+        history: the run's History.
     """
 
     deliveries: int
@@ -70,38 +70,38 @@ class ShuffleResult:
 
     @property
     def deliveries_per_second(self) -> float:
-        """Simulated deliveries in a second of CPU time."""
+        """Simulated deliveries per second of CPU time."""
         return self.deliveries / self.cpu_seconds
 
     @property
     def heap_events_per_delivery(self) -> float:
-        """How lean it is; at most 6."""
+        """Heap events per delivery; at most 6."""
         return self.heap_events / self.deliveries
 
 
 class _Sum(Computation):
-    """Sums what it gets."""
+    """Sums values."""
 
     def initial_state(self) -> int:
-        """Nothing yet."""
+        """Start at 0."""
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add it."""
+        """Add the value."""
         context.state = context.state + record.value
 
 
 class _SumAndSend(_Sum):
-    """Sums what it gets, and sends it on under another key."""
+    """Sums values, and sends them on under another key."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add it, and send it on."""
+        """Add the value, and send it on."""
         super().process_record(context, record)
         context.produce("second", record.value, key=f"{record.value * SECOND_STRIDE % KEYS:05d}")
 
 
 def shuffle_pipeline(options: ShuffleOptions) -> Pipeline:
-    """Two keyed stages, each divided among half of the workers."""
+    """Build two keyed stages, each split among half of the workers."""
     intervals = max(1, options.workers // 2)
     boundaries = [f"{number * KEYS // intervals:05d}" for number in range(1, intervals)]
     pipeline = Pipeline("shuffle")
@@ -112,7 +112,7 @@ def shuffle_pipeline(options: ShuffleOptions) -> Pipeline:
 
 
 def shuffle_feed(pipeline: Pipeline, options: ShuffleOptions) -> Feed:
-    """Evenly spaced records with spread keys, from three seconds on, when all is assigned."""
+    """Make evenly spaced records with spread keys, from three seconds on, when all intervals are assigned."""
     builder = FeedBuilder(pipeline)
     for number in range(options.records):
         at_us = number * options.gap_us
@@ -128,7 +128,7 @@ def shuffle_feed(pipeline: Pipeline, options: ShuffleOptions) -> Feed:
 
 
 def run_shuffle(options: ShuffleOptions | None = None, seed: int = 0) -> ShuffleResult:
-    """Run it once, and measure from just before the first record to the end."""
+    """Run the shuffle once, and measure from just before the first record to the end."""
     options = options or ShuffleOptions()
     pipeline = shuffle_pipeline(options)
     engine = EngineOptions(

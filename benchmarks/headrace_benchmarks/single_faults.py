@@ -1,8 +1,8 @@
 """Every single fault at every protocol step of every workload, all oracles on: the sound protocol must hold in each run.
 
-``python -m headrace_benchmarks.single_faults`` prints the table of docs/explanation/search.md, a row as soon as
-it is known; with names of workloads behind it, only theirs. ``--pairs N`` tries so many pairs of faults instead. It goes on
-behind an alarm, and ends with 1 if there was one.
+``python -m headrace_benchmarks.single_faults`` prints the table of docs/explanation/search.md row by row; with names of
+workloads as arguments, only their rows. ``--pairs N`` tries N pairs of faults instead. The command continues after an alarm, and
+exits with 1 if there was one.
 """
 
 import argparse
@@ -22,20 +22,20 @@ from headrace_sim import FaultSchedule, StepFault
 from headrace_sim.kernel import seldom_collected
 
 _MOST_TOLD = 5
-"""Alarms of a workload that are told; the others are likely the same."""
+"""The number of alarms printed per workload; the others are probably the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What the runs of one workload came to.
+    """The results for one workload.
 
     Attributes:
-        workload: its name.
-        runs: one for each fault, or pair.
-        struck: runs in which a fault found something to strike.
-        events: of their Histories.
+        workload: the workload's name.
+        runs: number of runs, one for each fault or pair.
+        struck: number of runs in which a fault struck.
+        events: total number of events in their Histories.
         cpu_s: CPU time, seconds.
-        alarms: what was tried, and which oracle fired with what message.
+        alarms: for each alarm, the faults, the oracles that fired, and a message.
     """
 
     workload: str
@@ -51,17 +51,17 @@ def try_all(name: str, first: int = 1, pairs: int = 0, seed: int = 0) -> Tried:
     """Try every fault at every step, or some pairs of them.
 
     Args:
-        name: of the workload.
-        first: at so many of each kind of step, and at the last one.
-        pairs: so many pairs instead; 0: single faults.
-        seed: of the input, and of the draw of pairs.
+        name: the workload's name.
+        first: number of occurrences of each kind of step to strike, in addition to the last one.
+        pairs: number of pairs to try instead; 0: single faults.
+        seed: seed of the input and of the choice of pairs.
     """
     began = time.process_time()
     workload = WORKLOADS[name]
     feed, base = workload.feed(seed), workload.options
     singles = single_faults(workload.deployed, feed, base, first)
     chosen: list[tuple[StepFault, ...]] = (
-        pairs_of(singles, pairs, seed) if pairs else [(one,) for one in singles]
+        pairs_of(singles, pairs, seed) if pairs else [(fault,) for fault in singles]
     )
     heal_at_us = ground_of(workload.deployed, feed, base).horizon_us + SECOND
     struck, events, alarms = 0, 0, []
@@ -77,33 +77,33 @@ def try_all(name: str, first: int = 1, pairs: int = 0, seed: int = 0) -> Tried:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; returns the exit code."""
+    """Print the table, and return the exit code."""
     parser = argparse.ArgumentParser("python -m headrace_benchmarks.single_faults")
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD")
     parser.add_argument(
-        "--first", type=int, default=1, help="at so many of each kind of step, and at the last one"
+        "--first", type=int, default=1, help="occurrences of each kind of step to strike, besides the last"
     )
-    parser.add_argument("--pairs", type=int, default=0, help="so many pairs of faults instead")
-    parser.add_argument("--seed", type=int, default=0, help="of the input, and of the draw of pairs")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the workloads")
+    parser.add_argument("--pairs", type=int, default=0, help="number of pairs of faults to try instead")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the input and of the choice of pairs")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.workloads if name not in WORKLOADS]
     if unknown:
-        parser.error(f"no workload is called {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+        parser.error(f"unknown workload {unknown[0]!r}; choose from {', '.join(WORKLOADS)}")
     work = partial(try_all, first=given.first, pairs=given.pairs, seed=given.seed)
     found: list[Tried] = []
     print(f"{'workload':<18}{'runs':>8}{'struck':>8}{'alarms':>8}{'events':>12}{'CPU s':>8}")
-    for one in spread(work, given.workloads or list(WORKLOADS), given.jobs):
-        found.append(one)
-        _print(one)
+    for tried in spread(work, given.workloads or list(WORKLOADS), given.jobs):
+        found.append(tried)
+        _print(tried)
     _print(_sum(found), told=0)
-    return int(any(one.alarms for one in found))
+    return int(any(tried.alarms for tried in found))
 
 
-def _print(one: Tried, told: int = _MOST_TOLD) -> None:
+def _print(tried: Tried, told: int = _MOST_TOLD) -> None:
     print(
-        f"{one.workload:<18}{one.runs:>8,}{one.struck:>8,}{len(one.alarms):>8}{one.events:>12,}{one.cpu_s:>8.1f}",
-        *(f"    {alarm}" for alarm in one.alarms[:told]),
+        f"{tried.workload:<18}{tried.runs:>8,}{tried.struck:>8,}{len(tried.alarms):>8}{tried.events:>12,}{tried.cpu_s:>8.1f}",
+        *(f"    {alarm}" for alarm in tried.alarms[:told]),
         sep="\n",
         flush=True,
     )
@@ -111,8 +111,9 @@ def _print(one: Tried, told: int = _MOST_TOLD) -> None:
 
 def _sum(found: Sequence[Tried]) -> Tried:
     return Tried(
-        "all", sum(one.runs for one in found), sum(one.struck for one in found), sum(one.events for one in found),
-        sum(one.cpu_s for one in found), tuple(alarm for one in found for alarm in one.alarms),
+        "all", sum(tried.runs for tried in found), sum(tried.struck for tried in found),
+        sum(tried.events for tried in found), sum(tried.cpu_s for tried in found),
+        tuple(alarm for tried in found for alarm in tried.alarms),
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""A count by key on Spark, as a job that keeps running: throughput, latency and recovery, beside the same by hand.
+"""A count by key on Spark as a long-running job: throughput, latency and recovery, compared with hand-written jobs.
 
-Each job reads Parquet files from a directory, counts by key, and gives each batch's counts to a sink: Headrace in both
-layouts and a ``transformWithState`` by hand, a count for each record; Spark's own aggregation, which can not do that, a count for
-each key of a micro-batch. All times are wall time.
+Each job reads Parquet files from a directory, counts by key, and passes each batch's counts to a sink. Headrace in both layouts
+and a hand-written ``transformWithState`` output a count for each record; Spark's own aggregation cannot do that, and outputs one
+for each key of a micro-batch. All times are wall time.
 """
 
 import threading
@@ -29,15 +29,15 @@ _COUNTED = "key string, count long"
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """What a job takes, in wall time.
+    """A job's wall times.
 
     Attributes:
-        job: of `JOBS`.
-        keys: that it has counts of.
-        records: in the large micro-batch.
-        records_per_s: of it, from its file to the end of its micro-batch.
-        latencies_us: of single records, from a record's file to its count at the sink.
-        recoveries_us: from the start of a stopped job, with a record waiting, to that record's count at the sink.
+        job: name in `JOBS`.
+        keys: number of keys.
+        records: number of records in the large micro-batch.
+        records_per_s: its throughput, from its file to the end of the micro-batch.
+        latencies_us: times from single records' files to their counts at the sink.
+        recoveries_us: times from restarting a stopped job, with a record waiting, to that record's count at the sink.
     """
 
     job: str
@@ -49,44 +49,44 @@ class JobTimes:
 
     @property
     def latency_us(self) -> float:
-        """The median."""
+        """The median latency."""
         return median(self.latencies_us)
 
     @property
     def recovery_us(self) -> float:
-        """The median."""
+        """The median recovery time."""
         return median(self.recoveries_us)
 
 
 class Running(Protocol):
-    """A job that runs."""
+    """A running job."""
 
     def await_idle(self) -> None:
-        """Return when all that has come has been worked on."""
+        """Return once all input so far has been processed."""
         ...
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the job."""
         ...
 
 
 class Sink:
-    """Takes counts, and says when it has got some."""
+    """Receives counts, and signals their arrival."""
 
     def __init__(self) -> None:
         self._got = threading.Event()
 
     def __call__(self, frame: DataFrame, _batch: int) -> None:
-        """Take a micro-batch."""
+        """Receive a micro-batch."""
         if frame.collect():
             self._got.set()
 
     def await_counts(self, cause: Callable[[], object]) -> int:
-        """Tell how long it takes from a cause to counts, microseconds."""
+        """Call a function, and return the time until counts arrive, microseconds."""
         self._got.clear()
         began_us = time.perf_counter_ns() // 1_000
         cause()
-        assert self._got.wait(_PATIENCE_S), "no count comes out"
+        assert self._got.wait(_PATIENCE_S), "no count arrives"
         return time.perf_counter_ns() // 1_000 - began_us
 
 
@@ -104,14 +104,14 @@ def _headrace(layout: Layout) -> Callable[[DataFrame, Path, Sink], Running]:
 
 
 class _CountRows(StatefulProcessor):
-    """By hand."""
+    """Counts by hand."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._count = handle.getValueState("count", "count long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:  # noqa: ARG002, N802, N803  Spark's names
-        """Count one key's rows, and tell each time."""
+        """Count one key's rows, and output the count after each."""
         found = self._count.get()
         count = found[0] if found is not None else 0
         for _ in rows:
@@ -120,7 +120,7 @@ class _CountRows(StatefulProcessor):
         self._count.update((count,))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +161,23 @@ JOBS: dict[str, Callable[[DataFrame, Path, Sink], Running]] = {
 def job_times(
     spark: SparkSession, job: str, keys: int, records: int, place: Path, *, tries: int = 20, stops: int = 5
 ) -> JobTimes:
-    """Run a job: a file that meets each key, single records, a large file; then stop it and start it again, over and over.
+    """Run a job on a file with every key, on single records, and on a large file; then stop and restart it several times.
 
     Args:
         spark: a session.
-        job: one of `JOBS`.
-        keys: to count by.
-        records: in the large file.
+        job: name in `JOBS`.
+        keys: number of keys.
+        records: number of records in the large file.
         place: an empty directory.
-        tries: single records.
-        stops: how often it is stopped. Between a stop and the next start one record's file falls.
+        tries: number of single records.
+        stops: number of restarts. One record's file is added between a stop and the next start.
     """
     landing, sink = place / "landing", Sink()
     landing.mkdir(parents=True)
     frame = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(landing))
     files = iter(range(1 << 30))
 
-    def fall(count: int) -> None:
+    def add_file(count: int) -> None:
         put(landing, next(files), min(keys, count), count)
 
     def start() -> Running:
@@ -185,20 +185,20 @@ def job_times(
 
     running = start()
     try:
-        fall(keys)
+        add_file(keys)
         running.await_idle()
         latencies = []
         for _ in range(_WARM_UP + tries):
-            latencies.append(sink.await_counts(lambda: fall(1)))
+            latencies.append(sink.await_counts(lambda: add_file(1)))
             running.await_idle()
-        fall(records)
+        add_file(records)
         began = time.perf_counter()
         running.await_idle()
         large_s = time.perf_counter() - began
         recoveries = []
         for _ in range(stops):
             running.stop()
-            fall(1)
+            add_file(1)
             restarted: list[Running] = []
             recoveries.append(sink.await_counts(lambda: restarted.append(start())))  # noqa: B023  called at once
             running = restarted[0]

@@ -1,7 +1,7 @@
-"""A count by key on Spark: Headrace's host, the same by hand on ``transformWithState``, and Spark's own aggregation.
+"""A count by key on Spark: Headrace's host, hand-written jobs on ``transformWithState``, and Spark's own aggregation.
 
-Each job reads files of the same records, and counts by key. Measured is one micro-batch after a warm-up one that has met every
-key: CPU time of the JVM and of all its Python workers, by record, and wall time.
+Each job reads files with the same records, and counts by key. After a warm-up micro-batch with every key, one micro-batch is
+measured: CPU time of the JVM and all its Python workers, and wall time, both per record.
 """
 
 import os
@@ -26,14 +26,14 @@ _COUNTED = "key string, count long"
 
 @dataclass(frozen=True, slots=True)
 class CountCost:
-    """What one job cost.
+    """The cost of one job.
 
     Attributes:
-        job: which.
-        keys: how many keys the records are of.
-        records: in the measured micro-batch.
-        cpu_us: of the JVM and its Python workers, microseconds by record.
-        wall_us: likewise, wall time.
+        job: name in `JOBS`.
+        keys: number of keys.
+        records: number of records in the measured micro-batch.
+        cpu_us: CPU time of the JVM and its Python workers, microseconds per record.
+        wall_us: wall time, microseconds per record.
     """
 
     job: str
@@ -44,22 +44,22 @@ class CountCost:
 
 
 class _Count(Computation):
-    """Counts what it gets."""
+    """Counts records."""
 
     def initial_state(self) -> int:
-        """Nothing yet."""
+        """Start at 0."""
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:  # noqa: ARG002  nothing but the key counts
-        """One more."""
+        """Increase the count."""
         context.state = context.state + 1
 
 
 class ToldCount(_Count):
-    """Counts, and tells each time."""
+    """Counts records, and produces the count after each."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """One more, and how many there are now."""
+        """Increase the count, and produce it."""
         super().process_record(context, record)
         context.produce("counts", context.state)
 
@@ -73,7 +73,7 @@ def _headrace(frame: DataFrame) -> DataFrame:
 
 
 class _CountRows(StatefulProcessor):
-    """By hand, with rows."""
+    """Counts by hand, with rows."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -87,11 +87,11 @@ class _CountRows(StatefulProcessor):
         yield Row(key=key[0], count=count)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
 
 class _CountFrames(_CountRows):
-    """By hand, with pandas."""
+    """Counts by hand, with pandas."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:  # noqa: ARG002, N802, N803  Spark's names
         """Count one key's rows."""
@@ -121,17 +121,17 @@ JOBS: dict[str, tuple[Job, str]] = {
     "transformWithState, pandas": (_by_frames, "update"),
     "groupBy().count()": (_native, "update"),
 }
-"""Each with its output mode."""
+"""Jobs by name, each with its output mode."""
 
 
 def count_cost(spark: SparkSession, job: str, keys: int, records: int, place: Path) -> CountCost:
-    """Run one job, and tell what its second micro-batch cost.
+    """Run one job, and return the cost of its second micro-batch.
 
     Args:
         spark: a session.
-        job: one of `JOBS`.
-        keys: to count by.
-        records: in the micro-batch; each key gets equally many.
+        job: name in `JOBS`.
+        keys: number of keys.
+        records: number of records in the micro-batch, spread evenly over the keys.
         place: an empty directory.
     """
     build, mode = JOBS[job]
@@ -153,7 +153,7 @@ def count_cost(spark: SparkSession, job: str, keys: int, records: int, place: Pa
 
 
 def put(landing: Path, number: int, keys: int, records: int) -> None:
-    """Let a file of records fall; keys in a fixed disorder."""
+    """Add a file of records, with keys in a fixed shuffled order."""
     names = [f"key-{index * 7_919 % keys:06d}" for index in range(records)]
     times = pa.array(range(number * 1_000_000 + 1, number * 1_000_000 + 1 + records), pa.int64())
     table = pa.table({"key": names, "timestamp": times})
@@ -163,7 +163,7 @@ def put(landing: Path, number: int, keys: int, records: int) -> None:
 
 
 def cpu_us(spark: SparkSession) -> int:
-    """CPU time of the JVM and all that it has started, microseconds."""
+    """Return the CPU time of the JVM and all its descendant processes, microseconds."""
     jvm: Any = spark._jvm
     root = int(jvm.java.lang.ProcessHandle.current().pid())
     children: dict[int, list[int]] = {}
@@ -172,12 +172,13 @@ def cpu_us(spark: SparkSession) -> int:
         if process.name.isdecimal():
             try:
                 fields = (process / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended meanwhile
                 continue
             children.setdefault(int(fields[1]), []).append(int(process.name))
-            ticks[int(process.name)] = sum(
-                map(int, fields[11:15])
-            )  # its own, and of the children that it has waited for
+            own_and_waited_for = fields[
+                11:15
+            ]  # CPU time of the process and the children that it has waited for
+            ticks[int(process.name)] = sum(map(int, own_and_waited_for))
     total, waiting = 0, [root]
     while waiting:
         parent = waiting.pop()

@@ -1,8 +1,8 @@
-"""What the two layouts of a job cost: a round is a file of records that falls, until all that it leads to has come out.
+"""The cost of a job's two layouts, by round: from adding a file of records until everything that follows from it is output.
 
 The pipeline has two computations: one passes each record on under another key, the other counts by that key. Rounds follow each
-other at once, after some to warm up. Measured are CPU time (of this process, the JVM and its Python workers), and how long a
-round takes, which is the latency of its last record.
+other immediately, after some warm-up rounds. Measured are CPU time (of this process, the JVM and its Python workers), and the
+duration of a round, which is the latency of its last record.
 """
 
 import statistics
@@ -21,15 +21,15 @@ WARM_UP = 3
 
 @dataclass(frozen=True, slots=True)
 class LayoutCost:
-    """What a round cost.
+    """The cost of a round.
 
     Attributes:
-        layout: which.
-        records: in a round.
-        rounds: how many were measured.
-        cpu_s: by round, seconds.
-        median_s: wall time of a round, seconds: the median.
-        longest_s: likewise: the longest.
+        layout: the job's layout.
+        records: number of records in a round.
+        rounds: number of measured rounds.
+        cpu_s: CPU time per round, seconds.
+        median_s: median wall time of a round, seconds.
+        longest_s: longest wall time of a round, seconds.
     """
 
     layout: Layout
@@ -41,10 +41,10 @@ class LayoutCost:
 
 
 class _PassOn(Computation):
-    """Passes on what it gets."""
+    """Passes records on."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """As it is."""
+        """Produce the value unchanged."""
         context.produce("passed", record.value)
 
 
@@ -65,13 +65,13 @@ def _ignore(frame: DataFrame, _number: int) -> None:
 
 
 def layout_cost(spark: SparkSession, layout: Layout, records: int, rounds: int, place: Path) -> LayoutCost:
-    """Run a job in one layout, and tell what its rounds cost.
+    """Run a job in one layout, and return the cost of its rounds.
 
     Args:
         spark: a session.
-        layout: which.
-        records: in a round.
-        rounds: to measure.
+        layout: the layout.
+        records: number of records in a round.
+        rounds: number of rounds to measure.
         place: an empty directory.
     """
     landing = place / "landing"

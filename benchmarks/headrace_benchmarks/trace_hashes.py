@@ -1,6 +1,6 @@
-"""The digests of a sample's first runs, in processes of their own: equal under every hash seed, unless something iterates a set.
+"""The digests of a sample's first runs, in separate processes: equal under every hash seed, unless something iterates a set.
 
-``python -m headrace_benchmarks.trace_hashes RUNS SEED`` prints one digest a line.
+``python -m headrace_benchmarks.trace_hashes RUNS SEED`` prints one digest per line.
 """
 
 import os
@@ -14,20 +14,20 @@ HASH_SEEDS = ("0", "1", "random")
 
 
 def digests(runs: int, seed: int) -> list[str]:
-    """The digest of each run's History, of the first so many runs of a sample."""
+    """Return the digests of the Histories of a sample's first runs."""
     return [case_of(number, seed).digest() for number in range(runs)]
 
 
 def digests_elsewhere(runs: int, seed: int, processes: int = 2) -> Iterator[tuple[str, list[str]]]:
-    """The same in fresh processes: (hash seed, digests) of each.
+    """Compute the digests in fresh processes; yield (hash seed, digests) of each.
 
     Args:
-        runs: how many runs.
-        seed: of the sample.
-        processes: so many for each hash seed; they run at the same time.
+        runs: number of runs.
+        seed: the sample's seed.
+        processes: number of parallel processes for each hash seed.
 
     Raises:
-        RuntimeError: one of them failed.
+        RuntimeError: a process failed.
     """
     command = [sys.executable, "-m", "headrace_benchmarks.trace_hashes", str(runs), str(seed)]
     path = os.pathsep.join(filter(None, sys.path))
@@ -44,7 +44,7 @@ def digests_elsewhere(runs: int, seed: int, processes: int = 2) -> Iterator[tupl
         for process in started:
             printed, _ = process.communicate()
             if process.returncode:
-                raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+                raise RuntimeError(f"{' '.join(command)} exited with {process.returncode}")
             yield hash_seed, printed.split()
 
 

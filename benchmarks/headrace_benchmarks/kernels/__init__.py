@@ -1,9 +1,9 @@
-"""``headrace bench kernels``: how fast the parts are on which everything rests, each beside an anchor from the same run.
+"""``headrace bench kernels``: the speed of the most important parts, each beside an anchor from the same run.
 
 Rules of this package:
 
-* CPU time, and the median of several rounds in which a kernel and its anchor take turns (`rounds`).
-* An anchor is small code, written for what is asked and for nothing else: what it would cost without the framework.
+* Figures are CPU time, and the median of several rounds in which a kernel and its anchor take turns (`rounds`).
+* An anchor is small, special-purpose code that shows the cost without the framework.
 * A speed is reported, and never fails.
 """
 
@@ -26,7 +26,7 @@ from headrace_benchmarks.kernels.rounds import Rounds, Run
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured. ``rounds``: of each kernel; the others: amounts of work."""
+    """The size of each measurement. ``rounds``, ``size_rounds``: numbers of rounds; all others: amounts of work."""
 
     rounds: int = 5
     records: int = 50_000
@@ -51,12 +51,12 @@ QUICK = Size(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One of them.
+    """A kernel.
 
     Attributes:
-        name: of the kernel.
-        measure: takes the size, the seed, and what is told of each run.
-        needs: a module that it can not run without, and that not everybody has; empty: none.
+        name: the kernel's name.
+        measure: takes the size, the seed, and a function to call with the name of each finished run.
+        needs: optional module that it requires; empty: none.
     """
 
     name: str
@@ -65,34 +65,34 @@ class Kernel:
 
     @property
     def can_run(self) -> bool:
-        """Whether all that it needs is installed."""
+        """Whether the module that it needs is installed."""
         return is_there(self.needs)
 
 
 def _rate(name: str, rounds: Rounds, run: str, what: str) -> Figure:
-    return Figure(name, round(rounds.rate(run)), f"{what} a CPU second")
+    return Figure(name, round(rounds.rate(run)), f"{what} per CPU second")
 
 
 def _deliveries(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     runs = deliveries.runs(size.records, seed)
     found = Rounds(runs, size.rounds, on_run)
     ratios = "; ".join(
-        f"{found.ratio(deliveries.ENGINE, one):.2f} of {one}" for one in runs if one != deliveries.ENGINE
+        f"{found.ratio(deliveries.ENGINE, name):.2f} of {name}" for name in runs if name != deliveries.ENGINE
     )
     yield _rate("simulated deliveries", found, deliveries.ENGINE, "deliveries")
     yield at_least(
-        "of the rich lean model", found.ratio(deliveries.ENGINE, deliveries.RICH), 0.6,
-        detail=f"{ratios}. The lean model: {found.rate(deliveries.RICH):,.0f} a CPU second",
+        "simulated deliveries, relative to the rich lean model", found.ratio(deliveries.ENGINE, deliveries.RICH), 0.6,
+        detail=f"{ratios}. The lean model: {found.rate(deliveries.RICH):,.0f} per CPU second",
     )  # fmt: skip
     share = 1 - found.ratio(deliveries.ENGINE, deliveries.WITHOUT_HISTORY)
-    yield at_most("the History's part of a run", share, 0.25)
+    yield at_most("the History's share of a run", share, 0.25)
 
 
 def _sizes(size: Size, seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
     found = Rounds(deliveries.sizes(size.size_records, seed), size.size_rounds, on_run)
     yield at_least(
-        "simulated deliveries at 2,000 workers, of those at 200", found.ratio(deliveries.LARGE, deliveries.SMALL), 0.45,
-        detail=f"{found.rate(deliveries.LARGE):,.0f} and {found.rate(deliveries.SMALL):,.0f} a CPU second, each worker as loaded",
+        "simulated deliveries at 2,000 workers, relative to 200", found.ratio(deliveries.LARGE, deliveries.SMALL), 0.45,
+        detail=f"{found.rate(deliveries.LARGE):,.0f} and {found.rate(deliveries.SMALL):,.0f} per CPU second, same load for each",
     )  # fmt: skip
 
 
@@ -105,10 +105,10 @@ def _pair(
     on_run: Callable[[str], None],
     note: str = "",
 ) -> Iterator[Figure]:
-    """The first of two beside the second."""
+    """Measure the first of two runs relative to the second."""
     found = Rounds(runs, size.rounds, on_run)
     ours, anchor = runs
-    rates = f"{found.rate(ours):,.0f} and {found.rate(anchor):,.0f} {what} a CPU second"
+    rates = f"{found.rate(ours):,.0f} and {found.rate(anchor):,.0f} {what} per CPU second"
     yield at_least(name, found.ratio(ours, anchor), goal, detail=f"{rates}{note}")
 
 
@@ -117,7 +117,9 @@ def _alone(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Fi
         "the engine alone": partial(engine_alone.engine_rate, size.alone),
         "a minimal engine loop": partial(engine_alone.minimal_rate, size.alone),
     }
-    yield from _pair("the engine alone, of a minimal engine loop", 0.35, "deliveries", runs, size, on_run)
+    yield from _pair(
+        "the engine alone, relative to a minimal engine loop", 0.35, "deliveries", runs, size, on_run
+    )
 
 
 def _counting(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
@@ -125,8 +127,10 @@ def _counting(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator
         "a windowed count": partial(counting.engine_rate, size.counted),
         "a loop by hand": partial(counting.plain_rate, size.counted),
     }
-    note = "; Bytewax comes to a seventh"
-    yield from _pair("a windowed count, of a plain loop by key", 0.25, "records", runs, size, on_run, note)
+    note = "; Bytewax reaches a seventh"
+    yield from _pair(
+        "a windowed count, relative to a plain loop by key", 0.25, "records", runs, size, on_run, note
+    )
 
 
 def _watermarks(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Figure]:
@@ -143,7 +147,7 @@ def _watermarks(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterat
                 f"authority at {size.many:,} intervals, {where}",
                 round(found.rate(many)),
                 500_000,
-                "updates a CPU second",
+                "updates per CPU second",
             )
             yield at_most(f"times slower than at {size.few:,}, {where}", found.ratio(few, many), 2.5)
 
@@ -154,13 +158,13 @@ def _membership(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterat
         "a set": partial(small.set_rate, size.ids),
     }
     yield from _pair(
-        "the Bloom filter, of a Python set",
+        "the Bloom filter, relative to a Python set",
         1.0,
         "ids",
         runs,
         size,
         on_run,
-        f"; {size.ids:,} ids, each met twice",
+        f"; {size.ids:,} ids, each looked up twice",
     )
 
 
@@ -171,7 +175,7 @@ def _codec(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[Fi
     }
     found = Rounds(runs, size.rounds, on_run)
     yield at_most(
-        "time to write and read a record, in those of a MessagePack tuple", found.ratio("tuples", "records"), 1.5,
+        "time to encode and decode a record, relative to a MessagePack tuple", found.ratio("tuples", "records"), 1.5,
         detail=f"{1e9 / found.rate('records'):,.0f} and {1e9 / found.rate('tuples'):,.0f} ns of CPU time",
     )  # fmt: skip
 
@@ -180,13 +184,13 @@ def _memory(size: Size, _seed: int, on_run: Callable[[str], None]) -> Iterator[F
     found = small.idle_key_bytes(size.keys)
     on_run("memory")
     yield at_most(
-        "memory of a worker for an idle key", round(found), 300, "bytes", detail="its row is in the cache"
+        "a worker's memory per idle key", round(found), 300, "bytes", detail="with its row in the cache"
     )
 
 
 KERNELS = {
-    one.name: one
-    for one in (
+    kernel.name: kernel
+    for kernel in (
         Kernel("membership", _membership),
         Kernel("codec", _codec, needs="pyspark"),
         Kernel("memory", _memory),
@@ -197,17 +201,19 @@ KERNELS = {
         Kernel("sizes", _sizes),
     )
 }
-"""By name; those of little first: much that was done leaves a process's memory in pieces, and what comes after is slower."""
+"""Kernels by name, small ones first: large ones fragment the process's memory, which slows down later ones."""
 
 
 def measure(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
-    """Measure all of them."""
+    """Measure all kernels."""
     size = QUICK if options.quick else WHOLE
     for done, kernel in enumerate(KERNELS.values()):
         on_progress(kernel.name, done, len(KERNELS))
         if kernel.can_run:
             yield from kernel.measure(size, options.seed, partial(_say, on_progress, kernel.name, done))
-    left_out = [f"{one.name}: {one.needs} is not installed" for one in KERNELS.values() if not one.can_run]
+    left_out = [
+        f"{kernel.name}: {kernel.needs} is not installed" for kernel in KERNELS.values() if not kernel.can_run
+    ]
     if left_out:
         yield Figure("kernels left out", len(left_out), detail="; ".join(left_out))
 

@@ -1,8 +1,8 @@
-"""A count by key and window, in one process: the engine beside the loop that one would write by hand.
+"""A count by key and window, in one process: the engine compared with a hand-written loop.
 
-Both get the same records, encoded, in the same order, and make the same counts, encoded. The loop knows nothing of failures: it
-keeps its counts in a dict for each key, and tells a window when the watermark has passed it. The engine has one worker that owns
-all keys; what it has been given is durable before more is given, with strong productions, exactly-once.
+Both get the same encoded records in the same order, and produce the same encoded counts. The loop does not handle failures: it
+keeps its counts in a dict for each key, and outputs a window once the watermark has passed it. The engine has one worker that
+owns all keys, with strong productions and exactly-once; each batch of input is durable before the next one begins.
 """
 
 from heapq import heappop, heappush
@@ -21,7 +21,7 @@ _STRIDE = 617
 _BATCH = 10_000
 """Records between two advances of the watermark."""
 _GAP_US = 1_000
-"""Event time between two records: a batch of them is one window long."""
+"""Event time between two records, microseconds: a batch is one window long."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -31,17 +31,17 @@ Packed = tuple[str, bytes, int]
 
 
 def packed(records: int) -> list[Packed]:
-    """The records, in order of time."""
+    """Make the records, ordered by time."""
     return [
         (f"{number * _STRIDE % _KEYS:04d}", _encode(number), number * _GAP_US) for number in range(records)
     ]
 
 
 class _WindowedCount(Computation):
-    """Counts records by window, and tells each count when the watermark has passed the window's end."""
+    """Counts records by window, and produces each count once the watermark has passed the window's end."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """One more in its window."""
+        """Increase the count of the record's window."""
         end_us = (record.timestamp // WINDOW_US + 1) * WINDOW_US
         counts, window = context.state, str(end_us)
         if window in counts:
@@ -51,12 +51,12 @@ class _WindowedCount(Computation):
             context.set_timer(window, end_us)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """The window is complete."""
+        """Produce the count of a complete window."""
         context.produce("counts", context.state.pop(timer.tag))
 
 
 def engine_rate(records: int) -> float:
-    """Records by CPU second of the engine."""
+    """Return the engine's records per CPU second."""
     pipeline = Pipeline("counts")
     pipeline.injector("records")
     pipeline.add(_WindowedCount(), name="count", inputs=["records"], outputs=["counts"])
@@ -77,7 +77,7 @@ def engine_rate(records: int) -> float:
         _advance(loop, MAX_TIME)
 
     found = rate(records, run)
-    assert loop.outputs == len(plain_counts(data)), "the engine has told other windows than the loop"
+    assert loop.outputs == len(plain_counts(data)), "engine and loop have different numbers of windows"
     return found
 
 
@@ -87,13 +87,13 @@ def _advance(loop: EngineLoop, low_watermark: int) -> None:
 
 
 def plain_rate(records: int) -> float:
-    """Records by CPU second of the loop."""
+    """Return the loop's records per CPU second."""
     data = packed(records)
     return rate(records, lambda: plain_counts(data))
 
 
 def plain_counts(records: list[Packed]) -> list[tuple[str, int, bytes]]:
-    """The loop: (key, end of the window, encoded count) of each window."""
+    """Run the loop; return (key, end of the window, encoded count) of each window."""
     counts: dict[str, dict[int, int]] = {}
     ends: list[tuple[int, str]] = []
     told: list[tuple[str, int, bytes]] = []

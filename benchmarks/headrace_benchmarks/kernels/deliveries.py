@@ -1,4 +1,4 @@
-"""Simulated deliveries: the engine on its cluster beside the lean models, small beside large, with a History and without."""
+"""Simulated deliveries: the engine on its cluster compared with the lean models, by size, and with and without a History."""
 
 from headrace_benchmarks.kernels.rounds import Run
 from headrace_benchmarks.lean_model import HeapKernel, LeanOptions, SimpyKernel, run_bare, run_rich
@@ -10,7 +10,7 @@ WITHOUT_HISTORY = "without a History"
 
 
 def runs(records: int, seed: int) -> dict[str, Run]:
-    """By name, each on the same number of records."""
+    """Return the runs by name, each with the same number of records."""
     lean = LeanOptions(seed=seed, records=records)
     return {
         ENGINE: lambda: run_shuffle(ShuffleOptions(records=records), seed).deliveries_per_second,
@@ -24,7 +24,7 @@ def runs(records: int, seed: int) -> dict[str, Run]:
 
 
 def sizes(records: int, seed: int) -> dict[str, Run]:
-    """Ten times the workers and ten times their input, and so the same load on each. ``records``: of the small one."""
+    """Return a small run and one with ten times the workers and input, hence the same load. ``records``: of the small run."""
     small = ShuffleOptions(records=records)
     large = ShuffleOptions(
         records=10 * records,

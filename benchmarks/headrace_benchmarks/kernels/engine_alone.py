@@ -1,10 +1,10 @@
-"""The engine alone beside a minimal engine loop: what a delivery costs when nobody simulates anything.
+"""The engine alone, compared with a minimal engine loop: the cost of a delivery without any simulation.
 
-Both are carried by a queue, on the lean model's pattern: a keyed stage sums what it gets and sends it on, re-keyed, to a second
-one; each delivery is deduplicated, runs user code on the decoded state of its key, is committed under a sequencer together with
-its production, and ACKed; the production is sent until it is ACKed, and then its checkpoint is deleted.
+Both use a queue and the lean model's pattern: a keyed stage sums values and sends them on, re-keyed, to a second stage. Each
+delivery is deduplicated, runs user code on the decoded state of its key, is committed under a sequencer together with its
+production, and is ACKed; the production is kept until it is ACKed, and then its checkpoint is deleted.
 
-The minimal loop does that and nothing else, one record a commit: no timers, watermarks, retries, cache, recovery or failures.
+The minimal loop does only that, with one record per commit: no timers, watermarks, retries, cache, recovery or failures.
 """
 
 from bisect import bisect_right
@@ -22,14 +22,14 @@ from headrace_benchmarks.shuffle import FIRST_STRIDE, KEYS, SECOND_STRIDE, Shuff
 
 WORKERS = 200
 AT_ONCE = 1_000
-"""Records that are sent before anybody is heard, as they are under way together in a cluster."""
+"""The number of records sent before any reply is handled, like the records in flight in a cluster."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 def engine_rate(records: int) -> float:
-    """Deliveries by CPU second of the engine alone; each record makes two."""
+    """Return the deliveries per CPU second of the engine alone; each record makes two."""
     options = ShuffleOptions(workers=WORKERS)
     pipeline = shuffle_pipeline(options)
     engine = EngineOptions(commits_in_flight=options.commits_in_flight)
@@ -50,7 +50,7 @@ def engine_rate(records: int) -> float:
 
 
 def minimal_rate(records: int) -> float:
-    """The same of the minimal loop."""
+    """Return the deliveries per CPU second of the minimal loop."""
     loop = MinimalLoop(WORKERS)
 
     def run() -> None:
@@ -67,7 +67,7 @@ def _key(number: int) -> str:
 
 
 class _Row:
-    """One key in the store."""
+    """A key's row in the store."""
 
     __slots__ = ("checkpoints", "seen", "state", "version")
 
@@ -79,7 +79,7 @@ class _Row:
 
 
 class _Message(msgspec.Struct, gc=False):
-    """A record on its way. ``source``: the key that has its checkpoint."""
+    """A record in flight. ``source``: the key whose row has its checkpoint."""
 
     record_id: str
     stage: int
@@ -89,10 +89,10 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class MinimalLoop:
-    """Two stages over one store, by hand.
+    """Two stages with one store, written by hand.
 
     Attributes:
-        applied: deliveries, so far.
+        applied: number of applied deliveries.
     """
 
     def __init__(self, workers: int) -> None:
@@ -108,7 +108,7 @@ class MinimalLoop:
         self._queue: deque[tuple[Any, Any]] = deque()
 
     def deliver(self, numbers: range) -> None:
-        """Send these records, and let everything come of it that does."""
+        """Send these records, and handle everything that follows."""
         queue = self._queue
         for number in numbers:
             message = _Message(f"source:{number}", 0, _key(number * FIRST_STRIDE), _encode(number), "")
@@ -134,7 +134,7 @@ class MinimalLoop:
         self._step(message)
 
     def _step(self, message: _Message) -> None:
-        """User code, and its commit."""
+        """Run user code, and send its commit."""
         stage, key = message.stage, message.key
         value, total = _decode(message.value), _decode(self._states[stage].get(key, b"0"))
         version = self._versions[stage].get(key, 0) + 1
@@ -144,7 +144,7 @@ class MinimalLoop:
         self._queue.append((self._on_write, (message, version, _encode(total + value), production, 1)))
 
     def _on_write(self, write: tuple[_Message, int, bytes, _Message | None, int]) -> None:
-        """The store: one atomic write, if its sequencer is the live one."""
+        """Apply one atomic write at the store, if its sequencer is live."""
         message, version, state, production, sequencer = write
         stage, key = message.stage, message.key
         if sequencer != self._live[stage][self._interval(key)]:
@@ -161,7 +161,7 @@ class MinimalLoop:
         self._queue.append((self._on_written, write))
 
     def _on_written(self, write: tuple[_Message, int, bytes, _Message | None, int]) -> None:
-        """ACK, send, and go on with the key's next record."""
+        """ACK the record, send the production, and continue with the key's next record."""
         message, version, state, production, _ = write
         stage, key = message.stage, message.key
         self._versions[stage][key], self._states[stage][key] = version, state

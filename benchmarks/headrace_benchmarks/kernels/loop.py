@@ -1,7 +1,7 @@
-"""The engine alone: its workers and its store, and a queue in the place of everything else. No SimPy, no time, no faults.
+"""The engine alone: its workers and its store, connected by a queue. No SimPy, no time, no faults.
 
-It is one more driver of the same state machines, as small as a driver can be, so that what is measured is theirs. The master is
-played by minting an assignment; the source takes its ACKs and does nothing with them.
+It is a minimal driver of the same state machines, so that their own cost is measured. Instead of a master, it mints one
+assignment itself; the source ignores its ACKs.
 """
 
 from collections import deque
@@ -20,20 +20,20 @@ from headrace.wire.rows import Production
 from headrace.worker.worker import Worker
 
 SOURCE = "source"
-"""The address that ACKs of injected records go to."""
+"""The address to which injected records are ACKed."""
 
 
 class EngineLoop:
-    """Workers of one pipeline over one store.
+    """The workers of one pipeline, and one store.
 
     Args:
-        pipeline: each computation's intervals are dealt to the workers in turn.
-        workers: how many.
-        options: of the engine.
+        pipeline: the pipeline; its computations' intervals are assigned to the workers in turn.
+        workers: number of workers.
+        options: the engine's options.
 
     Attributes:
-        now_us: every clock; it stands still unless somebody moves it.
-        outputs: records that have left the pipeline.
+        now_us: time of every clock, microseconds; it advances only when it is set.
+        outputs: number of records that have left the pipeline.
     """
 
     def __init__(self, pipeline: Pipeline, workers: int, options: EngineOptions) -> None:
@@ -50,23 +50,23 @@ class EngineLoop:
         self.settle()
 
     def deliver(self, productions: Iterable[tuple[str, Production]]) -> None:
-        """Send records of the source to (address, production), and let everything come of it that does."""
+        """Send the source's records, as (address, production), and handle everything that follows."""
         for address, production in productions:
             self._queue.append((address, SOURCE, m.Deliver(production, SOURCE)))
         self.settle()
 
     def deliver_at_once(self, address: str, productions: Iterable[Production]) -> None:
-        """Send records of the source as a host does that has many of them for one worker, such as Spark's."""
+        """Send many of the source's records to one worker at once, as a host such as Spark does."""
         self._queue.append((address, SOURCE, Deliveries(productions, SOURCE)))
         self.settle()
 
     def tell_all(self, event: Event) -> None:
-        """Give each worker an event."""
+        """Send an event to each worker."""
         for address in self._workers:
             self._queue.append((address, SOURCE, event))
 
     def settle(self) -> None:
-        """Carry messages until there are none."""
+        """Deliver messages until none are left."""
         queue, workers, store = self._queue, self._workers, self._store
         while queue:
             to, sender, message = queue.popleft()
@@ -82,14 +82,14 @@ class EngineLoop:
                         queue.append((effect.to, to, effect.message))
 
     def dismiss(self) -> list[Worker]:
-        """End it: the store and what was under way are gone, and the workers are the caller's."""
+        """Drop the store and all messages, and hand the workers over to the caller."""
         workers = list(self._workers.values())
         self._workers.clear()
         self._store = Mediator(History.discarding())
         return workers
 
     def _assignment(self, pipeline: Pipeline) -> m.Table:
-        """Mint what a master would."""
+        """Mint the assignment that a master would."""
         self._store.handle(m.Claim(1, MASTER_ROLE, 0, SOURCE))
         addresses = list(self._workers)
         changes: list[m.MintChange] = []

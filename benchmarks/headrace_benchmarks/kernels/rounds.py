@@ -1,7 +1,7 @@
-"""Runs several things in turn, several times, so that a machine that changes its speed changes it for all of them.
+"""Runs several measurements in turn, several times, so that changes of the machine's speed affect all of them alike.
 
-Rules of this file: time is CPU time of this process; what is set up before the work is not in it; only ratios within one round
-mean something on a machine that others use too, and of several rounds the median.
+Rules of this file: time is this process's CPU time, without the setup before the work. On a shared machine, only ratios within
+one round are meaningful, and their median over several rounds.
 """
 
 import gc
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 Run = Callable[[], float]
-"""Does some work, and tells how much of it a CPU second does."""
+"""Does some work, and returns the amount of work per CPU second."""
 
 
 def rate(amount: int, work: Callable[[], object]) -> float:
-    """Do some work, and tell how much of it a CPU second does. ``amount``: how much it is."""
+    """Do some work, and return the amount of work per CPU second. ``amount``: the amount of work."""
     gc.collect()
     began = time.process_time()
     work()
@@ -22,12 +22,12 @@ def rate(amount: int, work: Callable[[], object]) -> float:
 
 
 class Rounds:
-    """What several runs came to, round by round.
+    """The results of several runs, round by round.
 
     Args:
-        runs: by name.
-        rounds: how often each is run, in turn.
-        on_run: told of each that is done.
+        runs: runs by name.
+        rounds: number of rounds; in each, all runs take turns.
+        on_run: called with the name of each finished run.
     """
 
     def __init__(self, runs: Mapping[str, Run], rounds: int, on_run: Callable[[str], None]) -> None:
@@ -38,10 +38,10 @@ class Rounds:
                 on_run(name)
 
     def rate(self, name: str) -> float:
-        """The median of one's rates, by CPU second."""
+        """Return the median rate of a run, per CPU second."""
         return median(self._rates[name])
 
     def ratio(self, name: str, anchor: str) -> float:
-        """The median, over the rounds, of one's rate as a part of another's."""
+        """Return the median over all rounds of a run's rate relative to the anchor's."""
         pairs = zip(self._rates[name], self._rates[anchor], strict=True)
-        return median(one / other for one, other in pairs)
+        return median(rate / anchor_rate for rate, anchor_rate in pairs)

@@ -1,4 +1,4 @@
-"""Small kernels: knowing an id, writing and reading a record, and the memory of a key that nothing happens to."""
+"""Small kernels: recognizing an id, encoding and decoding a record, and the memory of an idle key."""
 
 import gc
 import tracemalloc
@@ -14,15 +14,15 @@ from headrace.worker.seen import SeenFilter
 from headrace_benchmarks.kernels.loop import EngineLoop
 from headrace_benchmarks.kernels.rounds import rate
 
-# Membership: each id is asked for, found to be new, added, and asked for again. The engine adds the ids of a write when that is
-# durable, all at once.
+# Membership: each id is looked up, found to be new, added, and looked up again. The engine adds all ids of a write at once, when
+# the write is durable.
 
 _IN_WRITE = 10
-"""Records in a write: about as many as in the simulated deliveries; in a micro-batch on Spark there are many more."""
+"""The number of records per write: about as many as in the simulated deliveries; micro-batches on Spark have many more."""
 
 
 def filter_rate(ids: int) -> float:
-    """Ids by CPU second through the engine's filter, fingerprints included."""
+    """Return the ids per CPU second of the engine's filter, including fingerprints."""
     options = EngineOptions()
     names, again = _names(ids), _names(ids)
     writes = [names[first : first + _IN_WRITE] for first in range(0, ids, _IN_WRITE)]
@@ -46,7 +46,7 @@ def filter_rate(ids: int) -> float:
 
 
 def set_rate(ids: int) -> float:
-    """The same through a set of the ids, each a ``str`` that nobody has hashed yet, as they come from the wire."""
+    """Return the ids per CPU second of a set; each id is a ``str`` without a cached hash, as if it came from the wire."""
     names, again = _names(ids), _names(ids)
 
     def run() -> None:
@@ -64,7 +64,7 @@ def _names(ids: int) -> list[str]:
     return [f"numbers/3:{number}" for number in range(ids)]
 
 
-# Codecs: a record as it crosses a process boundary on Spark, packed with others into a parcel, beside a tuple by itself.
+# Codecs: a record that crosses a process boundary on Spark, in a parcel with others, compared with a single tuple.
 
 _RECORD = Production("numbers/3:1234567", "numbers", "sort", "04711", b"123456789", 1_234_567, 1_234_567)
 _FIELDS = ("numbers/3:1234567", "numbers", "sort", "04711", b"123456789", 1_234_567, 1_234_567)
@@ -75,16 +75,23 @@ _decode = msgspec.msgpack.Decoder(tuple[str, str, str, str, bytes, int, int]).de
 
 
 def record_rate(records: int) -> float:
-    """Records by CPU second, from production to bytes and back."""
+    """Return the records per CPU second, from production to bytes and back."""
     from headrace.spark.hosting.parcels import Parcel, decode_parcel, encode_parcel  # noqa: PLC0415  it may not be installed
 
     def run() -> None:
         for _ in range(records // _IN_PARCEL):
             parcel = Parcel()
             for _ in range(_IN_PARCEL):
-                one = _RECORD
+                record = _RECORD
                 parcel.records.append(
-                    (one.stream, one.record_id, one.key, one.value, one.timestamp, one.origin)
+                    (
+                        record.stream,
+                        record.record_id,
+                        record.key,
+                        record.value,
+                        record.timestamp,
+                        record.origin,
+                    )
                 )
             for stream, record_id, key, value, timestamp, origin in decode_parcel(
                 encode_parcel(parcel)
@@ -95,7 +102,7 @@ def record_rate(records: int) -> float:
 
 
 def tuple_rate(records: int) -> float:
-    """The same of a tuple with the same fields."""
+    """Return the records per CPU second for a tuple with the same fields."""
 
     def run() -> None:
         for _ in range(records):
@@ -110,26 +117,26 @@ _AT_ONCE = 1_000
 
 
 class _Count(Computation):
-    """Counts what it gets."""
+    """Counts records."""
 
     def initial_state(self) -> int:
-        """Nothing yet."""
+        """Start at 0."""
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:  # noqa: ARG002  nothing but the key counts
-        """One more."""
+        """Increase the count."""
         context.state = context.state + 1
 
 
 def _record(number: int) -> tuple[str, Production]:
-    """The one record of a key."""
+    """Make a key's only record."""
     return "worker-0", Production(
         f"source:{number}", "records", "count", f"{number:07d}", b"1", number, number
     )
 
 
 def idle_key_bytes(keys: int) -> float:
-    """Memory of a worker for a key whose row is in its cache and whose ids were collected, bytes."""
+    """Return a worker's memory per key whose row is in the cache and whose ids were collected, bytes."""
     pipeline = Pipeline("counts")
     pipeline.injector("records")
     pipeline.add(_Count(), name="count", inputs=["records"])

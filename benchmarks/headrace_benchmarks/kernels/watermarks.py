@@ -1,8 +1,8 @@
-"""The watermark authority's kernel: reports taken, and the minimum over all intervals.
+"""The watermark authority's kernel: accepting reports, and the minimum over all intervals.
 
-A report is a worker's, and has what it says of many intervals. Usual: the intervals are any, each rises, and the minimum is read
-once in a while, as broadcasts do. Worst: each is the one that holds the minimum, and the minimum is read after each. Sharded: the
-intervals are those of several computations, divided among the shards of an authority.
+A report comes from a worker and covers many intervals. Usual case: intervals are random, each rises, and the minimum is read
+occasionally, as for broadcasts. Worst case: each report is for the interval that holds the minimum, which is read after every
+report. Sharded: the intervals belong to several computations, spread over the shards of an authority.
 """
 
 import random
@@ -20,16 +20,16 @@ from headrace_benchmarks.kernels.rounds import rate
 FEW, MANY = 1_000, 500_000
 SHARDS = 4
 _COMPUTATIONS = 8
-"""Of a sharded authority: two for each shard, more or less."""
+"""The number of computations of a sharded authority: about two per shard."""
 _IN_REPORT = 25
 _REPORTS_BETWEEN_READS = 40
 
 
 class _Authority:
-    """An authority whose every interval has reported once, each something else.
+    """An authority all of whose intervals have reported once, each a different value.
 
     Attributes:
-        intervals: (computation, keys) of each, in the order of what they reported.
+        intervals: (computation, keys) of each interval, in the order of their reported values.
     """
 
     def __init__(self, intervals: int, shards: int) -> None:
@@ -46,14 +46,14 @@ class _Authority:
             replica.handle(0, Start(1))
         self._shard_of = {name: replicas[options.shard_of(name)] for name in names}
         keys = _divided(intervals // len(names))
-        self.intervals = [(name, one) for one in keys for name in names]
+        self.intervals = [(name, interval) for interval in keys for name in names]
         for report in self.reports(self.intervals, 0):
             self.take(report)
         for name in names:
             self.read(name)
 
     def reports(self, intervals: Sequence[tuple[str, KeyInterval]], at_us: int) -> Iterator[m.Report]:
-        """What owners report, each interval a microsecond more than the one before. A report is of one computation."""
+        """Yield reports in which each interval is a microsecond ahead of the previous one. A report is for one computation."""
         by_name: dict[str, list[m.IntervalReport]] = {}
         for low_us, (name, keys) in enumerate(intervals, at_us):
             found = by_name.setdefault(name, [])
@@ -63,11 +63,11 @@ class _Authority:
         yield from (m.Report("worker", tuple(found)) for found in by_name.values())
 
     def take(self, report: m.Report) -> None:
-        """Let the shard that it concerns take a report."""
+        """Pass a report to the shard of its computation."""
         self._shard_of[report.intervals[0].computation].handle(0, report)
 
     def read(self, name: str) -> None:
-        """Combine, as before a broadcast."""
+        """Combine the intervals of a computation, as before a broadcast."""
         self._shard_of[name].progress(name)
 
 
@@ -77,7 +77,7 @@ def _divided(intervals: int) -> list[KeyInterval]:
 
 
 def usual_rate(intervals: int, shards: int, updates: int) -> float:
-    """Updates by CPU second."""
+    """Return the updates per CPU second in the usual case."""
     authority, draw = _Authority(intervals, shards), random.Random(0)
     order = list(authority.reports(draw.choices(authority.intervals, k=updates), intervals))
 
@@ -91,7 +91,7 @@ def usual_rate(intervals: int, shards: int, updates: int) -> float:
 
 
 def worst_rate(intervals: int, shards: int, updates: int) -> float:
-    """The same where each interval holds the minimum, which is read after each."""
+    """Return the updates per CPU second if each one is for the interval with the minimum, which is read after each."""
     authority = _Authority(intervals, shards)
     in_turn = list(islice(cycle(authority.intervals), updates))
     order = [
@@ -108,4 +108,4 @@ def worst_rate(intervals: int, shards: int, updates: int) -> float:
 
 
 CASES: dict[str, Callable[[int, int, int], float]] = {"usual": usual_rate, "worst case": worst_rate}
-"""By name."""
+"""Measurements by name."""

@@ -1,4 +1,4 @@
-"""The bare model: the pattern of messages, on a network that loses nothing."""
+"""The bare model: the message pattern on a network that loses nothing."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _A = TypeVar("_A")
 
 
 class BareModel:
-    """The same message pattern on a network that loses nothing, with nobody watching."""
+    """The message pattern on a network that loses nothing, without trace and audit."""
 
     def __init__(self, options: LeanOptions, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -39,7 +39,7 @@ class BareModel:
             kernel.call_later(options.tick_us * injector.index // len(injectors), self._on_tick, injector)
 
     def deliveries(self) -> int:
-        """How many records were applied so far, in both stages."""
+        """Return the number of records applied so far, in both stages."""
         return sum(stored.version for stored in self.store)
 
     def _send(self, fn: Callable[[_A], None], arg: _A) -> None:

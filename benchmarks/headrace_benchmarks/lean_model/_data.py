@@ -1,4 +1,4 @@
-"""What both models move and keep: processes, rows, records, and what the store has of them."""
+"""The data of both models: processes, rows, records, and stored rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace_benchmarks.lean_model._options import LeanOptions
 
 STAGES: Final = 2
 
-# Compared by identity and without a repr: they refer to each other in rings.
+# Compared by identity and without a repr, since they form reference cycles.
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -20,16 +20,16 @@ class Process:
     index: int
     stage: int
     sequencer: int = 0
-    """The latest that it has heard of."""
+    """The latest sequencer that it knows."""
     seen: set[int] = field(default_factory=set)
-    """Ids of records that it has applied."""
+    """Ids of the records that it has applied."""
     pending: dict[int, Record] = field(default_factory=dict)
-    """What it sent and still owes, by id: not ACKed, or ACKed and the checkpoint not yet deleted."""
+    """Sent records that are not settled, by id: not ACKed, or ACKed but their checkpoint not yet deleted."""
     unacked: deque[Record] = field(default_factory=deque)
-    """The same, each record with its next retry, earliest first; settled ones stay until a sweep meets them."""
+    """The same records, ordered by their next retry; settled ones stay until a sweep reaches them."""
     sweeping: bool = False
     reported_us: int = 0
-    """The low watermark that it reported last."""
+    """The last low watermark that it reported."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -39,29 +39,29 @@ class Row:
     index: int
     worker: Process
     version: int = 0
-    """Of the last commit that the store confirmed."""
+    """Version of the last commit that the store confirmed."""
     total: int = 0
-    """The user's state as of that version: the sum of the values of all records."""
+    """The user's state as of that version: the sum of all records' values."""
     in_flight: Record | None = None
-    """The record whose commit is under way: per key strictly one."""
+    """The record whose commit is in flight; at most one per key."""
     waiting: list[Record] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Record:
-    """A record on its way from its sender to the owner of its row."""
+    """A record in flight from its sender to the owner of its row."""
 
     id: int
     origin: int
-    """The number of the injected record that it is or comes from: its value."""
+    """The number of the injected record that it is, or comes from; also its value."""
     timestamp_us: int
     row: Row
     sender: Process
     source: Row | None
-    """The row that produced it and holds its checkpoint; None if it was injected."""
+    """The row that produced it and has its checkpoint; ``None`` if it was injected."""
     acked: bool = False
     due_us: int = 0
-    """When its sender sends it again."""
+    """The time of its next retry."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -75,26 +75,26 @@ class StoredRow:
 
 
 Commit = tuple[Record, int, int, int, Record | None]
-"""(record, sequencer, row version, total, production): a tuple, because one is built for each delivery."""
+"""(record, sequencer, row version, total, production): a tuple, because every delivery builds one."""
 Deletion = tuple[Record, Row, int]
-"""(production whose checkpoint goes, row that holds it, sequencer)."""
+"""(production whose checkpoint to delete, row that has it, sequencer)."""
 
 
 def processes_of(options: LeanOptions) -> tuple[list[Process], list[Process]]:
-    """All injectors, and all workers: those of stage 1 first."""
+    """Make all injectors, and all workers: those of stage 1 first."""
     half = options.workers // STAGES
     injectors = [Process(index, stage=0) for index in range(options.injectors)]
     return injectors, [Process(index, stage=1 + index // half) for index in range(options.workers)]
 
 
 def rows_of(options: LeanOptions, workers: list[Process]) -> list[Row]:
-    """One row for each key; ``index // keys_per_worker`` is the interval, hence the worker."""
+    """Make one row for each key; ``index // keys_per_worker`` is the interval, hence the worker."""
     per_worker = options.keys_per_worker
     return [Row(index, workers[index // per_worker]) for index in range(len(workers) * per_worker)]
 
 
 def production_of(record: Record, version: int, rows: list[Row], first_id: int) -> Record:
-    """The same value under another key, of stage 2. Its id comes from the producing row's version, and so is unique."""
+    """Make a stage 2 record with the same value under another key. Its id is unique, as it is derived from the row's version."""
     half = len(rows) // 2
     target = rows[half + record.origin * 2_654_435_761 % half]
     source = record.row

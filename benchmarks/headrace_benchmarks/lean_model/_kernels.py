@@ -1,4 +1,4 @@
-"""The kernels: an event loop on simulated time, with nothing in it or with SimPy's."""
+"""The kernels: event loops on simulated time, a bare one and SimPy's."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -10,15 +10,15 @@ _A = TypeVar("_A")
 
 
 class Kernel(Protocol):
-    """An event loop on simulated time; events of one instant run in the order in which they were scheduled."""
+    """An event loop on simulated time; simultaneous events run in the order in which they were scheduled."""
 
     @property
     def now(self) -> int:
-        """The simulated time in microseconds."""
+        """The simulated time, microseconds."""
 
     @property
     def heap_events(self) -> int:
-        """How many events were put on the heap so far."""
+        """The number of events put on the heap so far."""
 
     def call_later(self, delay_us: int, fn: Callable[[_A], None], arg: _A) -> None:
         """Call ``fn(arg)`` after ``delay_us`` (>= 0) microseconds of simulated time."""
@@ -28,7 +28,7 @@ class Kernel(Protocol):
 
 
 class HeapKernel:
-    """The kernel with nothing in it: heapq and callbacks."""
+    """The minimal kernel: heapq and callbacks."""
 
     __slots__ = ("_heap", "heap_events", "now")
 
@@ -51,7 +51,7 @@ class HeapKernel:
 
 
 class SimpyKernel:
-    """SimPy through its public API: a Timeout with a callback for each event; no process, no Store."""
+    """SimPy through its public API: a Timeout with a callback for each event, without processes or Stores."""
 
     __slots__ = ("_env", "_fire", "heap_events", "now")
 

@@ -1,4 +1,4 @@
-"""The rich model: faults, retries, sequencers, watermarks, a trace and an audit. Its rules are in the package's docstring."""
+"""The rich model: faults, retries, sequencers, watermarks, a trace and an audit. See the package's docstring for its rules."""
 
 import random
 import struct
@@ -26,9 +26,9 @@ _A = TypeVar("_A")
 
 _FOREVER_US: Final = 2**62
 _PATIENCE: Final = 1_000
-"""After the last injection, how many times ``retry_us`` may pass before a run counts as hung."""
+"""A run counts as hung when ``retry_us`` has passed this many times after the last injection."""
 
-# Kinds in the trace. Plain ints: an enum's members cost a second look-up in each handler.
+# Kinds in the trace. Plain ints: an enum's members cost a second lookup in each handler.
 _INJECTED: Final = 0
 _REFUSED: Final = 1
 _QUEUED: Final = 2
@@ -59,17 +59,17 @@ class RichModel:
         self._trace: list[int] = []
         self._hasher = blake2b(digest_size=16)
         self._injected = 0
-        self._open = options.records  # records not yet injected, or owed by some process
+        self._open = options.records  # records that are not yet injected, or not settled
         last_tick_us = options.tick_us * (options.records // options.injectors + 1)
         self._deadline_us = last_tick_us + _PATIENCE * options.retry_us
         self.injectors, self.workers = processes_of(options)
         self.rows = rows_of(options, self.workers)
-        # The store: by row, by interval; and what only the audit reads, by stage and origin.
+        # The store: by row, and by interval; read only by the audit: by stage and origin.
         self.store = [StoredRow() for _ in self.rows]
         self.sequencers = [0] * len(self.workers)
         self.applied = [bytearray(options.records) for _ in range(1 + STAGES)]
         self.too_old = 0
-        # The watermark authority: by stage, the last report of each process, and what was broadcast.
+        # The watermark authority, by stage: the last report of each process, and the last broadcast.
         sizes = (len(self.injectors), len(self.workers), len(self.workers))
         self.reported = [[0] * size for size in sizes]
         self.broadcast = [0] * (1 + STAGES)
@@ -77,11 +77,11 @@ class RichModel:
         self._start()
 
     def deliveries(self) -> int:
-        """How many records were applied so far, in both stages."""
+        """Return the number of records applied so far, in both stages."""
         return sum(stored.version for stored in self.store)
 
     def audit(self) -> None:
-        """Raise AssertionError unless each record was applied once in each stage and nothing is left over."""
+        """Assert that each record was applied once in each stage, and nothing is left over."""
         for stage in (1, 2):
             counts = self.applied[stage]
             lost, once = counts.count(0), counts.count(1)
@@ -89,31 +89,31 @@ class RichModel:
             assert once == len(counts), f"stage {stage} applied {len(counts) - once} records more than once"
         self._audit_rows()
         owed = sum(len(process.pending) for process in (*self.injectors, *self.workers))
-        assert not owed, f"{owed} records are still owed by their senders"
+        assert not owed, f"{owed} records are not settled by their senders"
         assert not self.too_old, f"{self.too_old} records were older than their receivers' input watermark"
 
     def _audit_rows(self) -> None:
-        """The states must say the same as the counts of ``audit``, which no handler reads."""
+        """Assert that the states agree with the counts in ``audit``, which no handler reads."""
         half, total = len(self.store) // 2, self._options.records * (self._options.records - 1) // 2
         for rows in (self.store[:half], self.store[half:]):
             found = sum(stored.total for stored in rows)
-            assert found == total, f"the states of one stage add up to {found}, not to {total}"
+            assert found == total, f"the states of one stage add up to {found}, not {total}"
         for row, stored in zip(self.rows, self.store, strict=True):
             assert row.version == stored.version, (
-                f"row {row.index}: the worker's memory is not what is stored"
+                f"row {row.index}: the worker's memory differs from the stored row"
             )
             assert len(stored.seen) == stored.version, f"row {row.index}: ids do not match the version"
             assert not stored.checkpoints, f"row {row.index}: checkpoints were never deleted"
 
     def digest(self) -> str:
-        """The hash of the trace so far, in hexadecimal."""
+        """Return the hash of the trace so far, hex."""
         self._flush_trace()
         return self._hasher.hexdigest()
 
     # -- starting
 
     def _start(self) -> None:
-        """Spread the periodic events over their periods, so that they do not come in bursts."""
+        """Schedule the periodic events, spread over their periods to avoid bursts."""
         options, call_later = self._options, self._kernel.call_later
         for injector in self.injectors:
             call_later(options.tick_us * injector.index // len(self.injectors), self._on_tick, injector)
@@ -126,7 +126,7 @@ class RichModel:
     # -- the network
 
     def _send(self, fn: Callable[[_A], None], arg: _A) -> None:
-        """Send a message, unless a fault strikes it: one draw says whether, one how long the message takes."""
+        """Send a message, unless a fault strikes it: one draw decides that, another one the latency."""
         draw = self._draw_fault()
         if draw < self._fault_rate:
             self._send_faulty(draw, fn, arg)
@@ -158,13 +158,13 @@ class RichModel:
         self._injected = origin + 1
         row = self.rows[int(self._draw_key() * (len(self.rows) // 2))]
         now = self._kernel.now
-        # Ids below `records` are the injectors'; productions have theirs from row and version, above it.
+        # Ids below `records` belong to injectors; productions have larger ones, made from row and version.
         self._trace.extend((now, _INJECTED, origin))
         self._owe(Record(origin, origin, now, row, injector, source=None))
         self._kernel.call_later(self._options.tick_us, self._on_tick, injector)
 
     def _owe(self, record: Record) -> None:
-        """Send a record, and again until it is settled."""
+        """Send a record, and retry until it is settled."""
         sender, retry_us = record.sender, self._options.retry_us
         sender.pending[record.id] = record
         record.due_us = self._kernel.now + retry_us
@@ -175,7 +175,7 @@ class RichModel:
         self._send(self._on_record, record)
 
     def _on_sweep(self, sender: Process) -> None:
-        """Send again what is due, and sleep until the first that is owed is due."""
+        """Send due records again, and sleep until the next one is due."""
         now, pending, unacked = self._kernel.now, sender.pending, sender.unacked
         while unacked:
             record = unacked[0]
@@ -218,7 +218,7 @@ class RichModel:
     # -- the receiver
 
     def _on_record(self, record: Record) -> None:
-        """Refuse what was applied, queue behind another record of the key, or take the step."""
+        """Refuse an applied record, queue it behind another record of its key, or run the step."""
         row = record.row
         if record.id in row.worker.seen:
             self.struck["refused"] += 1
@@ -242,7 +242,7 @@ class RichModel:
         self._send(self._on_commit, (record, worker.sequencer, version, total, production))
 
     def _on_committed(self, commit: Commit) -> None:
-        """Remember the id, ACK, send the production, and go on with the key's next record."""
+        """Remember the id, ACK the record, send the production, and continue with the key's next record."""
         record, _, version, total, production = commit
         row = record.row
         if version <= row.version:  # the reply to a commit that was sent twice
@@ -262,7 +262,7 @@ class RichModel:
     # -- the store
 
     def _on_commit(self, commit: Commit) -> None:
-        """Apply the step as one write, unless its sequencer is stale; once, however often it comes."""
+        """Apply the step as one write, unless its sequencer is stale; apply repeated commits only once."""
         record, sequencer, version, total, production = commit
         row = record.row
         if sequencer != self.sequencers[row.worker.index]:
@@ -292,12 +292,12 @@ class RichModel:
         self._send(self._on_deleted, record)
 
     def _reject(self, record: Record) -> None:
-        """Nothing is written and nobody is told: the sender of the record, or of the deletion, comes again."""
+        """Write nothing and reply nothing: the sender of the record, or of the deletion, will retry."""
         self.struck["rejected"] += 1
         self._trace.extend((self._kernel.now, _REJECTED, record.id))
 
     def _on_mint_due(self, _: None) -> None:
-        """Invalidate the sequencer of one interval; the worker knows the new one a message later."""
+        """Invalidate the sequencer of one interval; its worker learns the new one a message later."""
         if self._open:
             worker = self.workers[int(self._draw_fault() * len(self.workers))]
             self.sequencers[worker.index] = sequencer = self.sequencers[worker.index] + 1
@@ -312,9 +312,9 @@ class RichModel:
     # -- low watermarks
 
     def _on_report_due(self, process: Process) -> None:
-        """Report the minimum of what the process owes and of its input watermark, as it was told it last.
+        """Report the minimum of the process's pending records and its last known input watermark.
 
-        What it received and has not committed is still owed by the sender, and so is in the input watermark.
+        Records that it received but has not committed are still pending at their sender, and so hold the input watermark.
         """
         if not self._open:
             return
@@ -334,22 +334,22 @@ class RichModel:
     def _on_report(self, report: tuple[Process, int]) -> None:
         process, low_watermark_us = report
         reported = self.reported[process.stage]
-        if low_watermark_us > reported[process.index]:  # else it was overtaken by a later one
+        if low_watermark_us > reported[process.index]:  # otherwise a later report overtook it
             reported[process.index] = low_watermark_us
             self._trace.extend((self._kernel.now, _REPORTED, low_watermark_us))
 
     def _on_broadcast_due(self, _: None) -> None:
-        """Combine the reports of each stage; and hash the trace, which would grow without end."""
+        """Combine the reports of each stage, and hash the trace, which would otherwise grow without limit."""
         half = len(self.workers) // 2
         self.broadcast[0] = min(self.reported[0])
         self.broadcast[1] = min(self.reported[1][:half])
         self.broadcast[2] = min(self.reported[2][half:])
         self._flush_trace()
         if self._open:
-            assert self._kernel.now < self._deadline_us, f"{self._open} records are never settled"
+            assert self._kernel.now < self._deadline_us, f"{self._open} records were never settled"
             self._kernel.call_later(self._options.report_us, self._on_broadcast_due, None)
 
     def _flush_trace(self) -> None:
-        """Hash bytes of one layout, not Python's ``hash``: the same on every machine and build."""
+        """Hash the trace in a fixed byte layout, which is the same on every machine and build, unlike Python's ``hash``."""
         self._hasher.update(struct.pack(f"<{len(self._trace)}q", *self._trace))
         self._trace.clear()
