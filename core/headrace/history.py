@@ -48,18 +48,18 @@ class Delivered(Value, frozen=True, gc=False):
 
 
 class KnownBy(enum.StrEnum):
-    """By what a record is known to be a duplicate (6.1.1)."""
+    """How a record was recognized as a duplicate (6.1.1)."""
 
     ID = "id"
-    """Its row has the id."""
+    """Its id is in the row."""
     HORIZON = "horizon"
     """Its origin is before the horizon: its id may have been collected."""
     IN_PROGRESS = "in progress"
-    """A copy of it is being processed; it is not ACKed yet."""
+    """Another copy is being processed; it is not ACKed yet."""
 
 
 class DuplicateDropped(Value, frozen=True, gc=False):
-    """A record was recognized as a duplicate and ACKed."""
+    """A record was recognized as a duplicate and dropped; it is ACKed unless it is still in progress."""
 
     at_us: int
     process: str
@@ -248,12 +248,12 @@ class ScanEnded(Value, frozen=True, gc=False):
 
 
 class DropCause(enum.StrEnum):
-    """From what a worker learns that it does not own an interval any more (6.2, 7.1)."""
+    """How a worker learned that it no longer owns an interval (6.2, 7.1)."""
 
     TABLE = "table"
-    """The table gives it to another."""
+    """The table assigns it to another worker."""
     REFUSED = "refused"
-    """The store refused a request under its sequencer."""
+    """The store refused a request with its sequencer."""
 
 
 class IntervalDropped(Value, frozen=True, gc=False):

@@ -1,6 +1,6 @@
-"""A computation as deployed (MillWheel 3): its spec, in the pipeline version that it goes by.
+"""A computation as deployed (MillWheel 3): its spec in the pipeline version that applies to it.
 
-Rules of this file: the table says which version is in force, and by which one a retiring computation goes on.
+Rules of this file: the table says which version is in force, and which one still applies to a retiring computation.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from headrace.wire.messages import Table
 
 
 class Deployed:
-    """One computation as deployed: its spec, and the pipeline version that says where its streams lead (3).
+    """One computation as deployed: its spec, and the pipeline version that routes its streams (3).
 
     Attributes:
-        spec: the computation.
-        pipeline: the version that it is of.
-        present: the consumers that have not left the topology.
-        strong: its productions are (6.1.2).
-        exactly_once: its deliveries are deduplicated (6.1.1).
-        is_late: tells whether a record of this timestamp is late at this low watermark (4.5).
-        rules: of the protocol.
+        spec: the computation's spec.
+        pipeline: the pipeline version that contains the spec.
+        present: consumers that have not left the topology.
+        strong: whether its productions are strong (6.1.2).
+        exactly_once: whether its deliveries are deduplicated (6.1.1).
+        is_late: tells whether a timestamp is late at a low watermark (4.5).
+        rules: the rules of the protocol.
     """
 
     __slots__ = (
@@ -51,25 +51,27 @@ class Deployed:
         self._consumers: dict[str, Sequence[Subscriber]] = {}
 
     def codec(self, stream: str) -> Codec:
-        """The codec of a stream; asked for with each record, and so remembered."""
+        """Return the codec of a stream; cached, since every record needs it."""
         found = self._codecs.get(stream)
         if found is None:
             found = self._codecs[stream] = self.pipeline.codec(stream)
         return found
 
     def consumers(self, stream: str) -> Sequence[Subscriber]:
-        """(computation, key extractor) of each subscriber that is present; remembered as well."""
+        """Return (computation, key extractor) of each subscriber that is present; cached."""
         found = self._consumers.get(stream)
         if found is None:
-            subscribers = [one for one in self.pipeline.consumers(stream) if one[0] in self.present]
+            subscribers = [
+                subscriber for subscriber in self.pipeline.consumers(stream) if subscriber[0] in self.present
+            ]
             found = self._consumers[stream] = self.rules.recipients(subscribers)
         return found
 
 
 def deployed(name: str, topologies: Sequence[Pipeline], table: Table, rules: Rules = RULES) -> Deployed:
-    """Find a computation's spec: in the version in force, or, if it is retiring, in the one that was until then.
+    """Find a computation's spec: in the version in force, or, if it is retiring, in the version before it retired.
 
-    Choice: one that was added, and whose version never came into force, retires as in the last before that has it, or any.
+    Choice: a computation whose version was never in force retires by the last earlier version that has it, else by any.
     """
     present = frozenset([OUTSIDE, *(a.computation for a in table.assignments)])
     since = dict(zip(table.retiring, table.retired_from, strict=False))

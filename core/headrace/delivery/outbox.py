@@ -103,11 +103,11 @@ class Outbox(Generic[HolderT]):
             self.acked(pending.production.consumer, pending.production.record_id)
 
     def drop_removed(self, pipeline: Pipeline, table: Table) -> list[Pending[HolderT]]:
-        """Give up what is on its way to a computation that has left the topology (3): it has nowhere to go.
+        """Discard and return the pending productions for computations that have left the topology (3).
 
         Args:
-            pipeline: the version that this process goes by.
-            table: that it has adopted.
+            pipeline: the pipeline version that applies to this process.
+            table: the table that it has adopted.
         """
         present = {OUTSIDE, *table.retiring, *pipeline.computations}
         removed = [pending for pending in self if pending.production.consumer not in present]

@@ -400,14 +400,14 @@ class Renewed(Value, frozen=True, gc=False):
 
 
 class IntervalReporter(Value, frozen=True, gc=False):
-    """Who reported an interval's progress: the owner of this sequencer."""
+    """The reporter of an interval's progress: the owner with this sequencer."""
 
     computation: str
     sequencer: int
 
 
 class ProcessReporter(Value, frozen=True, gc=False):
-    """Who reported an injector's progress: the holder of its process's role in this epoch."""
+    """The reporter of an injector process's progress: the holder of its role in this epoch."""
 
     injector: str
     process: int
