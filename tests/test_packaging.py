@@ -54,7 +54,7 @@ def test_linters_see_each_package() -> None:
     names = [Path(package).name for package in PACKAGES]
     assert PROJECT["tool"]["importlinter"]["root_packages"] == names
     assert CONTRACTS["directions"]["layers"] == names[::-1]
-    assert PROJECT["tool"]["mypy"]["files"] == [*PACKAGES, "tests", "conftest.py"]
+    assert PROJECT["tool"]["mypy"]["files"] == [*PACKAGES, "docs/scripts", "tests", "conftest.py"]
 
 
 def test_purity_contract_bars_clocks_entropy_threads_and_frameworks() -> None:
