@@ -43,7 +43,7 @@ def test_a_malformed_line_stops_the_query_with_file_line_and_what_to_do(tmp_path
         Query(letters(tmp_path)).batch()
     assert str(caught.value) == (
         f"injector 'mail/0', record 1 for stream 'mail': {tmp_path}/a, line 2: DecodeError: JSON is malformed: object keys must "
-        "be strings (byte 1): '{not json'. Mend the source, or give the injector on_malformed=DeadLetter(stream)"
+        "be strings (byte 1): '{not json'. Fix the source, or give the injector on_malformed=DeadLetter(stream)"
     )
 
 
