@@ -31,6 +31,17 @@ _ENTRIES = 500
 """Choice: and after so many entries of the input in a sequential one."""
 
 
+_SPARK_CONFIG: Mapping[str, str] = {
+    # Java's optimizing compiler takes more CPU time than its code saves in the minutes of a run, most of which are Python's.
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    # A run's checkpoint is on this machine's disk and is not kept. The default manager starts a hundred processes a micro-batch
+    # to look after files there; this one writes beside and renames, too.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
 class HostName(enum.StrEnum):
     """What ``--on`` and ``--compare`` can name."""
 
@@ -196,7 +207,8 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
     def on_batch(run: host.RecordedRun) -> None:
         progress.advance(run.events / max(len(events), 1), computations=run.progress)
 
-    with host.session() as session, stop_requested() as stop:  # within: PySpark has a handler of its own
+    # Signals within the session: PySpark has a handler of its own.
+    with host.session(config=_SPARK_CONFIG) as session, stop_requested() as stop:
         sample = host.Sample(options.judge) if options.judge is not None else False
         run = host.run_recorded(
             session, pipeline, events, history=sample, on_batch=on_batch, should_stop=stop
