@@ -150,7 +150,8 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
+    """Wait for it; the limit is for one that never comes, on the slowest and busiest machine."""
+    until = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -168,7 +169,7 @@ def test_a_session_is_stopped_continued_and_killed_with_all_that_it_started(
     assert signal_all(parent.pid, signal.SIGCONT) == 2
     assert signal_all(parent.pid, signal.SIGKILL) == 2
     parent.wait()
-    assert wait_until_gone(parent.pid, 10)
+    assert wait_until_gone(parent.pid, 300)
     send(child.pid, signal.SIGKILL)
 
 
@@ -237,8 +238,8 @@ def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
     )
     sessions = [int(pid) for pid in children.read_text().split()]
     chaos.send_signal(signal.SIGTERM)
-    assert chaos.wait(30) == 130
-    assert all(wait_until_gone(session, 10) for session in sessions)
+    assert chaos.wait(300) == 130
+    assert all(wait_until_gone(session, 300) for session in sessions)
 
 
 @pytest.mark.slow
