@@ -4,7 +4,7 @@ Rules of this file: what is not in a machine's table is a bug, and so is a state
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -24,19 +24,9 @@ class Transition(Generic[StateT]):
     leads_to: tuple[StateT, ...]
 
 
-Table = Mapping[tuple[StateT, type], Transition[StateT]]
-"""By state and type of the input."""
-
-
-def transition_for(table: Table[StateT], address: str, state: StateT, given: object) -> Transition[StateT]:
-    """Return what a machine does with an input; ``address``: the machine's.
-
-    Raises:
-        AssertionError: the table has nothing for it.
-    """
-    found = table.get((state, type(given)))
-    assert found is not None, f"{address} is {state.value} and got {given}"
-    return found
+def undeclared(address: str, state: enum.Enum, given: object) -> AssertionError:
+    """Build the error for an input that a machine's table has nothing for; ``address``: the machine's."""
+    return AssertionError(f"{address} is {state.value} and got {given}")
 
 
 def ignore(_machine: object, _now: int, _given: object) -> None:

@@ -27,7 +27,7 @@ from headrace.deadlines import Deadline
 from headrace.delivery.deployed import deployed
 from headrace.delivery.outbox import Outbox, Pending
 from headrace.delivery.routing import NOWHERE, routing_of
-from headrace.dispatch import Transition, ignore, transition_for
+from headrace.dispatch import Transition, ignore, undeclared
 from headrace.history import (
     Acked,
     DeadLettered,
@@ -140,7 +140,9 @@ class Injector:
             now: this process's clock, microseconds.
             event: see the table `TRANSITIONS`.
         """
-        transition = transition_for(TRANSITIONS, self.address, self.phase, event)
+        transition = TRANSITIONS.get((self.phase, type(event)))
+        if transition is None:
+            raise undeclared(self.address, self.phase, event)
         was_put_back = now < self._now
         if was_put_back:
             for waiting in (
@@ -159,9 +161,12 @@ class Injector:
             in_time = type(event) in _SENDING and self._wakes[0] <= now + self._first_pause_us
             if was_put_back or not in_time:
                 self._ask_to_wake()
-        effects = self._effects.copy()
-        self._effects.clear()
-        return effects
+        effects = self._effects
+        if not effects:
+            return []
+        taken = effects.copy()
+        effects.clear()
+        return taken
 
     # Becoming the holder of the role
 
@@ -430,15 +435,13 @@ class Injector:
         self._store.reply(now, reply)
 
     def _ask_to_wake(self) -> None:
-        times: list[int | None] = [self._store.next_due()]
+        again_us = self._store.next_due()
+        needed_us = MAX_TIME if again_us is None else again_us
         if self.phase is Phase.RUNNING:
-            times += (
-                self._outbox.next_due(),
-                self._heartbeat_due.due_us,
-                self._journal_due.due_us,
-                self._report_due_us(),
-            )
-        needed_us = min([us for us in times if us is not None], default=MAX_TIME)
+            retry_us = self._outbox.next_due()
+            heartbeat_us, journal_us = self._heartbeat_due.due_us, self._journal_due.due_us
+            needed_us = min(needed_us, heartbeat_us, journal_us, self._report_due_us())
+            needed_us = needed_us if retry_us is None else min(needed_us, retry_us)
         if not self._wakes or needed_us < self._wakes[0]:
             heappush(self._wakes, needed_us)
             self._effects.append(WakeAt(needed_us))

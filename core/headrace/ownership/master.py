@@ -19,7 +19,7 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME
 from headrace.deadlines import Deadline
 from headrace.delivery.routing import routing_of
-from headrace.dispatch import Transition, ignore, transition_for
+from headrace.dispatch import Transition, ignore, undeclared
 from headrace.history import History, ProcessStarted
 from headrace.ownership.balance import (
     Candidate,
@@ -150,12 +150,17 @@ class Master:
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
-        transition = transition_for(TRANSITIONS, self.address, self._election.standing, event)
+        transition = TRANSITIONS.get((self._election.standing, type(event)))
+        if transition is None:
+            raise undeclared(self.address, self._election.standing, event)
         transition.handler(self, now, event)
         assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
-        effects = self._effects.copy()
-        self._effects.clear()
-        return effects
+        effects = self._effects
+        if not effects:
+            return []
+        taken = effects.copy()
+        effects.clear()
+        return taken
 
     # Being the active one
 

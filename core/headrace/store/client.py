@@ -101,8 +101,9 @@ class StoreClient:
 
     def forget(self, owner: object) -> None:
         """Drop the open requests of an owner that is gone."""
-        for number in [number for number, asked in self._open.items() if asked.owner is owner]:
-            self._open.pop(number).is_open = False
+        if self._open:
+            for number in [number for number, asked in self._open.items() if asked.owner is owner]:
+                self._open.pop(number).is_open = False
 
     def set_clock_back(self, now: int) -> None:
         """The asker's clock was put back; see `headrace.deadlines`."""
@@ -112,15 +113,15 @@ class StoreClient:
 
     def next_due(self) -> int | None:
         """When something is to be asked again, microseconds; ``None``: all is answered."""
-        return min([asked.due_us for asked in self._open.values()], default=None)
+        return min([asked.due_us for asked in self._open.values()]) if self._open else None
 
     def sweep(self, now: int) -> None:
         """Ask again what has waited too long."""
-        for wait_us, due in self._due.items():
+        for due in self._due.values():
             while due and (due[0].due_us <= now or not due[0].is_open):
                 asked = due.popleft()
                 if asked.is_open:
-                    asked.asked_us, asked.due_us = now, now + wait_us
+                    asked.asked_us, asked.due_us = now, now + asked.timeout_us
                     due.append(asked)
                     self._effects.append(Send(STORE, asked.request))
 

@@ -29,6 +29,8 @@ class Standing(enum.Enum):
     ACTIVE = "active"
     """It holds the role, as far as it knows."""
 
+    __hash__ = object.__hash__  # looked up with each event; an enumeration's own hash is slower
+
 
 class State(enum.Enum):
     """Where a replica is in the election."""
@@ -43,6 +45,8 @@ class State(enum.Enum):
     """Has the role, as far as it knows."""
     RENEWING = "renewing"
     """Has the role, and has asked to keep it."""
+
+    __hash__ = object.__hash__
 
 
 class Input(enum.Enum):
@@ -60,6 +64,8 @@ class Input(enum.Enum):
     """The store took a renewal, a journal entry or a mint of this epoch."""
     REFUSED = "refused"
     """The epoch has moved on."""
+
+    __hash__ = object.__hash__
 
 
 ELECTION: dict[tuple[State, Input], State] = {
@@ -97,11 +103,12 @@ class Election:
     Attributes:
         state: where it stands.
         epoch: under which it holds the role; 0: it does not.
+        standing: what this replica is to its role; kept, as it is looked up with each event.
     """
 
     __slots__ = (
-        "_address", "_holder", "_is_started", "_lease_us", "_on_claimed", "_on_lost", "_pause_us", "_role", "_rules", "_seen",
-        "_seen_at_us", "_store", "_turn", "epoch", "state",
+        "_address", "_holder", "_lease_us", "_on_claimed", "_on_lost", "_pause_us", "_role", "_rules", "_seen",
+        "_seen_at_us", "_store", "_turn", "epoch", "standing", "state",
     )  # fmt: skip
 
     def __init__(
@@ -121,13 +128,13 @@ class Election:
         self._seen: tuple[int, int] | None = None
         self._seen_at_us = 0
         self.epoch = 0
-        self._is_started = False
+        self.standing = Standing.NEW
         self.state = State.STANDBY
 
     def start(self, now: int, incarnation: int) -> None:
         """Begin. Replicas take turns by their number, so that fresh ones do not duel (it would be harmless)."""
         self._holder = f"{self._address}#{incarnation}"
-        self._is_started = True
+        self.standing = Standing.STANDBY
         self._turn.due_us = now + _rank(self._address) * self._turn.wait_us
         self.tick(now)
 
@@ -140,13 +147,6 @@ class Election:
     def due_us(self) -> int:
         """When `tick` will have something to do, on this replica's clock; `MAX_TIME`: not before the store has answered."""
         return self._turn.due_us if self.state in _WAITING else MAX_TIME
-
-    @property
-    def standing(self) -> Standing:
-        """What this replica is to its role, as far as it knows."""
-        if self.epoch:
-            return Standing.ACTIVE
-        return Standing.STANDBY if self._is_started else Standing.NEW
 
     def set_clock_back(self, now: int) -> None:
         """This replica's clock was put back: it waits for no turn longer than a turn, and a lease begins anew."""
@@ -171,6 +171,7 @@ class Election:
             case Claimed():
                 self.epoch = reply.epoch
                 self._step(asked_us, Input.CLAIMED)
+                self.standing = Standing.ACTIVE
                 self._on_claimed(now, reply)
             case Renewed():
                 self._step(asked_us, Input.RENEWED)
@@ -200,6 +201,7 @@ class Election:
             self._store.ask(now, self._request(), self._answered, self, timeout_us=self._pause_us)
         if given is Input.REFUSED and held:
             self.epoch = 0
+            self.standing = Standing.STANDBY
             self._on_lost()
 
     def _request(self) -> Peek | Claim | Renew:
@@ -215,11 +217,13 @@ class Election:
         """Assert what must hold between events."""
         holds = self.state in {State.HOLDING, State.RENEWING}
         assert holds == (self.epoch > 0), f"{self._address}: epoch {self.epoch} while {self.state}"
+        active = self.standing is Standing.ACTIVE
+        assert holds == active, f"{self._address}: {self.standing} while {self.state}"
         asks = self._store.asks(self)
         assert asks == (self.state not in _WAITING), f"{self._address}: asks {asks} times while {self.state}"
 
 
-_WAITING = frozenset([State.STANDBY, State.HOLDING])
+_WAITING = (State.STANDBY, State.HOLDING)
 """Nothing is asked of the store."""
 
 

@@ -23,7 +23,7 @@ from headrace.api.options import EngineOptions
 from headrace.api.pipeline import Pipeline
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.deadlines import Deadline
-from headrace.dispatch import Transition, transition_for
+from headrace.dispatch import Transition, undeclared
 from headrace.history import History, ProcessStarted, Published
 from headrace.rules import RULES, Rules
 from headrace.store.client import StoreClient
@@ -178,12 +178,17 @@ class WatermarkAuthority:
 
     def handle(self, now: int, event: Event) -> list[Effect]:
         """Take an event; return what is to be done (sans-IO). ``now``: this process's clock, microseconds."""
-        transition = transition_for(TRANSITIONS, self.address, self._election.standing, event)
+        transition = TRANSITIONS.get((self._election.standing, type(event)))
+        if transition is None:
+            raise undeclared(self.address, self._election.standing, event)
         transition.handler(self, now, event)
         assert self._election.standing in transition.leads_to, f"{event} led to {self._election.standing}"
-        effects = self._effects.copy()
-        self._effects.clear()
-        return effects
+        effects = self._effects
+        if not effects:
+            return []
+        taken = effects.copy()
+        effects.clear()
+        return taken
 
     # Reports
 
@@ -364,7 +369,7 @@ class WatermarkAuthority:
         ]
         if values:
             message = Watermarks(self._shard, tuple(values))
-            self._effects.extend(Send(listener, message) for listener in listeners)
+            self._effects += [Send(listener, message) for listener in listeners]
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""

@@ -170,22 +170,22 @@ class Worker:
             if interval.state is _OWNED:
                 interval.soft.fire_wall_timers(now)
                 interval.pump(now)
-        if not self._sweep_due.is_due(now):
+        if now < self._sweep_due.due_us:  # as `is_due` does: an idle worker does little else
             return
         self._sweep(now)
-        if self._report_due.is_due(now):
+        if now >= self._report_due.due_us:
             self._report_due.begin(now)
             self._report()
-        if self._heartbeat_due.is_due(now):
+        if now >= self._heartbeat_due.due_us:
             self._heartbeat_due.begin(now)
             self._heartbeat()
-        if self._collect_due.is_due(now):
+        if now >= self._collect_due.due_us:
             self._collect_due.begin(now)
             for interval in self.intervals:
                 interval.collect_ids(now)
                 interval.forget_idle()
         self._sweep_due.begin(now)
-        self._shared.effects.append(WakeAt(self._sweep_due.due_us))
+        self._effects.append(WakeAt(self._sweep_due.due_us))
 
     def _sweep(self, now: int) -> None:
         shared = self._shared

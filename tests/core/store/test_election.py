@@ -7,7 +7,7 @@ import pytest
 
 from headrace.api.options import EngineOptions
 from headrace.store.client import StoreClient
-from headrace.store.election import ELECTION, Election, Input, State
+from headrace.store.election import ELECTION, Election, Input, Standing, State
 from headrace.wire.effects import Effect, Send
 from headrace.wire.messages import (
     STORE,
@@ -122,7 +122,7 @@ def test_each_state_is_reached_as_the_other_tests_assume(state: State) -> None:
 def test_each_state_and_input_is_declared_or_raises(state: State, given: Input) -> None:
     one = in_state(state)
     if given is Input.CLAIMED:
-        one.election.epoch = 1  # the answer brings it
+        one.election.epoch, one.election.standing = 1, Standing.ACTIVE  # the answer brings it
     if (state, given) in ELECTION:
         one.election._step(2_000, given)
         assert one.state is ELECTION[state, given]
