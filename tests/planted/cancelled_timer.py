@@ -1,0 +1,68 @@
+"""Paying one invoice cancels the reminder of all the customer's others: they share one timer."""
+
+from random import Random
+from typing import Any
+
+from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_sim import Feed
+from tests.planted.feeds import arrivals
+
+CAUSE = ("every_invoice_is_answered_once",)
+
+
+class Reminders(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        invoice = record.value["invoice"]
+        if record.stream == "payments":
+            context.state[invoice] = "paid"
+            context.cancel_timer("due")
+            context.produce("answers", {"invoice": invoice, "paid": True})
+        elif invoice not in context.state:
+            context.state[invoice] = "open"
+            context.set_timer("due", at=record.timestamp + 10 * SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        for invoice, status in context.state.items():
+            if status == "open":
+                context.produce("answers", {"invoice": invoice, "paid": False})
+
+
+class MendedReminders(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        invoice = record.value["invoice"]
+        if record.stream == "payments":
+            context.state[invoice] = "paid"
+            context.cancel_timer(invoice)
+            context.produce("answers", {"invoice": invoice, "paid": True})
+        elif invoice not in context.state:
+            context.state[invoice] = "open"
+            context.set_timer(invoice, at=record.timestamp + 10 * SECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("answers", {"invoice": timer.tag, "paid": False})
+
+
+def build(reminders: Computation) -> Pipeline:
+    built = Pipeline("invoices")
+    built.injector("office", outputs=["invoices", "payments"])
+    customer = {stream: (lambda record: record.value["customer"]) for stream in ("invoices", "payments")}
+    built.add(reminders, name="reminders", inputs=customer, outputs=["answers"])
+    return built
+
+
+pipeline, mended = build(Reminders()), build(MendedReminders())
+
+
+def draw(random: Random, number: int) -> dict[str, Any]:
+    if number % 3 == 2:
+        number -= random.choice([1, 2])
+        return {"invoice": f"invoice-{number}", "customer": "ab"[number % 2], "cents": 100}
+    return {"invoice": f"invoice-{number}", "customer": "ab"[number % 2]}
+
+
+def stream_of(value: dict[str, Any]) -> str:
+    return "payments" if "cents" in value else "invoices"
+
+
+def feed(seed: int) -> Feed:
+    return arrivals(pipeline, seed, draw, stream_of=stream_of)
