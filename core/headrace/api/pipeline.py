@@ -129,6 +129,8 @@ class Pipeline:
         watermark_percentile: float = 100.0,
         on_failure: FailurePolicy | Skip | None = None,
         split_at: Iterable[str] = (),
+        ordered: bool = False,
+        nondeterministic: str = "",
     ) -> None:
         """Add a computation (Figure 3).
 
@@ -143,6 +145,10 @@ class Pipeline:
             watermark_percentile: its timers and lateness follow the progress of this percentage of all pending records (7.2).
             on_failure: what to do when user code keeps failing; default: `Stop`.
             split_at: keys at which to split its key space from the start; load causes further splits.
+            ordered: its outcome depends on the order in which records arrive, and is meant to. Without it, `headrace verify`
+                reports that as a violation.
+            nondeterministic: why its outcome, or what it does outside, is not a function of its records and state alone, such
+                as ``"samples one record in ten"``. Without a reason, `headrace verify` reports that as a violation.
 
         Raises:
             DuplicateNameError: the name is taken.
@@ -164,6 +170,8 @@ class Pipeline:
                 watermark_percentile=watermark_percentile,
                 on_failure=Stop() if on_failure is None else on_failure,
                 split_at=_several("split_at", split_at),
+                ordered=ordered,
+                nondeterministic=nondeterministic,
             )
         )
 
@@ -344,5 +352,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "inputs": Mapping,
     "productions": Productions,
     "exactly_once": bool,
+    "ordered": bool,
+    "nondeterministic": str,
     "on_failure": (Stop, DeadLetter, Skip),
 }

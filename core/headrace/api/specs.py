@@ -98,6 +98,8 @@ class ComputationSpec:
         watermark_percentile: 100 for the low watermark; less for the heuristic of 7.2.
         on_failure: what to do when user code keeps failing.
         split_at: keys at which its key space is split from the start.
+        ordered: its outcome is meant to depend on the order of arrival.
+        nondeterministic: why its outcome is not a function of its records and state alone; ``""``: it is one.
         output_codecs: codec by output stream, without the dead letters' stream, which user code cannot produce to.
         initial_state: the encoded initial state; state equal to it is not stored.
     """
@@ -112,6 +114,8 @@ class ComputationSpec:
     watermark_percentile: float = 100.0
     on_failure: FailurePolicy | Skip = Stop()
     split_at: tuple[str, ...] = ()
+    ordered: bool = False
+    nondeterministic: str = ""
     output_codecs: Mapping[str, Codec] = field(default_factory=dict)
     initial_state: bytes = b""
 

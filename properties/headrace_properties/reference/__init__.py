@@ -40,10 +40,11 @@ from headrace_properties.reference.computation import (
     PendingTimer,
     RunningComputation,
 )
-from headrace_properties.reference.context import HookContext, is_text
+from headrace_properties.reference.context import is_text
+from headrace_properties.reference.steps import Step, StepHost, StepResult, run_step
 from headrace_sim.feed import Feed, FeedEntry
 
-__all__ = ["Emitted", "RunResult", "run_reference"]
+__all__ = ["Emitted", "RunResult", "Step", "StepHost", "StepResult", "run_reference", "run_step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,10 @@ class RunResult:
 
 
 def run_reference(
-    pipeline: Pipeline, feed: Feed, on_entry: Callable[[int], object] | None = None
+    pipeline: Pipeline,
+    feed: Feed,
+    on_entry: Callable[[int], object] | None = None,
+    host: StepHost = run_step,
 ) -> RunResult:
     """Run a pipeline over a feed, sequentially.
 
@@ -68,11 +72,12 @@ def run_reference(
         pipeline: what to run.
         feed: the input.
         on_entry: told before each of the feed's entries how many are done, for progress.
+        host: runs user code; default: runs it once, in this process.
 
     Raises:
         HeadraceError: user code or input failed, and the policy is to stop.
     """
-    reference = _Reference(pipeline)
+    reference = _Reference(pipeline, host)
     for done, entry in enumerate(feed.entries):
         if on_entry is not None:
             on_entry(done)
@@ -81,8 +86,9 @@ def run_reference(
 
 
 class _Reference:
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, host: StepHost) -> None:
         self._pipeline = pipeline
+        self._host = host
         self._stages = {
             name: RunningComputation(spec, pipeline.senders(name))
             for name, spec in pipeline.computations.items()
@@ -213,67 +219,55 @@ class _Reference:
             self._run_timer(stage, key, timer)
 
     def _run_record(self, stage: RunningComputation, delivery: Delivery) -> None:
-        spec, emitted = stage.spec, delivery.record
-        stream, timestamp = emitted.stream, emitted.timestamp
-        stage.rows.setdefault(delivery.key, KeyRow())
-        context = HookContext(
-            stage, delivery.key, self._now, moment_us=stage.input_us, earliest_us=timestamp, stamp=timestamp
-        )
-
-        def call() -> None:
-            where, codec = "stream {!r}, consumed by {!r}, record {}", self._pipeline.codec(stream)
-            value = decode_at(where, codec, emitted.value, stream, spec.name, delivery.record_id)
-            late = timestamp < stage.input_us
-            record = Record(delivery.key, value, timestamp, stream, late, delivery.record_id)
-            spec.computation.process_record(_as_context(context), record)
-
-        self._step(stage, context, delivery.record_id, call, emitted)
+        timestamp = delivery.record.timestamp
+        row = stage.rows.setdefault(delivery.key, KeyRow())
+        self._run(
+            stage,
+            Step(
+                stage.spec.name, delivery.key, row.state, self._now, stage.input_us, delivery.record_id,
+                record=delivery.record, moment_us=stage.input_us, earliest_us=timestamp, stamp=timestamp,
+            ),
+        )  # fmt: skip
 
     def _run_timer(self, stage: RunningComputation, key: str, timer: PendingTimer) -> None:
-        stage.forget(stage.rows[key], timer.tag)
+        row = stage.rows[key]
+        stage.forget(row, timer.tag)
         moment_us = timer.due if timer.clock is Clock.WATERMARK else stage.input_us
         if timer.held is not None:
             earliest_us = stamp = timer.held
         else:  # Choice: what it makes stands at the low watermark; if there is none, where the hook stood that set it.
             is_known = MIN_TIME < stage.input_us < MAX_TIME
             earliest_us, stamp = MIN_TIME, stage.input_us if is_known else timer.stamp
-        context = HookContext(
-            stage, key, self._now, moment_us=moment_us, earliest_us=earliest_us, stamp=stamp
-        )
+        self._run(
+            stage,
+            Step(
+                stage.spec.name, key, row.state, self._now, stage.input_us, f"{stage.spec.name}@{self._now}!{timer.tag}",
+                timer=Timer(timer.tag, timer.at, timer.clock), moment_us=moment_us, earliest_us=earliest_us, stamp=stamp,
+            ),
+        )  # fmt: skip
 
-        def call() -> None:
-            fired = Timer(timer.tag, timer.at, timer.clock)
-            stage.spec.computation.process_timer(_as_context(context), fired)
-
-        self._step(stage, context, f"{stage.spec.name}@{self._now}!{timer.tag}", call, None)
-
-    def _step(
-        self, stage: RunningComputation, context: HookContext, cause: str, call: Callable[[], None], record: Emitted | None
-    ) -> None:  # fmt: skip
+    def _run(self, stage: RunningComputation, step: Step) -> None:
         """Run user code; all that it did counts, or nothing (5.1). Choice: one attempt, since another cannot go better."""
         try:
-            call()
-            state = context.new_state()
-            deliveries = self._productions(stage, context.made, cause)
+            result = self._host(self._pipeline, stage, step)
+            deliveries = self._productions(stage, result.made, step.cause)
         except Exception as error:
             policy = stage.spec.on_failure
             if not isinstance(policy, DeadLetter):
-                raise _user_error(stage, context.key, cause, error) from error
-            letter = self._step_letter(stage, context, cause, record, policy.stream, error)
-            self._send(self._productions(stage, [letter], cause))
+                raise _user_error(stage, step.key, step.cause, error) from error
+            letter = self._step_letter(step, policy.stream, error)
+            self._send(self._productions(stage, [letter], step.cause))
         else:
-            stage.adopt(context.key, state, context.hold, context.timers)
+            stage.adopt(step.key, result.state, result.hold, result.timers)
             self._send(deliveries)
 
-    def _step_letter(
-        self, stage: RunningComputation, context: HookContext, cause: str, record: Emitted | None, stream: str, error: Exception
-    ) -> Emitted:  # fmt: skip
+    def _step_letter(self, step: Step, stream: str, error: Exception) -> Emitted:
         """Write a dead letter as `DeadLetter` describes it."""
-        name, key, stamp = stage.spec.name, context.key, context.stamp
+        name, key, stamp, record = step.computation, step.key, step.stamp, step.record
         letter = {
             "computation": name,
             "key": key,
-            "cause": cause,
+            "cause": step.cause,
             "stream": None if record is None else record.stream,
             "value_base64": None if record is None else _base64(record.value),
             "timestamp": stamp,
@@ -311,11 +305,6 @@ class _Reference:
                 self._outputs[delivery.record] += 1
             else:
                 self._stages[delivery.consumer].queue.append(delivery)
-
-
-def _as_context(context: HookContext) -> Any:
-    """What user code takes for a `headrace.Context`."""
-    return context
 
 
 def _extracted(consumer: str, extractor: KeyExtractor, record: Record) -> str:

@@ -1,0 +1,96 @@
+"""One call of user code, as a value (MillWheel 5.1): it depends on nothing else, and so can be made again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.api.codecs import decode_at
+from headrace.api.pipeline import Pipeline
+from headrace.api.records import Record, Timer
+from headrace_properties.reference.computation import Emitted, PendingTimer, RunningComputation
+from headrace_properties.reference.context import HookContext
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of ``process_record`` or ``process_timer``, with all that it may depend on.
+
+    Attributes:
+        computation: its name.
+        key: of the row.
+        state: the row's, encoded; empty: the initial one.
+        now: wall time, microseconds.
+        input_us: low watermark of the input, event time in microseconds.
+        cause: id of the record or timer.
+        moment_us: event time at which it runs: the input low watermark, or that of the timer that fires.
+        earliest_us: productions are not older than this (4.5).
+        stamp: the default timestamp of productions.
+        record: what it is called for; ``None``: a timer.
+        timer: likewise.
+    """
+
+    computation: str
+    key: str
+    state: bytes
+    now: int
+    input_us: int
+    cause: str
+    moment_us: int
+    earliest_us: int
+    stamp: int
+    record: Emitted | None = None
+    timer: Timer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a call came to.
+
+    Attributes:
+        state: the new one, encoded; ``None``: user code has not looked at it.
+        made: its productions.
+        hold: the new hold of the low watermark; ``None``: as before.
+        timers: those that it set, by tag; ``None``: cancelled.
+    """
+
+    state: bytes | None
+    made: tuple[Emitted, ...]
+    hold: int | None
+    timers: Mapping[str, PendingTimer | None]
+
+
+StepHost = Callable[[Pipeline, RunningComputation, Step], StepResult]
+"""Runs user code for a step; raises what user code raises."""
+
+
+def run_step(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+    """Run user code for a step; raises what user code raises.
+
+    Args:
+        pipeline: has the streams' codecs.
+        stage: whose code it is.
+        step: what to run it for.
+    """
+    context = HookContext(
+        stage, step.key, step.now, moment_us=step.moment_us, earliest_us=step.earliest_us, stamp=step.stamp
+    )
+    computation = stage.spec.computation
+    if step.timer is not None:
+        computation.process_timer(_as_context(context), step.timer)
+    else:
+        computation.process_record(_as_context(context), _record_of(pipeline, step))
+    return StepResult(context.new_state(), tuple(context.made), context.hold, context.timers)
+
+
+def _record_of(pipeline: Pipeline, step: Step) -> Record:
+    emitted = step.record
+    assert emitted is not None
+    where, codec = "stream {!r}, consumed by {!r}, record {}", pipeline.codec(emitted.stream)
+    value = decode_at(where, codec, emitted.value, emitted.stream, step.computation, step.cause)
+    late = emitted.timestamp < step.input_us
+    return Record(step.key, value, emitted.timestamp, emitted.stream, late, step.cause)
+
+
+def _as_context(context: HookContext) -> Any:
+    """What user code takes for a `headrace.Context`."""
+    return context
