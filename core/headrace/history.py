@@ -11,11 +11,9 @@ current, and records faults and the run's end.
 import enum
 import hashlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
-from headrace.api.errors import HistoryFormatError
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
@@ -453,41 +451,9 @@ class History:
         """Return the SHA-256 hash in hex: equal digests mean equal runs, byte for byte."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
-    def save(self, path: Path) -> None:
-        """Write to a file of JSON lines. Its last line has the number of events and their digest, to detect a truncated file."""
-        data = self.to_bytes()
-        path.write_bytes(data + _end_of(data, len(self)))
-
-    @classmethod
-    def load(cls, path: Path) -> "History":
-        """Read a file that `save` wrote.
-
-        Raises:
-            HistoryFormatError: the file is not a History, or is incomplete or changed.
-        """
-        try:
-            data = path.read_bytes()
-            last = data.rfind(b"\n", 0, -1) + 1
-            body, end = (data[:last], data[last:]) if data.startswith(_END, last) else (data, b"")
-            history = cls(_DECODER.decode_lines(body))
-        except (OSError, msgspec.MsgspecError) as error:
-            raise HistoryFormatError("history", str(path), str(error)) from error
-        if end.rstrip(b"\n") != _end_of(body, len(history)).rstrip(b"\n"):
-            what = "does not match the events before it" if end else "is missing"
-            reason = f"the last line, with the number of events and their digest, {what}: the file was truncated or changed"
-            raise HistoryFormatError("history", str(path), reason)
-        return history
-
 
 def _discard(_event: Event) -> None:
     """Keep nothing."""
 
 
 _ENCODER = msgspec.json.Encoder()
-_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_END = b'{"events":'
-
-
-def _end_of(data: bytes, events: int) -> bytes:
-    """Return the last line of a file; unlike an event's line, it does not begin with a type."""
-    return b'%s%d,"sha256":"%s"}\n' % (_END, events, hashlib.sha256(data).hexdigest().encode())

@@ -1,0 +1,27 @@
+"""Histories as files: the public format, for every engine (docs/reference/history.md)."""
+
+from headrace.histories.files import HistoryReader, HistoryWriter, load_history, save_history
+from headrace.histories.header import Graph, Header, Source, Stage, Tells, header_of, pipelines_of
+from headrace.histories.lines import End, In, Line, Out, Owns, RecordLine, State, Watermark
+
+__all__ = [
+    "End",
+    "Graph",
+    "Header",
+    "HistoryReader",
+    "HistoryWriter",
+    "In",
+    "Line",
+    "Out",
+    "Owns",
+    "RecordLine",
+    "Source",
+    "Stage",
+    "State",
+    "Tells",
+    "Watermark",
+    "header_of",
+    "load_history",
+    "pipelines_of",
+    "save_history",
+]
