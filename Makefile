@@ -53,7 +53,7 @@ demo: $(READY) ## watch a zombie lose a timer, see sequencers prevent it, search
 	$(call step,0,The same story with sequencers: the late commit is rejected and the timer fires on time,headrace scenario run zombie-timer)
 	$(call step,0,Random fault schedules over the Zeitgeist pipeline: $(EXAMPLES) of them and every invariant must hold,headrace verify headrace_scenarios.zeitgeist:pipeline --examples $(EXAMPLES) --jobs $(CORES))
 ifneq ($(SPARK),no)
-	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist)
+	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist --force)
 endif
 
 test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)

@@ -1,25 +1,42 @@
-"""Where output goes: results to stdout, progress and errors to stderr."""
+"""Where output goes: results to stdout, progress and errors to stderr.
+
+Rule of this file: what a user's data contains cannot steer the terminal.
+"""
 
 import sys
+from collections.abc import Iterable
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from headrace_properties.printable import visible
 
 _PLAIN_WIDTH = 100
 """Columns of tables that go to a file or a pipe: the same everywhere, so that logs can be compared."""
 
 
 def output_console() -> Console:
-    """Results. Colours and the window's width only on a terminal."""
+    """Return the console for results, with colours and the window's width only on a terminal."""
     return _console(sys.stdout)
 
 
 def error_console() -> Console:
-    """Progress and errors."""
+    """Return the console for progress and errors."""
     return _console(sys.stderr)
+
+
+class _HarmlessConsole(Console):
+    """Shows control characters of a text instead of sending them. Rich has no other place through which all text passes."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render, with the control characters of each text written out."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible(text), style)
 
 
 def _console(file: TextIO) -> Console:
     """Without markup, emoji or guesses at what is a number: ``verify app:x:y`` must not become a red cross."""
     width = None if file.isatty() else _PLAIN_WIDTH
-    return Console(file=file, width=width, markup=False, emoji=False, highlight=False)
+    return _HarmlessConsole(file=file, width=width, markup=False, emoji=False, highlight=False)

@@ -1,4 +1,4 @@
-"""What ``--json`` prints: one document on stdout, and nothing else there."""
+"""The output of ``--json``: one document on stdout, and nothing else there."""
 
 import dataclasses
 import sys
@@ -15,11 +15,8 @@ from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 
 @contextmanager
-def stdout_reserved(wanted: bool) -> Iterator[None]:  # noqa: FBT001  it is the option --json
-    """Send to stderr what the user's code prints, so that stdout has the document and nothing else."""
-    if not wanted:
-        yield
-        return
+def stdout_reserved() -> Iterator[None]:
+    """Send what the user's code prints to stderr, so that stdout has the report and nothing else."""
     with redirect_stdout(sys.stderr):
         yield
 

@@ -1,7 +1,7 @@
-"""How a command ends: its exit code, and what becomes of an error.
+"""How a command ends: its exit code, and how errors and signals are reported.
 
 Rules of this file: an error that Headrace raises on purpose is one message on stderr and exit code 2, never a
-traceback. Anything else that escapes is our own bug, and keeps its traceback.
+traceback. Anything else that escapes is our own bug and keeps its traceback.
 """
 
 import enum
@@ -12,84 +12,97 @@ import typer
 
 from headrace import HeadraceError
 from headrace_cli._consoles import error_console
+from headrace_cli._signals import signal_of
 from headrace_properties.search.verification import Verification, violations
 from headrace_properties.verdict import Unknown, Verdict
 
 
 class ExitCode(enum.IntEnum):
-    """What the shell learns; CI can rely on it."""
+    """The command's exit code, on which CI can rely."""
 
     HOLDS = 0
     """Nothing is violated."""
     VIOLATED = 1
-    """An invariant is, or the run stopped with an error."""
+    """An invariant or a promise is violated, or the run stopped with an error."""
     WRONG_USE = 2
-    """The command, a file or a pipeline is not what it should be; nothing was judged."""
+    """The command line, a file or a pipeline is wrong, or output could not be written."""
     UNKNOWN = 3
-    """Nothing is violated, but the runs do not tell: an invariant's case never came up."""
+    """Nothing is violated, but something that the runs should have exercised was never exercised."""
+    HUNG_UP = 129
+    """SIGHUP, such as a closed terminal: 128 plus the signal's number, as in shells."""
     INTERRUPTED = 130
-    """Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+    """SIGINT (Ctrl-C)."""
     TERMINATED = 143
-    """SIGTERM: likewise."""
+    """SIGTERM."""
 
 
 RESULT_WORDS = {
     ExitCode.HOLDS: "holds",
     ExitCode.VIOLATED: "violated",
     ExitCode.UNKNOWN: "unknown",
+    ExitCode.HUNG_UP: "hung up",
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.TERMINATED: "terminated",
 }
-"""What ``--json`` calls it."""
+"""The result in ``--json``."""
 
 
 class UnknownScenarioError(HeadraceError):
-    """A scenario that there is not. Fields: name, known."""
+    """There is no such scenario. Fields: name, known."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
         self.name, self.known = name, known
 
     def __str__(self) -> str:
-        """Say which there are."""
-        return f"there is no scenario {self.name!r}. There are: {', '.join(self.known)}"
+        """List the scenarios."""
+        return f"there is no scenario {self.name!r}. The scenarios are: {', '.join(self.known)}"
 
 
 class UnknownWithoutError(HeadraceError):
-    """Something that the protocol can not be run without. Fields: name, known."""
+    """``--without`` does not accept this. Fields: name, known."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
         self.name, self.known = name, known
 
     def __str__(self) -> str:
-        """Say what can be left out."""
-        return f"--without {self.name}: the protocol can be run without {' or '.join(self.known)} only"
+        """List what can be left out."""
+        return f"--without accepts only {' or '.join(self.known)}, not {self.name}"
 
 
 class UnwritableFileError(HeadraceError):
-    """A file that can not be written. Fields: path, reason, option."""
+    """A file cannot be written. Fields: path, reason, option."""
 
     def __init__(self, path: str, reason: str, option: str = "--save") -> None:
         super().__init__(path, reason, option)
         self.path, self.reason, self.option = path, reason, option
 
     def __str__(self) -> str:
-        """Say which and why."""
-        return f"{self.path} can not be written: {self.reason}. Name another file with {self.option}"
+        """Say which file, why, and which option names another."""
+        return f"cannot write {self.path}: {self.reason}. Name another file with {self.option}"
+
+
+class ExistingFileError(UnwritableFileError):
+    """A file would be replaced without ``--force``. Fields: as `UnwritableFileError`."""
+
+    def __str__(self) -> str:
+        """Say which file, and both remedies."""
+        return f"{super().__str__()}, or replace this one with --force"
 
 
 @contextmanager
 def tidy_errors() -> Iterator[None]:
-    """Turn a `HeadraceError` into one message on stderr and exit code 2, and Ctrl-C into exit code 130."""
+    """Turn a `HeadraceError` into one message on stderr and exit code 2, and a signal into 128 plus its number."""
     try:
         yield
     except HeadraceError as error:
         print_stop(error)
         raise typer.Exit(ExitCode.WRONG_USE) from error
-    except KeyboardInterrupt as error:
-        error_console().print("Interrupted.")
-        raise typer.Exit(ExitCode.INTERRUPTED) from error
+    except KeyboardInterrupt as stop:
+        code = ExitCode(128 + signal_of(stop))
+        error_console().print(f"{RESULT_WORDS[code].capitalize()}.")
+        raise typer.Exit(code) from stop
 
 
 def print_stop(error: HeadraceError) -> None:
@@ -98,18 +111,18 @@ def print_stop(error: HeadraceError) -> None:
 
 
 def exit_code_of_run(verdicts: dict[str, Verdict]) -> ExitCode:
-    """The exit code for one run, which can not bring up every case: it is unknown only if nothing at all was judged."""
+    """Return the exit code for one run, which cannot exercise everything: unknown only if nothing at all was judged."""
     if violations(verdicts):
         return ExitCode.VIOLATED
     return ExitCode.UNKNOWN if _all_unknown(verdicts.values()) else ExitCode.HOLDS
 
 
 def exit_code_of_search(verification: Verification, may_be_unknown: Collection[str] = ()) -> ExitCode:
-    """The exit code for a search, which has the time to bring up every case but those that the pipeline does not have.
+    """Return the exit code for a search, which has time to exercise everything that the pipeline has.
 
     Args:
-        verification: what it found.
-        may_be_unknown: invariants whose case need not come up. A search that judged nothing at all is unknown, even so.
+        verification: its result.
+        may_be_unknown: invariants allowed to go unexercised. A search that judged nothing at all is unknown, even so.
     """
     if verification.failure is not None:
         return ExitCode.VIOLATED

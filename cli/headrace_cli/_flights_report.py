@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 
 from headrace import HOUR
-from headrace_cli._exit import UnwritableFileError
 from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
 from headrace_scenarios.zeitgeist.chart import AROUND, draw
 from headrace_scenarios.zeitgeist.findings import BLIZZARD, Dip, Findings
@@ -110,12 +109,12 @@ def draw_chart(findings: Findings, path: Path) -> None:
     """Draw expected against actual.
 
     Raises:
-        UnwritableFileError: it can not be written.
+        OSError: the file cannot be written, or its name ends with no known format.
     """
     try:
         draw(findings, path, airlines(), _days(findings.options))
-    except (OSError, ValueError) as error:
-        raise UnwritableFileError(str(path), str(error), "--chart") from error
+    except ValueError as error:
+        raise OSError(str(error)) from error
 
 
 def _days(options: LogOptions) -> tuple[date, date]:

@@ -114,7 +114,7 @@ def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iter
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InputError(str(path), 0, f"can not be read: {error.strerror or error}") from error
+        raise InputError(str(path), 0, f"cannot be read: {error.strerror or error}") from error
     with file:
         for number, text in enumerate(file, 1):
             if text.strip():

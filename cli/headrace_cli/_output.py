@@ -1,19 +1,21 @@
-"""What a run sent outside, as files: JSON lines, one record each, that ``--input`` and ``--compare`` read again.
+"""The output of a run as files of JSON lines, one record each, which ``--input`` and ``--compare`` can read.
 
 A line is ``{"stream": ..., "key": ..., "timestamp": ..., "value": ...}``, with the value's bytes as they went out where the
-stream's codec writes JSON, and as ``"value_base64"`` where not. Rule of this file: lines are sorted, so that the same output
-makes the same files, whichever host made it.
+stream's codec writes JSON, and as ``"value_base64"`` otherwise. Rule of this file: lines are sorted, so that the same output
+makes the same files on every host.
 """
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
 from headrace import JsonCodec, Pipeline, TypedCodec
-from headrace_cli._exit import UnwritableFileError
+from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._input import InputError
 from headrace_properties.reference import Emitted
 from headrace_properties.user_code.comparison import output_order
@@ -42,36 +44,46 @@ def output_lines(outputs: Counter[Emitted], pipeline: Pipeline) -> list[bytes]:
     return [msgspec.json.encode(_line(record, is_json=is_json[record.stream])) for record in records]
 
 
-def write_outputs(path: Path, outputs: Counter[Emitted], pipeline: Pipeline) -> list[Path]:
-    """Write an output; returns the files.
+def output_files(path: Path, pipeline: Pipeline) -> dict[str, Path]:
+    """Return the file of each stream.
 
     Args:
-        path: a file, if its name ends with ``.jsonl``; else a directory, in which each stream gets a file of its name.
+        path: one file for all, if its name ends with ``.jsonl``; else a directory with a file for each stream.
+        pipeline: names the streams.
+    """
+    if path.suffix == SUFFIX:
+        return dict.fromkeys(pipeline.output_streams, path)
+    return {stream: path / f"{_file_name(stream)}{SUFFIX}" for stream in pipeline.output_streams}
+
+
+def write_outputs(path: Path, outputs: Counter[Emitted], pipeline: Pipeline, files: OutputFiles) -> None:
+    """Write an output; see `output_files`.
+
+    Args:
+        path: where to.
         outputs: how often each record went outside.
         pipeline: names the streams and their codecs.
-
-    Raises:
-        UnwritableFileError: it can not be written.
+        files: writes them.
     """
-    files = {path: outputs}
-    if path.suffix != SUFFIX:
-        files = {path / f"{stream}{SUFFIX}": Counter() for stream in pipeline.output_streams}
-        for one, count in outputs.items():
-            files[path / f"{one.stream}{SUFFIX}"][one] = count
-    for file, records in files.items():
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(b"".join(line + b"\n" for line in output_lines(records, pipeline)))
-        except OSError as error:
-            raise UnwritableFileError(str(file), error.strerror or str(error), "--output") from error
-    return list(files)
+    file_of = output_files(path, pipeline)
+    contents: dict[Path, Counter[Emitted]] = {file: Counter() for file in file_of.values()}
+    for one, count in outputs.items():
+        contents[file_of[one.stream]][one] = count
+    for file, records in contents.items():
+        data = b"".join(line + b"\n" for line in output_lines(records, pipeline))
+        files.write(file, "--output", write_bytes(data))
+
+
+def _file_name(stream: str) -> str:
+    """Turn a stream's name, which may be any text, into a file's name that stays in its directory."""
+    return re.sub(r"[/\\:%\x00-\x1f\x7f]", lambda found: quote(found[0], safe=""), stream)
 
 
 def read_outputs(path: Path) -> Counter[Emitted]:
     """Read what `write_outputs` wrote.
 
     Raises:
-        InputError: there is nothing, or a line is not one of an output.
+        InputError: there is no such file, or a line is not a record of an output.
     """
     files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     if not files:
@@ -83,13 +95,13 @@ def _records(file: Path) -> Iterable[Emitted]:
     try:
         lines = file.read_bytes().splitlines()
     except OSError as error:
-        raise InputError(str(file), 0, f"can not be read: {error.strerror or error}") from error
+        raise InputError(str(file), 0, f"cannot be read: {error.strerror or error}") from error
     for number, text in enumerate(lines, 1):
         try:
             line = msgspec.json.decode(text, type=_OutputLine)
             value = _value(line)
         except ValueError as error:  # msgspec's and base64's errors are such
-            raise InputError(str(file), number, f"this is no record of an output: {error}") from error
+            raise InputError(str(file), number, f"not a record of an output: {error}") from error
         yield Emitted(line.stream, line.key, value, line.timestamp)
 
 

@@ -1,6 +1,6 @@
-"""What shows a run: the options that save it as a picture or a trace, and its story in sentences."""
+"""The options that show a run: pictures and traces as files, and its explanation in sentences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 
 from headrace.history import Event
-from headrace_cli._exit import UnwritableFileError
+from headrace_cli._files import ForceOption, OutputFiles, write_bytes
 from headrace_cli._render import print_heading, print_text
-from headrace_cli._replay_file import check_writable
 from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.pictures.perfetto import perfetto_json
@@ -22,20 +21,22 @@ from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """How a run is to be shown: in sentences, and in files; ``None``: not asked for."""
+    """How to show a run: in sentences, and in files; ``None``: not asked for."""
 
     explain: Annotated[
-        bool, typer.Option("--explain", help="Tell in sentences how the first rule came to be broken.")
+        bool, typer.Option("--explain", help="Explain in sentences how the first rule was violated.")
     ] = False
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html", metavar="FILE", help="Save a space-time diagram: one HTML file, for a browser."
+            "--html",
+            metavar="FILE",
+            help="Save an interactive space-time diagram: one HTML file, for a browser.",
         ),
     ] = None
     svg: Annotated[
         Path | None,
-        typer.Option("--svg", metavar="FILE", help="Save a still picture of what led to the violation."),
+        typer.Option("--svg", metavar="FILE", help="Save a picture of what led to the violation."),
     ] = None
     perfetto: Annotated[
         Path | None,
@@ -45,46 +46,52 @@ class Showing:
         Path | None,
         typer.Option("--shiviz", metavar="FILE", help="Save a log with vector clocks for ShiViz."),
     ] = None
+    force: ForceOption = False
 
-    def check(self) -> None:
-        """Find out before a run that a file could not be written.
+    @property
+    def pictures(self) -> bool:
+        """Whether a file is asked for."""
+        return any(path is not None for _, path in self._paths())
+
+    def files(self, inputs: Iterable[Path] = ()) -> OutputFiles:
+        """Check before a run that the files can be written. ``inputs``: what the command reads.
 
         Raises:
-            UnwritableFileError: there is no such directory, or the path is one.
+            UnwritableFileError: one cannot.
         """
+        files = OutputFiles(force=self.force, inputs=inputs)
         for option, path in self._paths():
-            check_writable(path, f"--{option}")
+            files.claim(path, f"--{option}")
+        return files
 
     def save(
-        self, history: Sequence[Event], verdicts: Mapping[str, Verdict], *, title: str, subtitle: str
-    ) -> list[Path]:
-        """Write the files that were asked for, and return them.
-
-        Raises:
-            UnwritableFileError: one can not be written.
-        """
+        self,
+        files: OutputFiles,
+        history: Sequence[Event],
+        verdicts: Mapping[str, Verdict],
+        *,
+        title: str,
+        subtitle: str,
+    ) -> None:
+        """Write the files that were asked for."""
         makers = {
             "html": lambda: spacetime_html(history, verdicts, title=title, subtitle=subtitle).encode(),
             "svg": lambda: spacetime_svg(history, verdicts, title=title, subtitle=subtitle).encode(),
             "perfetto": lambda: perfetto_json(history, title),
             "shiviz": lambda: shiviz_log(history).encode(),
         }
-        saved = [(option, path) for option, path in self._paths() if path is not None]
-        for option, path in saved:
-            try:
-                path.write_bytes(makers[option]())
-            except OSError as error:
-                raise UnwritableFileError(str(path), error.strerror or str(error), f"--{option}") from error
-        return [path for _, path in saved]
+        for option, path in self._paths():
+            if path is not None:
+                files.write(path, f"--{option}", write_bytes(makers[option]()))
 
     def document(self, history: Sequence[Event], verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-        """What ``--json`` has besides."""
+        """Return what this adds to ``--json``."""
         return {"explanation": explanation_document(history, verdicts)} if self.explain else {}
 
     def print_story(
         self, console: Console, history: Sequence[Event], verdicts: Mapping[str, Verdict]
     ) -> None:
-        """Print how the first rule came to be broken, if that was asked for."""
+        """Print how the first rule was violated, if asked for."""
         if self.explain:
             print_narrative(console, narrate(history, verdicts))
 
@@ -93,17 +100,17 @@ class Showing:
 
 
 def print_narrative(console: Console, narrative: Narrative | None) -> None:
-    """Print how it came about."""
+    """Print an explanation."""
     if narrative is None:
         print_heading(console, "Nothing is violated, so there is nothing to explain")
         return
-    print_heading(console, f"How {narrative.invariant} came to be broken")
+    print_heading(console, f"How {narrative.invariant} was violated")
     for paragraph in narrative.paragraphs:
         print_text(console, paragraph, indent=2)
 
 
 def print_saved(console: Console, saved: Sequence[Path]) -> None:
-    """Print what was saved."""
+    """List the files that were saved."""
     if saved:
         print_heading(console, "Saved")
     for path in saved:
@@ -111,7 +118,7 @@ def print_saved(console: Console, saved: Sequence[Path]) -> None:
 
 
 def explanation_document(history: Sequence[Event], verdicts: Mapping[str, Verdict]) -> dict[str, Any] | None:
-    """The story for ``--json``: sentences with the events that they tell."""
+    """Return the explanation for ``--json``: sentences with the numbers of their events."""
     told = narrate(history, verdicts)
     if told is None:
         return None

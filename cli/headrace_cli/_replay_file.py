@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from headrace import HistoryFormatError
-from headrace_cli._exit import UnwritableFileError
+from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._targets import PipelineTarget
 from headrace_properties.mutants import protocol_named
 from headrace_properties.search.judging import Failure
@@ -34,34 +34,30 @@ class Recorded(msgspec.Struct, frozen=True):
     protocol: Protocol
 
 
-def check_writable(path: Path | None, option: str = "--save") -> None:
-    """Find out before a long search, not after it, that its result could not be saved. ``option``: which named it.
+def save_failure(
+    failure: Failure, target: PipelineTarget, protocol: Protocol, path: Path | None, files: OutputFiles
+) -> Path | None:
+    """Write a failure to a file, and return its path; ``None``: it cannot be written, as stderr says.
 
-    Raises:
-        UnwritableFileError: there is no such directory, or the path is one.
+    Args:
+        failure: what a search has found.
+        target: what was searched.
+        protocol: the state machines that it ran on.
+        path: of the file; ``None``: in the current directory, named by the digest of its content.
+        files: writes it.
     """
-    if path is None:
-        return
-    if path.is_dir():
-        raise UnwritableFileError(str(path), "it is a directory", option)
-    if not path.parent.is_dir():
-        raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
+    data = to_replay(failure, target.name, protocol.name, target.feed_name, tuple(target.versions)) + b"\n"
+    path = path or _free_name(data)
+    if path.is_file() and path.read_bytes() == data:
+        return path
+    return path if files.write(path, "--save", write_bytes(data)) else None
 
 
-def save_failure(failure: Failure, target: PipelineTarget, protocol: Protocol, path: Path | None) -> Path:
-    """Write a failure to a file; by default into the current directory, named by the digest of its History.
-
-    Raises:
-        UnwritableFileError: the file can not be written.
-    """
-    data = to_replay(failure, target.name, protocol.name, target.feed_name, tuple(target.versions))
-    digest = failure.digest or hashlib.sha256(data).hexdigest()
-    path = path or Path(f"headrace-failure-{digest[:_DIGITS]}.json")
-    try:
-        path.write_bytes(data + b"\n")
-    except OSError as error:
-        raise UnwritableFileError(str(path), error.strerror or str(error)) from error
-    return path
+def _free_name(data: bytes) -> Path:
+    """Name a file by its content: as many digits as it takes to replace no other file."""
+    digest = hashlib.sha256(data).hexdigest()
+    names = [Path(f"headrace-failure-{digest[:digits]}.json") for digits in range(_DIGITS, len(digest) + 1)]
+    return next((name for name in names if not name.exists() or name.read_bytes() == data), names[-1])
 
 
 def load_failure(path: Path) -> Recorded:

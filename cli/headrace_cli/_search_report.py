@@ -1,6 +1,7 @@
 """What ``headrace verify`` has to say of a search, for people and as JSON."""
 
 import shlex
+import signal
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +49,8 @@ class SearchReport:
         verification: what was found.
         elapsed_s: wall time, seconds.
         runs_per_second: wall-clock rate, with the runs that shrank a failure.
-        interrupted: by Ctrl-C, before it was done.
-        shrinking: it was making a failure smaller then.
+        stopped_by: the signal that ended it early; ``None``: none.
+        shrinking: a failure was being shrunk at that time.
         saved_as: the replay file, if there is one.
         may_be_unknown: invariants whose case need not come up.
         review: of the user's code, if the search came to its end without a failure.
@@ -61,7 +62,7 @@ class SearchReport:
     verification: Verification
     elapsed_s: float
     runs_per_second: float
-    interrupted: bool = False
+    stopped_by: signal.Signals | None = None
     shrinking: bool = False
     saved_as: Path | None = None
     may_be_unknown: tuple[str, ...] = ()
@@ -70,8 +71,8 @@ class SearchReport:
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
-        if self.interrupted:
-            return ExitCode.INTERRUPTED
+        if self.stopped_by is not None:
+            return ExitCode(128 + self.stopped_by)
         code = exit_code_of_search(self.verification, self.may_be_unknown)
         return ExitCode.VIOLATED if self._bugs and code is not ExitCode.VIOLATED else code
 
@@ -83,9 +84,9 @@ class SearchReport:
     def headline(self) -> str:
         """The result in a line."""
         found = self.verification
-        if self.interrupted:
+        if self.stopped_by is not None:
             when = ", while a failure was being shrunk" if self.shrinking else ""
-            return f"INTERRUPTED after {counted(found.runs, 'run')}{when}"
+            return f"{RESULT_WORDS[self.code].upper()} after {counted(found.runs, 'run')}{when}"
         if found.failure is not None:
             return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
         if self._bugs:

@@ -1,42 +1,83 @@
-"""Ending in good order: SIGINT and SIGTERM, for work that comes in pieces and can stop between two of them."""
+"""Signals: SIGINT, SIGTERM and SIGHUP end a command in good order, with what was found so far."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGTERM or SIGHUP has arrived; handled wherever Ctrl-C is. Fields: signal."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+def signal_of(stop: KeyboardInterrupt) -> signal.Signals:
+    """Return the signal that raised an exception."""
+    return stop.signal if isinstance(stop, Stopped) else signal.SIGINT
+
+
+@contextmanager
+def signals_raised() -> Iterator[None]:
+    """Raise `Stopped` within when SIGTERM or SIGHUP arrives, unless it is ignored, as under nohup."""
+    process = os.getpid()
+
+    def raise_stopped(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() == process:
+            raise Stopped(signal.Signals(number))
+        signal.signal(number, signal.SIG_DFL)  # a child that inherited the handler ends at once
+        os.kill(os.getpid(), number)
+
+    with _handled(raise_stopped, (signal.SIGTERM, signal.SIGHUP)):
+        yield
+
 
 class StopRequest:
     """Whether somebody wants the command to stop.
 
     Attributes:
-        signal: that has come; ``None``: none.
+        signal: the signal that has arrived; ``None``: none.
     """
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
 
     def __call__(self) -> bool:
-        """Tell whether one has come."""
+        """Tell whether one has arrived."""
         return self.signal is not None
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self.signal is not None:  # whoever asks twice does not want to wait
-            raise KeyboardInterrupt
+            raise Stopped(signal.Signals(number))
         self.signal = signal.Signals(number)
 
 
 @contextmanager
 def stop_requested() -> Iterator[StopRequest]:
-    """Take note of the first SIGINT or SIGTERM, instead of ending; the second one ends the command as ever."""
+    """Note the first signal within instead of stopping at once; a second one stops at once."""
     request = StopRequest()
+    with _handled(request._take, _SIGNALS):
+        yield request
+
+
+@contextmanager
+def _handled(handler: "signal._HANDLER", numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only there are signals handled
-        yield request
+        yield
         return
-    before = {number: signal.signal(number, request._take) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, handler)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
-        yield request
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)

@@ -78,7 +78,7 @@ def bench(
         if name not in BENCHMARKS:
             raise UnknownBenchmarkError(name, tuple(BENCHMARKS))
         options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
-        with stdout_reserved(as_json):
+        with stdout_reserved():
             began = time.monotonic()
             figures = _measure(BENCHMARKS[name], options)
             elapsed_s = time.monotonic() - began

@@ -113,7 +113,7 @@ def chaos(
     a start of Spark, half a minute.
     """  # fmt: skip
     with tidy_errors():
-        with stdout_reserved(as_json):
+        with stdout_reserved():
             target = load_target(pipeline, feed)
             done = _run(target, faults, seed, kinds, without or [], master, patience, keep)
         if as_json:

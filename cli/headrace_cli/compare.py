@@ -50,7 +50,7 @@ def compare(
     The pipeline's own choice of productions is overridden. Times are simulated.
     """
     with tidy_errors():
-        with stdout_reserved(as_json):
+        with stdout_reserved():
             target = load_target(pipeline, feed)
             accounts = _compare(target, runs, faults, seed)
         if as_json:

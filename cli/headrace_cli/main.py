@@ -9,6 +9,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from headrace_cli._signals import signals_raised
+from headrace_cli._streams import guarded_streams
+
 _NAMES = (
     "scenario",
     "verify",
@@ -103,4 +106,5 @@ def headrace(
 
 def main() -> None:
     """Run the command; what the script `headrace` calls."""
-    app(prog_name="headrace")
+    with guarded_streams(), signals_raised():
+        app(prog_name="headrace")

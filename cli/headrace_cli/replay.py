@@ -13,6 +13,7 @@ from headrace.history import Event
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
+from headrace_cli._files import OutputFiles
 from headrace_cli._options import JsonOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._render import print_error, print_heading, print_plan, print_text, print_violations
@@ -93,38 +94,39 @@ def replay(
     Run it where you ran verify: the pipeline is imported by its name.
     """
     with tidy_errors():
-        showing.check()
-        with stdout_reserved(as_json):
+        files = showing.files([file])
+        with stdout_reserved():
             replayed = _run(load_failure(file))
         verdicts = dict(replayed.verdicts)
         stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
-        saved = _save(showing, replayed)
         if as_json:
             document = _document(replayed) | showing.document(replayed.history, verdicts)
             if stop:
                 document["until"] = until_document(stop)
             print_document(document)
+            _save(showing, replayed, files)
         else:
             console = output_console()
             _print(console, replayed)
             if replayed.history:
                 showing.print_story(console, replayed.history, verdicts)
-            elif until or showing != Showing():
+            elif until or showing.explain or showing.pictures:
                 print_heading(
-                    console, "The run stopped with an error, so it can be neither explained nor drawn"
+                    console, "The run stopped with an error: no explanation or diagram is available"
                 )
             if stop:
                 print_until(console, stop)
-            print_saved(console, saved)
-        raise typer.Exit(replayed.code)
+            _save(showing, replayed, files)
+            print_saved(console, files.saved)
+        raise typer.Exit(files.code(replayed.code))
 
 
-def _save(showing: Showing, replayed: ReplayedFailure) -> list[Path]:
-    if not replayed.history:  # A run that stopped with an error has told nothing.
-        return []
+def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles) -> None:
+    if not replayed.history:  # a run that stopped with an error has none
+        return
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
-    return showing.save(replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+    showing.save(files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
 
 
 def _run(recorded: Recorded) -> ReplayedFailure:

@@ -23,6 +23,7 @@ from headrace_benchmarks.section8.reporting import (
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document
 from headrace_cli._exit import ExitCode, UnwritableFileError, tidy_errors
+from headrace_cli._files import ForceOption, OutputFiles, write_bytes
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted
@@ -97,6 +98,7 @@ def report(
     again: Annotated[
         int, typer.Option(min=0, help="With --check: so many runs of each experiment are run again.")
     ] = 1,
+    force: ForceOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
@@ -112,15 +114,17 @@ def report(
         size = Size(seeds or size.seeds, size.quick)
         names = _chosen(only or [], size)
         before = _to_update(output, size) if update else None
+        files = _files(output, names, force=force or update)
         command = _command(names, size) if before is None else before.provenance.command
         found = _measure(names, size, jobs or os.cpu_count() or 1, command)
         if before is not None:
             found = before.updated(found)
-        _write(found, output)
+        _write(found, output, files)
         if as_json:
             print_document(msgspec.json.decode(found.to_bytes()))
-        else:
+        elif not files.failed:
             output_console().print(f"{output}: {counted(len(found.measured), 'experiment')}", soft_wrap=True)
+        raise typer.Exit(files.code(ExitCode.HOLDS))
 
 
 def _chosen(only: list[str], size: Size) -> list[str]:
@@ -172,20 +176,28 @@ def _measure(names: list[str], size: Size, jobs: int, command: str) -> Report:
     return Report(provenance(command), size.quick, calibration_document(), measured)
 
 
-def _write(found: Report, output: Path) -> None:
+def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
+    """Make the directories, and check before the measurements that all files can be written."""
+    files = OutputFiles(force=force)
+    try:
+        _data(output).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+    for path in (output, _data(output), *(_plot(output, name) for name in names)):
+        files.claim(path, "--output")
+    return files
+
+
+def _write(found: Report, output: Path, files: OutputFiles) -> None:
     pictures = {_plot(output, one.name): draw(one) for one in found.measured}
     measured = tuple(
         msgspec.structs.replace(one, plot_sha256=sha256(data))
         for one, data in zip(found.measured, pictures.values(), strict=True)
     )
     found = msgspec.structs.replace(found, measured=measured)
-    files = pictures | {_data(output): found.to_bytes(), output: render(found).encode()}
-    try:
-        for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-    except OSError as error:
-        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+    contents = pictures | {_data(output): found.to_bytes(), output: render(found).encode()}
+    for path, data in contents.items():
+        files.write(path, "--output", write_bytes(data))
 
 
 def _check(output: Path, again: int, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +14,13 @@ from headrace import SECOND, UserCodeError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, UnwritableFileError, print_stop, tidy_errors
+from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._flights_report import draw_chart
 from headrace_cli._hosts import HOSTS, HostName, HostOptions
 from headrace_cli._input import InputOptions
 from headrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
 from headrace_cli._options import JsonOption, with_options
-from headrace_cli._output import SUFFIX, output_lines, read_outputs, write_outputs
+from headrace_cli._output import SUFFIX, output_files, output_lines, read_outputs, write_outputs
 from headrace_cli._progress import RunProgress
 from headrace_cli._run_report import Ran
 from headrace_properties.user_code.comparison import same_output
@@ -95,6 +97,7 @@ class WritingOptions:
         str | None,
         typer.Option(metavar="HOST|PATH", help="Run it there too, or read an output, and compare."),
     ] = None
+    force: ForceOption = False
 
 
 PipelineArgument = Annotated[
@@ -147,23 +150,24 @@ def run(
     with tidy_errors():
         _check_stdout(output, as_json=as_json)
         _check_judge(judge, on, compare)
-        with stdout_reserved(as_json or output == Path("-")):
+        with stdout_reserved():
             last = until.date() if until else None
             job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
             charts = _charts(job, output, chart)
-            _prepare(output)
+            files = _prepare(job, writing, reading.input_file, charts)
             ran = _run(
                 job,
                 on,
                 HostOptions(seed, 0 if on is not HostName.SIM and compare == HostName.SIM else faults, judge),
             )
             _compare(ran, compare, faults)
-        ran.files = _write(ran, output, charts)
+        _write(ran, output, charts, files)
+        ran.files = tuple(files.saved)
         if as_json:
             print_document(ran.document())
         else:
             ran.print(error_console() if output == Path("-") else output_console())
-        raise typer.Exit(ran.code)
+        raise typer.Exit(files.code(ran.code))
 
 
 def _check_stdout(output: Path | None, *, as_json: bool) -> None:
@@ -188,15 +192,25 @@ def _charts(job: Job, output: Path | None, chart: Path | None) -> tuple[Path, ..
     return (*asked, output / "dips.svg", output / "dips.png") if beside and output is not None else asked
 
 
-def _prepare(output: Path | None) -> None:
-    """Make the directory now: that it can not be made should not turn out after the run."""
-    if output is None or output == Path("-"):
-        return
-    folder = output.parent if output.suffix == SUFFIX else output
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+def _prepare(
+    job: Job, writing: WritingOptions, input_file: Path | None, charts: tuple[Path, ...]
+) -> OutputFiles:
+    """Make the directory, and check before the run that all files can be written."""
+    output, compared = writing.output, Path(writing.compare or "")
+    inputs = [path for path in (input_file, compared) if path is not None and path.is_file()]
+    inputs += compared.glob(f"*{SUFFIX}") if writing.compare and compared.is_dir() else []
+    files = OutputFiles(force=writing.force, inputs=inputs)
+    if output is not None and output != Path("-"):
+        folder = output.parent if output.suffix == SUFFIX else output
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnwritableFileError(str(output), error.strerror or str(error), "--output") from error
+        for path in dict.fromkeys(output_files(output, job.pipeline).values()):
+            files.claim(path, "--output")
+    for path in charts:
+        files.claim(path, "--chart")
+    return files
 
 
 def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName, ...] = ()) -> Ran:
@@ -238,16 +252,13 @@ def _compare(ran: Ran, compare: str | None, faults: int) -> None:
     ran.compared_with, ran.comparison = compare, same_output(ran.run.outputs, outputs, ran.compared_until_us)
 
 
-def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...]) -> tuple[Path, ...]:
-    files: list[Path] = []
+def _write(ran: Ran, output: Path | None, charts: tuple[Path, ...], files: OutputFiles) -> None:
     if output == Path("-"):
         for line in output_lines(ran.run.outputs, ran.job.pipeline):
             sys.stdout.buffer.write(line + b"\n")
         sys.stdout.flush()
     elif output is not None:
-        files += write_outputs(output, ran.run.outputs, ran.job.pipeline)
+        write_outputs(output, ran.run.outputs, ran.job.pipeline, files)
     for chart in charts:
         assert ran.findings is not None, "only what has findings is drawn"
-        draw_chart(ran.findings, chart)
-        files.append(chart)
-    return tuple(files)
+        files.write(chart, "--chart", partial(draw_chart, ran.findings))

@@ -12,7 +12,6 @@ from headrace_cli._exit import (
     RESULT_WORDS,
     ExitCode,
     UnknownScenarioError,
-    UnwritableFileError,
     exit_code_of_run,
     print_stop,
     tidy_errors,
@@ -29,10 +28,9 @@ from headrace_cli._render import (
     print_verdicts,
     print_violations,
 )
-from headrace_cli._replay_file import check_writable
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.figures.dataflow_chart import ChartError, check_chart
-from headrace_scenarios.scenario import Picture, Scenario, ScenarioRun
+from headrace_scenarios.scenario import Scenario, ScenarioRun
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
@@ -89,23 +87,25 @@ def run_scenario(
     with tidy_errors():
         scenario = _find(name)
         protocol_without(without)
-        showing.check()
+        files = showing.files()
         if chart is not None:
             _check_chart(scenario, chart)
+            files.claim(chart, "--chart")
         told = _tell(scenario, without or "")
         code = exit_code_of_run(told.verdicts)
         events = told.history.events
         subtitle = f"{scenario.source}; protocol: {told.protocol}"
-        saved = showing.save(events, told.verdicts, title=scenario.title, subtitle=subtitle)
-        if chart is not None and told.drawing is not None:
-            saved.append(_draw(told.drawing, chart))
         if as_json:
             print_document(_document(told, code) | showing.document(events, told.verdicts))
         else:
             _print(told)
             showing.print_story(output_console(), events, told.verdicts)
-            print_saved(output_console(), saved)
-        raise typer.Exit(code)
+        showing.save(files, events, told.verdicts, title=scenario.title, subtitle=subtitle)
+        if chart is not None and told.drawing is not None:
+            files.write(chart, "--chart", told.drawing.save)
+        if not as_json:
+            print_saved(output_console(), files.saved)
+        raise typer.Exit(files.code(code))
 
 
 def _find(name: str) -> Scenario:
@@ -121,15 +121,6 @@ def _check_chart(scenario: Scenario, path: Path) -> None:
             str(path), f"{scenario.name} has no figure of the Dataflow paper; --html draws any run"
         )
     check_chart(path)
-    check_writable(path, "--chart")
-
-
-def _draw(drawing: Picture, path: Path) -> Path:
-    try:
-        drawing.save(path)
-    except OSError as error:
-        raise UnwritableFileError(str(path), error.strerror or str(error), "--chart") from error
-    return path
 
 
 def _tell(scenario: Scenario, without: str) -> ScenarioRun:

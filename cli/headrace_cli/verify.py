@@ -10,13 +10,15 @@ import typer
 
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
-from headrace_cli._exit import UnwritableFileError, print_stop, tidy_errors
+from headrace_cli._exit import tidy_errors
+from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._invariants import invariants_named
 from headrace_cli._options import JsonOption, with_options
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
-from headrace_cli._replay_file import check_writable, save_failure
+from headrace_cli._replay_file import save_failure
 from headrace_cli._search_report import SearchReport
+from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.step_faults import single_faults
@@ -122,6 +124,7 @@ def verify(
     without: WithoutOption = None,
     allow_unknown: UnknownOption = "",
     save: SaveOption = None,
+    force: ForceOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
@@ -129,14 +132,17 @@ def verify(
     If an invariant breaks, the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
     """
     with tidy_errors():
-        check_writable(save)
+        files = OutputFiles(force=force)
+        files.claim(save, "--save")
         protocol = protocol_without(without)
-        with stdout_reserved(as_json):
+        with stdout_reserved():
             target = load_target(pipeline, feed, versions or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed)
             report = _search(target, protocol, options)
         report.may_be_unknown = may_be_unknown
-        _save(report, save)
+        failure = report.verification.failure
+        if failure is not None:
+            report.saved_as = save_failure(failure, target, protocol, save, files)
         if as_json:
             print_document(report.document())
         else:
@@ -145,18 +151,16 @@ def verify(
 
 
 def _search(target: PipelineTarget, protocol: Protocol, options: SearchOptions) -> SearchReport:
-    """Search, until it is done or somebody presses Ctrl-C."""
+    """Search until it is done or a signal arrives."""
     feed = target.feed(options.seed)
-    interrupted = False
-    verification: Verification | None = None
+    stopped_by = verification = review_of_code = None
     with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
             verification = _found(target, feed, protocol, options, progress.on_run)
-        except KeyboardInterrupt:
-            interrupted = True
-    review_of_code = None
-    if verification is not None and verification.failure is None and protocol is SOUND:
-        review_of_code = review(target.pipeline, feed, seed=options.seed)
+            if verification.failure is None and protocol is SOUND:
+                review_of_code = review(target.pipeline, feed, seed=options.seed)
+        except KeyboardInterrupt as stop:
+            stopped_by = signal_of(stop)
     return SearchReport(
         target=target,
         protocol=protocol,
@@ -164,8 +168,8 @@ def _search(target: PipelineTarget, protocol: Protocol, options: SearchOptions) 
         verification=verification or progress.latest or Verification(),
         elapsed_s=progress.elapsed_s,
         runs_per_second=progress.runs_per_second,
-        interrupted=interrupted,
-        shrinking=interrupted and progress.shrinking,
+        stopped_by=stopped_by,
+        shrinking=verification is None and progress.shrinking,
         review=review_of_code,
     )
 
@@ -205,14 +209,3 @@ def _found(
         jobs=jobs,
         on_run=on_run,
     )
-
-
-def _save(report: SearchReport, path: Path | None) -> None:
-    """Save the failure, if there is one. That it can not be saved must not hide what was found."""
-    failure = report.verification.failure
-    if failure is None:
-        return
-    try:
-        report.saved_as = save_failure(failure, report.target, report.protocol, path)
-    except UnwritableFileError as error:
-        print_stop(error)

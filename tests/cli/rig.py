@@ -10,6 +10,7 @@ from pathlib import Path
 from typer.testing import Result
 
 from headrace import SECOND
+from headrace_cli._files import OutputFiles
 from headrace_cli._replay_file import save_failure
 from headrace_cli._targets import load_target
 from headrace_properties.mutants import MUTANTS
@@ -139,9 +140,10 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
     history, verdicts, _ = run_plan(target.pipeline, target.feed(0), ZOMBIE, protocol)
     broken = violations(verdicts)
     assert broken, "the zombie did no harm"
-    return save_failure(
-        Failure(ZOMBIE, 0, broken, history.digest()), target, protocol, folder / "zombie.json"
-    )
+    failure = Failure(ZOMBIE, 0, broken, history.digest())
+    saved = save_failure(failure, target, protocol, folder / "zombie.json", OutputFiles(force=True))
+    assert saved is not None
+    return saved
 
 
 def run_process(

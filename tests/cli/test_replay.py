@@ -185,7 +185,7 @@ def test_an_event_that_the_run_has_not_exits_2_and_says_what_there_is(folder: Pa
 
 def test_explain_tells_who_believed_what_and_ends_with_the_rule(folder: Path, run: Run) -> None:
     result = run("replay", str(save_zombie(folder)), "--explain")
-    story = plain(result.stdout.split("\nHow S6 came to be broken\n")[1])
+    story = plain(result.stdout.split("\nHow S6 was violated\n")[1])
     assert "worker-0 is paused: it hears nothing, and keeps its memory." in story
     assert "worker-0 still believes that it owns" in story
     assert "Left out: " in story
@@ -223,7 +223,7 @@ def test_a_picture_that_can_not_be_saved_is_refused_before_the_run(folder: Path,
     result = run("replay", str(save_zombie(folder)), "--html", "nowhere/a.html")
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert "nowhere/a.html can not be written" in plain(result.stderr)
+    assert "cannot write nowhere/a.html" in plain(result.stderr)
     assert "Name another file with --html" in plain(result.stderr)
 
 
@@ -245,5 +245,5 @@ def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:
     run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
     again = run_process("replay", "failing.json", "--explain", "--html", "a.html", cwd=folder)
     assert again.returncode == 1
-    assert "The run stopped with an error, so it can be neither explained nor drawn" in again.stdout
+    assert "The run stopped with an error: no explanation or diagram is available" in again.stdout
     assert not (folder / "a.html").exists()

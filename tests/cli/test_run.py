@@ -10,6 +10,7 @@ import pytest
 
 from headrace import BytesCodec, Computation, Context, Pipeline, Record
 from headrace_cli._consoles import output_console
+from headrace_cli._files import OutputFiles
 from headrace_cli._flights_report import findings_document, print_findings, print_flights
 from headrace_cli._hosts import HOSTS, HostName
 from headrace_cli._input import InputError, InputOptions, read_input
@@ -133,7 +134,7 @@ def test_fields_of_the_lines_can_be_key_and_timestamp(folder: Path, run: Run) ->
 
 def test_slack_makes_what_is_too_far_behind_late(folder: Path, run: Run) -> None:
     clicks = str(write_lines(folder / "clicks.jsonl", CLICKS))
-    on = ("run", "views:pipeline", "--on", "reference", "--input", clicks, "--output", "out")
+    on = ("run", "views:pipeline", "--on", "reference", "--input", clicks, "--output", "out", "--force")
     counts = folder / "out" / "counts.jsonl"
     for slack, expected in (("2", 2), ("1", 1)):
         assert run(*on, "--slack", slack).exit_code == 0
@@ -204,7 +205,7 @@ def test_values_of_another_codec_travel_as_base64(tmp_path: Path) -> None:
     data = base64.b64encode(b"\xff\x00").decode()
     path = write_lines(tmp_path / "in.jsonl", [{"value_base64": data, "timestamp": 1, "key": "k"}])
     outputs = run_reference(pipeline, read_input(path, pipeline, InputOptions())).outputs
-    write_outputs(tmp_path / "out.jsonl", outputs, pipeline)
+    write_outputs(tmp_path / "out.jsonl", outputs, pipeline, OutputFiles())
     assert json.loads((tmp_path / "out.jsonl").read_text())["value_base64"] == data
     assert read_outputs(tmp_path / "out.jsonl") == outputs
     write_lines(path, [{"value": "text", "timestamp": 1}])
@@ -249,17 +250,17 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
     ("arguments", "message"),
     [
         (("views:pipeline", "--compare", "nowhere"), "there is no 'nowhere'. Name a host (sim, spark, reference)"),
-        (("views:pipeline", "--input", "nothing.jsonl"), "nothing.jsonl: can not be read: No such file"),
+        (("views:pipeline", "--input", "nothing.jsonl"), "nothing.jsonl: cannot be read: No such file"),
         (("views:pipeline", "--slack", "1"), "say how to read a file. Name the file with --input"),
         (("views:pipeline", "--input", "x", "--feed", "feed"), "two inputs, --input and --feed"),
         (("views:pipeline", "--until", "2013-02-01"), "--until is for zeitgeist only"),
         (("views:pipeline", "--judge", "0.5"), "--judge: it is for --on spark. Add --on spark"),
         (("views:pipeline", "--chart", "x.svg"), "--chart is for zeitgeist only"),
         (("views:pipeline", "--json", "--output", "-"), "wants stdout, too"),
-        (("views:pipeline", "--output", "views.py/x"), "views.py/x can not be written"),
+        (("views:pipeline", "--output", "views.py/x"), "cannot write views.py/x"),
         (("zeitgeist", "--input", "x"), "its input are the flights of 2013"),
         (("nowhere:pipeline",), "there is no module 'nowhere'"),
-        (("views:pipeline", "--compare", "views.py"), "views.py, line 1: this is no record of an output"),
+        (("views:pipeline", "--compare", "views.py"), "views.py, line 1: not a record of an output"),
         (("views:pipeline", "--on", "spark", "--faults", "3"), "--on spark: faults can be made in the simulated cluster only"),
     ],
 )  # fmt: skip

@@ -1,0 +1,54 @@
+"""Text and values of users as people read them: decoded, whole, and harmless on a terminal."""
+
+import re
+
+from headrace import Pipeline, format_time
+from headrace.wire.effects import SourceRecord
+from headrace_sim import Feed, FeedEntry
+
+_HARMFUL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What can steer a terminal, reorder a line or fail to be encoded; newline and tab are neither."""
+
+
+def visible(text: str) -> str:
+    r"""Write out the characters that a terminal would obey instead of showing.
+
+    >>> visible("paid\x1b[2J")
+    'paid\\x1b[2J'
+    """
+    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def describe_value(pipeline: Pipeline, stream: str, data: bytes) -> str:
+    """Decode a value with its stream's codec, and write it whole; one that cannot be decoded is shown as its bytes.
+
+    >>> describe_value(Pipeline("bank"), "transfers", b'{"amount":3}')
+    "{'amount': 3}"
+    """
+    try:
+        return visible(repr(pipeline.codec(stream).decode(data)))
+    except Exception:  # noqa: BLE001  a codec or a repr may be the user's
+        return f"{data!r} (not decodable)"
+
+
+def describe_record(pipeline: Pipeline, record: SourceRecord) -> str:
+    """Write a record of the input in a line, its value decoded.
+
+    >>> describe_record(Pipeline("bank"), SourceRecord(0, "transfers", "ann", b'{"amount":3}', 1_500_000))
+    "stream=transfers key='ann' timestamp=1.500000s value={'amount': 3}"
+    """
+    value = describe_value(pipeline, record.stream, record.value)
+    time = format_time(record.timestamp)
+    return f"stream={visible(record.stream)} key={record.key!r} timestamp={time} value={value}"
+
+
+def describe_input(pipeline: Pipeline, feed: Feed) -> list[str]:
+    """Write the records of an input, a line each, with the time at which each arrives."""
+    return [_arrival(pipeline, entry) for entry in feed.entries if isinstance(entry.event, SourceRecord)]
+
+
+def _arrival(pipeline: Pipeline, entry: FeedEntry) -> str:
+    assert isinstance(entry.event, SourceRecord)
+    return f"{format_time(entry.at_us)} record {describe_record(pipeline, entry.event)}"
