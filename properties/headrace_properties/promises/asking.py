@@ -1,0 +1,194 @@
+"""Asking a promise: what it answers, what it may not do, and the words in which its violation is told."""
+
+import linecache
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from headrace import format_time
+from headrace.history import Event
+from headrace_properties.promises.errors import Broken, PromiseError, Unexercised, UnknownNameError
+from headrace_properties.promises.moment import Moment
+from headrace_properties.promises.promise import Check, Kind, Promise
+from headrace_properties.promises.watch import HangError, Watch
+from headrace_properties.promises.world import Step, World
+from headrace_properties.verdict import Unknown, Verdict, Violated
+
+_MAY_BE_SILENT = (Kind.ALWAYS, Kind.AT_END)
+"""For all others, a forgotten ``return`` would pass for an answer."""
+
+
+class Asker:
+    """One promise during one run.
+
+    Args:
+        promise: which.
+        world: what it looks at.
+        watch: on calls that never return.
+
+    Attributes:
+        promise: which.
+        world: what it looks at.
+        violation: the first, if there was one.
+        unexercised: why the promise says that this run does not tell; ``""``: it does not say so.
+    """
+
+    __slots__ = ("_moment", "_objection", "_watch", "promise", "unexercised", "violation", "world")
+
+    def __init__(self, promise: Promise, world: World, watch: Watch) -> None:
+        self.promise = promise
+        self.world = world
+        self.violation: Violated | None = None
+        self.unexercised = ""
+        self._watch = watch
+        self._moment = Moment(world)
+        self._objection: AssertionError | None = None
+
+    def concerns(self) -> bool:
+        """Tell whether the last change is one that the promise is asked after."""
+        promise, change = self.promise, self.world.change
+        if change is None:
+            return False
+        if not promise.of and not promise.streams:
+            return True
+        if isinstance(change, Step):
+            return change.event.computation in promise.of
+        return change.production.stream in promise.streams
+
+    def ask(self, check: Check) -> bool | None:
+        """Ask: ``False`` also for an ``AssertionError``; ``None``: nothing to object.
+
+        Raises:
+            PromiseError: the promise is wrong in itself.
+        """
+        watch, self._objection = self._watch, None
+        watch.calls += 1
+        try:
+            watch.inside = True
+            answer: object = check(self._moment)
+            watch.inside = False
+        except AssertionError as error:
+            self._objection = error
+            return False
+        except Unexercised as error:
+            self.unexercised = str(error) or "its case did not come up"
+            return None
+        except UnknownNameError as error:
+            raise self._wrong("declaration", f"is wrong{_innermost(error)}: {error.args[0]}") from error
+        except HangError as error:
+            reason = f"did not return within {watch.patience_s:g} s{_innermost(error)}. Make it faster, or end its loop"
+            raise self._wrong("hangs", reason) from error
+        except (Exception, SystemExit) as error:
+            reason = f"raises {type(error).__name__}: {error}{_innermost(error)}. Raise only AssertionError"
+            raise self._wrong("raises", reason) from error
+        finally:
+            watch.inside = False
+        silent = self.promise.kind in _MAY_BE_SILENT
+        if answer is True or answer is False or (answer is None and silent):
+            return answer
+        wanted = "True or False, or nothing" if silent else "True or False"
+        raise self._wrong("returns", f"returned {answer!r:.60}. Return {wanted}")
+
+    @property
+    def objected(self) -> bool:
+        """The last answer was an ``AssertionError``."""
+        return self._objection is not None
+
+    def violated(self, event: Event) -> None:
+        """Note that the promise is broken, as it has just answered after this event; only the first time counts.
+
+        Raises:
+            PromiseError: the promise has changed what it was given, and so may have misled itself.
+        """
+        if self.violation is not None:
+            return
+        self._check_unchanged()
+        objection = self._objection
+        about = objection.about if isinstance(objection, Broken) else ()
+        witness = {view.number: view.event for view in about}
+        change = self.world.change
+        when = "when the run had come to rest" if change is None else f"after the {self._moment.changed!r}"
+        if self.world.change is not None or not witness:
+            witness[self.world.number] = event
+        message = f"at {format_time(self.world.at_us)}, {when}: {self._reason(objection)}{self._note()}"
+        self.violation = Violated(message, tuple(witness[number] for number in sorted(witness)))
+
+    def broken(self, message: str, *witness: Event) -> None:
+        """Note that the promise is broken in time."""
+        if self.violation is None:
+            self._check_unchanged()
+            self.violation = Violated(f"{message}: {self._reason(self._objection)}{self._note()}", witness)
+
+    def final(self, verdict: Callable[[], Verdict]) -> Verdict:
+        """Return the verdict. ``verdict``: gives it if the promise is not known to be broken, and could judge.
+
+        Raises:
+            PromiseError: the promise has changed what it was given.
+        """
+        found = verdict() if self.violation is None else self.violation
+        self._check_unchanged()
+        if self.world.fraction < 1 and self._moment.widely:
+            share = f"{self.world.fraction:.3g} of the keys"
+            return Unknown(f"the History has {share}, and the promise looks at more than single rows")
+        if self.unexercised and self.violation is None:
+            return Unknown(self.unexercised)
+        return self.violation or found
+
+    def _check_unchanged(self) -> None:
+        changed = self._moment.changed_value()
+        if changed:
+            raise self._wrong(
+                "changes", f"changes what it is given: {changed}. Copy it first, with copy.deepcopy"
+            )
+
+    def _wrong(self, kind: str, reason: str) -> PromiseError:
+        return PromiseError(self.promise.name, kind, self.promise.where, reason)
+
+    def _reason(self, objection: AssertionError | None) -> str:
+        text = str(objection) if objection is not None else ""
+        if text:
+            return text
+        line = _last_line(objection.__traceback__) if objection is not None else ""
+        return line or f"{self.promise.title.rstrip('.') or self.promise.name}: this is not so"
+
+    def _note(self) -> str:
+        """Say what switches of the pipeline permit that may be the reason (6.1.3)."""
+        topology, change = self.world.topology, self.world.change
+        makers = [*topology.computations]
+        if isinstance(change, Step):
+            makers = [change.event.computation]
+        elif change is not None:
+            stream = change.production.stream
+            makers = [name for name, spec in topology.computations.items() if stream in spec.all_outputs]
+        names = {name for maker in makers for name in topology.upstream[maker]}
+        loose = sorted(names & topology.at_least_once)
+        weak = sorted(names & topology.weak)
+        notes = []
+        if loose:
+            which = ", ".join(map(repr, loose))
+            notes.append(f"exactly_once=False of {which} permits that a record takes effect more than once")
+        if weak:
+            which = ", ".join(map(repr, weak))
+            notes.append(
+                f"weak productions of {which} permit that a step which is run again produces something else"
+            )
+        return f" (note: {'; '.join(notes)})" if notes else ""
+
+
+def _last_line(where: TracebackType | None) -> str:
+    """The source line of an assertion without a message."""
+    frames = traceback.extract_tb(where)
+    if not frames:
+        return ""
+    line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()
+    return f"{line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if line else ""
+
+
+def _innermost(error: BaseException) -> str:
+    """Where the promise's own code was when this happened."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).parent != Path(__file__).parent
+    ]  # fmt: skip
+    return f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""

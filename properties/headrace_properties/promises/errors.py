@@ -1,0 +1,49 @@
+"""How a promise is broken, and what is wrong with a promise itself."""
+
+from typing import TYPE_CHECKING
+
+from headrace import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace_properties.promises.moment import RecordView, RowChange
+
+
+class Broken(AssertionError):  # noqa: N818  users read it as a sentence: raise Broken
+    """Raised by a promise that knows which records or rows are to blame; the explanation of the run begins with them.
+
+    Args:
+        message: what is wrong.
+        about: `RecordView` or `RowChange` values of the run.
+    """
+
+    def __init__(self, message: str, *about: "RecordView | RowChange") -> None:
+        super().__init__(message)
+        self.about = about
+
+
+class PromiseError(HeadraceError):
+    """A promise is wrong in itself, and says nothing about the pipeline. Fields: promise, kind, where, reason.
+
+    ``kind``: ``declaration``, ``raises``, ``hangs``, ``changes`` or ``returns``.
+    """
+
+    def __init__(self, promise: str, kind: str, where: str, reason: str) -> None:
+        super().__init__(promise, kind, where, reason)
+        self.promise, self.kind, self.where, self.reason = promise, kind, where, reason
+
+    def __str__(self) -> str:
+        """Say which promise, where it is written, what is wrong, and how to fix it."""
+        place = f" ({self.where})" if self.where else ""
+        return f"promise {self.promise!r}{place} {self.reason}"
+
+
+class Unexercised(Exception):  # noqa: N818  likewise
+    """Raised by a promise about whose case nothing happened in this run: its verdict is unknown, and not that it holds.
+
+    Args:
+        why: what did not happen.
+    """
+
+
+class UnknownNameError(LookupError):
+    """A promise asks for a computation or stream that the pipeline does not have."""

@@ -1,0 +1,152 @@
+"""Promises judged: asks each one at its moments, in one pass over a History, and comes to a verdict by name.
+
+Rules of this file:
+
+* A promise is asked after the change it is about, never before, and only about what is durable or has left.
+* The first violation is kept. What a promise was never asked about, or could not see to its end, is unknown.
+* A promise that raises, hangs, changes what it is given, or returns no bool is a `PromiseError`, not a violation.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headrace import Pipeline
+from headrace.history import Event
+from headrace_properties.checkers.catalogue import rules
+from headrace_properties.promises.asking import Asker
+from headrace_properties.promises.errors import PromiseError
+from headrace_properties.promises.promise import Kind, Promise
+from headrace_properties.promises.trials import TRIALS
+from headrace_properties.promises.watch import PATIENCE_S, Watch
+from headrace_properties.promises.world import World
+from headrace_properties.verdict import Verdict
+
+
+def judge_promises(
+    history: Iterable[Event],
+    promises: Iterable[Promise],
+    pipelines: Sequence[Pipeline],
+    key_of: Callable[[str], str] = str,
+) -> dict[str, Verdict]:
+    """Judge a run by promises.
+
+    Args:
+        history: of the whole run.
+        promises: what to judge by.
+        pipelines: the topologies that were deployed.
+        key_of: the key as user code knows it, of one in the History; default: they are the same.
+
+    Returns:
+        Verdict by the promise's name.
+
+    Raises:
+        PromiseError: a promise is wrong in itself.
+    """
+    judge = PromiseJudge(promises, pipelines, key_of)
+    judge.take(history)
+    return judge.verdicts()
+
+
+def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -> tuple[Promise, ...]:
+    """Refuse promises that no run could be judged by; return them.
+
+    Raises:
+        PromiseError: something is not a promise, a name is taken, or a computation or stream does not exist.
+    """
+    world, checked = World(pipelines), tuple(promises)
+    names = set[str]()
+    for promise in checked:
+        _check_is_promise(promise)
+        problem = _problem_of(promise, names, world)
+        if problem:
+            raise PromiseError(promise.name, "declaration", promise.where, problem)
+        names.add(promise.name)
+    return checked
+
+
+def _check_is_promise(thing: object) -> None:
+    if not isinstance(thing, Promise):
+        name = getattr(thing, "__name__", repr(thing))
+        kinds = ", ".join(f"@{kind.value}" for kind in Kind)
+        reason = f"is a {type(thing).__name__}, not a promise. Decorate a function with one of {kinds}"
+        raise PromiseError(name, "declaration", "", reason)
+
+
+def _problem_of(promise: Promise, names: set[str], world: World) -> str:
+    if promise.name in rules():
+        return "has the name of an invariant. Give it another name"
+    if promise.name in names:
+        return "has the name of another promise. Give each its own name"
+    nodes = {*world.topology.computations}
+    streams = {stream for pipeline in world.topology.versions for stream in pipeline.streams}
+    for kind, asked, known in (
+        ("computation", promise.of, nodes),
+        ("stream", promise.streams, streams),
+        ("computation or stream", promise.uses, nodes | streams),
+    ):
+        for name in asked:
+            if name not in known:
+                return f"names a {kind} {name!r} that the pipeline does not have: {', '.join(sorted(known))}"
+    outside = {stream for pipeline in world.topology.versions for stream in pipeline.output_streams}
+    inner = [stream for stream in promise.streams if stream not in outside]
+    if inner:
+        return f"waits for records that leave on stream {inner[0]!r}, which a computation consumes. Use of= that computation"
+    return ""
+
+
+class PromiseJudge:
+    """All promises, and the world that they look at.
+
+    Args:
+        promises: what to judge by.
+        pipelines: the topologies that were deployed.
+        key_of: see `judge_promises`.
+        patience_s: how long one call of a promise may take, seconds.
+
+    Raises:
+        PromiseError: a promise is wrong in itself.
+    """
+
+    def __init__(
+        self,
+        promises: Iterable[Promise],
+        pipelines: Sequence[Pipeline],
+        key_of: Callable[[str], str] = str,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._world = World(pipelines, key_of)
+        self._watch = Watch(patience_s)
+        self._number = 0
+        askers = [Asker(promise, self._world, self._watch) for promise in check_promises(promises, pipelines)]
+        self._trials = [TRIALS[asker.promise.kind](asker) for asker in askers]
+        self._told: dict[type, list[Callable[[Any], None]]] = {kind: [] for kind in self._world.handlers}
+        for trial in self._trials:
+            for kind, hear in trial.handlers.items():
+                self._told.setdefault(kind, []).append(hear)
+
+    def take(self, history: Iterable[Event]) -> None:
+        """Take some more of a History.
+
+        Raises:
+            PromiseError: a promise is wrong in itself.
+        """
+        if not self._trials:
+            return
+        world, told = self._world, self._told
+        with self._watch.watching():
+            for number, event in enumerate(history, self._number):
+                hear = told.get(type(event))
+                if hear is not None:
+                    world.take(number, event)
+                    for one in hear:
+                        one(event)
+                self._number = number + 1
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdicts so far.
+
+        Raises:
+            PromiseError: a promise has changed what it was given.
+        """
+        with self._watch.watching():
+            return {trial.asker.promise.name: trial.asker.final(trial.verdict) for trial in self._trials}

@@ -1,0 +1,345 @@
+"""What a promise sees: a moment of a run, decoded on demand by the pipeline's own codecs.
+
+Values are decoded for each promise on its own, once for each state of a row, and compared with the bytes when the run is over:
+a promise that changes one of them is found out, and can mislead no other.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace import MAX_TIME, Codec, Timer
+from headrace.wire.rows import Production
+from headrace_properties.promises.world import Arrival, Step, World
+
+
+class Lender:
+    """Decodes values for one promise, and remembers which it has lent."""
+
+    __slots__ = ("_lent",)
+
+    def __init__(self) -> None:
+        self._lent: list[tuple[Any, Codec, bytes, str]] = []
+
+    def decode(self, codec: Codec, data: bytes, what: str, *names: str) -> Any:
+        """Decode a value. ``what``: names it, with placeholders for ``names``."""
+        value = codec.decode(data)
+        if type(value) not in _IMMUTABLE:
+            self._lent.append((value, codec, data, what.format(*names) if names else what))
+        return value
+
+    def changed(self) -> str:
+        """Name a value that is not what it was when it was lent; ``""``: none. Forget all."""
+        lent, self._lent = self._lent, []
+        for value, codec, data, what in lent:
+            fresh = codec.decode(data)
+            if value != fresh and codec.encode(value) != codec.encode(fresh):
+                return what
+        return ""
+
+
+_IMMUTABLE = (str, int, float, bool, bytes, type(None))
+
+
+class RecordView:
+    """A record that was injected, or has gone outside.
+
+    Attributes:
+        number: of the event in the History.
+        event: the event.
+        consumers: its consumers; ``""``: the outside world.
+    """
+
+    __slots__ = ("_lender", "_production", "_value", "_world", "consumers", "event", "number")
+
+    def __init__(self, arrival: Arrival, world: World, lender: Lender) -> None:
+        self.number = arrival.number
+        self.event = arrival.event
+        self.consumers = arrival.consumers
+        self._production: Production = arrival.production
+        self._world = world
+        self._lender = lender
+        self._value: Any = _NOT_YET
+
+    @property
+    def at_us(self) -> int:
+        """When it was injected or arrived outside, true wall time, microseconds."""
+        return self.event.at_us
+
+    @property
+    def stream(self) -> str:
+        """The record's stream."""
+        return self._production.stream
+
+    @property
+    def key(self) -> str:
+        """The key that its first consumer extracts."""
+        return self._world.key(self._production)
+
+    @property
+    def timestamp(self) -> int:
+        """Event time, microseconds."""
+        return self._production.timestamp
+
+    @property
+    def record_id(self) -> str:
+        """The record's id."""
+        return self._production.record_id
+
+    @property
+    def value(self) -> Any:
+        """The value, decoded by the stream's codec. Do not change it."""
+        if self._value is _NOT_YET:
+            production = self._production
+            codec = self._world.codec(production.stream)
+            self._value = self._lender.decode(
+                codec, production.value, "a record of stream {!r}", production.stream
+            )
+        return self._value
+
+    @property
+    def data(self) -> bytes:
+        """The value, encoded."""
+        return self._production.value
+
+    def __repr__(self) -> str:
+        """Format for messages: stream, key, value, timestamp."""
+        return f"{self.stream!r} record of key {self.key!r}: {self.value!r} (timestamp {self.timestamp})"
+
+
+_NOT_YET = object()
+
+
+class RowChange:
+    """A durable change of one row: one atomic write.
+
+    Attributes:
+        number: of the event in the History.
+        event: the event.
+        computation: whose row.
+        key: the row's key.
+    """
+
+    __slots__ = ("_moment", "_step", "computation", "event", "key", "number")
+
+    def __init__(self, step: Step, moment: "Moment") -> None:
+        self._step = step
+        self._moment = moment
+        self.number = step.number
+        self.event = step.event
+        self.computation = step.event.computation
+        self.key = step.key
+
+    @property
+    def before(self) -> Any:
+        """The state before the change, decoded; the initial state if there was none. Do not change it."""
+        return self._moment.decode_state(self.computation, self.key, self._step.before)
+
+    @property
+    def after(self) -> Any:
+        """The state after the change. Do not change it."""
+        return self._moment.decode_state(self.computation, self.key, self._step.after)
+
+    @property
+    def consumed(self) -> tuple[RecordView, ...]:
+        """The records that it consumed, as far as the History tells."""
+        return self._moment.views(self._step.consumed)
+
+    @property
+    def produced(self) -> tuple[RecordView, ...]:
+        """The records that it made durable, one for each consumer."""
+        return self._moment.views(self._step.produced)
+
+    def __repr__(self) -> str:
+        """Format for messages: the row, and its state before and after."""
+        row = f"row {self.key!r} of {self.computation!r}"
+        if self._step.before == self._step.after:
+            return f"{row} was written, with state {self.after!r}"
+        return f"{row} changed from {self.before!r} to {self.after!r}"
+
+
+class Moment:
+    """A moment of a run, for one promise. It always shows the present: it moves with the run.
+
+    Attributes:
+        memory: the promise's own, for as long as the run lasts; empty when it begins.
+        widely: whether the promise has looked beyond single rows and the last change.
+    """
+
+    __slots__ = ("_inputs", "_lender", "_outputs", "_states", "_world", "memory", "widely")
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lender = Lender()
+        self._states: dict[tuple[str, str], tuple[bytes, Any]] = {}
+        self._inputs: list[RecordView] = []
+        self._outputs: list[RecordView] = []
+        self.memory: dict[Any, Any] = {}
+        self.widely = False
+
+    @property
+    def at_us(self) -> int:
+        """True wall time since the run began, microseconds."""
+        return self._world.at_us
+
+    @property
+    def changed(self) -> Any:
+        """What has changed since the last moment: a `RowChange`, or the `RecordView` of a record; ``None``: nothing of these."""
+        change = self._world.change
+        if change is None:
+            return None
+        return RowChange(change, self) if isinstance(change, Step) else self.views((change,))[0]
+
+    def state(self, computation: str, key: str) -> Any:
+        """Return the durable state of a key, decoded; the initial state if it has none. Do not change it.
+
+        Raises:
+            UnknownNameError: the pipeline has no such computation.
+        """
+        row = self._rows(computation).get(key)
+        return self.decode_state(computation, key, b"" if row is None else row.state)
+
+    def states(self, computation: str) -> Mapping[str, Any]:
+        """Return key to state of all keys of a computation that have one, in the order of their first writes.
+
+        Raises:
+            UnknownNameError: the pipeline has no such computation.
+        """
+        self.widely = True
+        return _States(self, computation, self._rows(computation))
+
+    def initial_state(self, computation: str) -> Any:
+        """Return the state of a key that has none. Do not change it.
+
+        Raises:
+            UnknownNameError: the pipeline has no such computation.
+        """
+        self._world.check_computation(computation)
+        return self.decode_state(computation, "", b"")
+
+    def timers(self, computation: str, key: str) -> tuple[Timer, ...]:
+        """Return the pending timers of a key, in the order in which they are due.
+
+        Raises:
+            UnknownNameError: the pipeline has no such computation.
+        """
+        row = self._rows(computation).get(key)
+        stored = sorted(row.timers.values(), key=lambda timer: timer.order) if row else []
+        return tuple(Timer(timer.tag, timer.timestamp, timer.clock) for timer in stored)
+
+    def hold(self, computation: str, key: str) -> int | None:
+        """Return the event time at which the state of a key holds the low watermark, microseconds; ``None``: it does not.
+
+        Raises:
+            UnknownNameError: the pipeline has no such computation.
+        """
+        row = self._rows(computation).get(key)
+        return None if row is None or row.hold >= MAX_TIME else row.hold
+
+    def inputs(self, stream: str | None = None) -> tuple[RecordView, ...]:
+        """Return what has been injected so far, each record once, in the order of first injection.
+
+        Args:
+            stream: only this one; default: all.
+
+        Raises:
+            UnknownNameError: the pipeline has no such stream.
+        """
+        return self._views(self._inputs, self._world.inputs, stream)
+
+    def outputs(self, stream: str | None = None) -> tuple[RecordView, ...]:
+        """Return what has gone outside so far, each record once, in the order of arrival there.
+
+        Args:
+            stream: only this one; default: all.
+
+        Raises:
+            UnknownNameError: the pipeline has no such stream.
+        """
+        return self._views(self._outputs, self._world.outputs, stream)
+
+    def low_watermark(self, name: str) -> int:
+        """Return the low watermark of a computation or injector as broadcast last, event time in microseconds.
+
+        `MIN_TIME`: not known yet; `MAX_TIME`: its input has ended.
+
+        Raises:
+            UnknownNameError: the pipeline has neither of this name.
+        """
+        self._world.check_node(name)
+        return self._world.low_watermark(name)
+
+    def encode(self, stream: str, value: Any) -> bytes:
+        """Encode a value as the stream's codec does, to compare it with `RecordView.data`.
+
+        Raises:
+            UnknownNameError: the pipeline has no such stream.
+        """
+        self._world.check_stream(stream)
+        return self._world.codec(stream).encode(value)
+
+    # For the harness
+
+    def decode_state(self, computation: str, key: str, data: bytes) -> Any:
+        """Decode a state of a row; each one once."""
+        known = self._states.get((computation, key))
+        if known is not None and known[0] == data:
+            return known[1]
+        spec = self._world.topology.computations[computation]
+        value = self._lender.decode(
+            spec.state_codec, data or spec.initial_state, "the state of key {!r} of {!r}", key, computation
+        )
+        self._states[computation, key] = (data, value)
+        return value
+
+    def views(self, arrivals: tuple[Arrival, ...]) -> tuple[RecordView, ...]:
+        """Show records."""
+        return tuple(RecordView(arrival, self._world, self._lender) for arrival in arrivals)
+
+    def changed_value(self) -> str:
+        """Name a value that the promise has changed; ``""``: none since this was asked last."""
+        found = self._lender.changed()
+        self._states.clear()
+        self._inputs.clear()
+        self._outputs.clear()
+        return found
+
+    def _rows(self, computation: str) -> Mapping[str, Any]:
+        rows = self._world.rows.get(computation)
+        if rows is None:
+            self._world.check_computation(computation)
+            return {}
+        return rows
+
+    def _views(
+        self, views: list[RecordView], arrivals: list[Arrival], stream: str | None
+    ) -> tuple[RecordView, ...]:
+        self.widely = True
+        if len(views) < len(arrivals):
+            views += [RecordView(one, self._world, self._lender) for one in arrivals[len(views) :]]
+        if stream is None:
+            return tuple(views)
+        self._world.check_stream(stream)
+        return tuple(view for view in views if view.stream == stream)
+
+
+class _States(Mapping[str, Any]):
+    """The states of a computation, decoded as they are looked at."""
+
+    __slots__ = ("_computation", "_moment", "_rows")
+
+    def __init__(self, moment: Moment, computation: str, rows: Mapping[str, Any]) -> None:
+        self._moment = moment
+        self._computation = computation
+        self._rows = rows
+
+    def __getitem__(self, key: str) -> Any:
+        row = self._rows[key]
+        if not row.state:
+            raise KeyError(key)
+        return self._moment.decode_state(self._computation, key, row.state)
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, row in self._rows.items() if row.state)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

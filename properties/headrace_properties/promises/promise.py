@@ -1,0 +1,214 @@
+"""A promise as a value, and the decorators that make one of a function."""
+
+import enum
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+from headrace_properties.promises.errors import PromiseError
+from headrace_properties.promises.moment import Moment
+
+Check = Callable[[Moment], bool | None]
+"""What a user writes: ``False`` or an ``AssertionError`` breaks the promise."""
+
+Names = str | Iterable[str]
+
+
+class Kind(enum.Enum):
+    """When a promise is to hold."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    EVENTUALLY = "eventually"
+    AT_END = "at_end"
+    SOMETIMES = "sometimes"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A property of the pipeline's work that its author states.
+
+    Attributes:
+        name: unique among promises and invariants; default: the function's name.
+        kind: when it is to hold.
+        check: the function.
+        title: what it says, in a line: the first line of the function's docstring.
+        where: file and line of the function.
+        of: computations whose row changes it is checked after.
+        streams: streams whose departing records it is checked after. If neither is named: it is checked after all changes.
+        within_us: for `Kind.EVENTUALLY`: the bound, microseconds.
+        ending: for `Kind.ALWAYS`: a further check when the run has come to rest.
+        uses: all computations and streams that the promise names, which must exist.
+    """
+
+    name: str
+    kind: Kind
+    check: Check
+    title: str
+    where: str
+    of: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    within_us: int = 0
+    ending: Check | None = None
+    uses: tuple[str, ...] = ()
+
+    def __call__(self, moment: Moment) -> bool | None:
+        """Call the function, for a test of the promise itself."""
+        return self.check(moment)
+
+
+@overload
+def always(check: Check) -> Promise: ...
+@overload
+def always(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
+def always(
+    check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
+) -> Promise | Callable[[Check], Promise]:
+    """Promise what holds after each durable change and each record that goes outside.
+
+    Args:
+        check: the function.
+        of: check only after changes of the rows of these computations.
+        stream: check only after records that leave on these streams.
+        name: default: the function's name.
+
+    Raises:
+        PromiseError: it is not a plain function of a moment, or the name is not allowed.
+    """
+    return _decorate(check, Kind.ALWAYS, name, of=of, stream=stream)
+
+
+@overload
+def never(check: Check) -> Promise: ...
+@overload
+def never(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
+def never(
+    check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
+) -> Promise | Callable[[Check], Promise]:
+    """Promise what is never the case: ``True`` breaks it. Arguments and errors: as for `always`."""
+    return _decorate(check, Kind.NEVER, name, of=of, stream=stream)
+
+
+@overload
+def sometimes(check: Check) -> Promise: ...
+@overload
+def sometimes(*, of: Names = (), stream: Names = (), name: str = "") -> Callable[[Check], Promise]: ...
+def sometimes(
+    check: Check | None = None, *, of: Names = (), stream: Names = (), name: str = ""
+) -> Promise | Callable[[Check], Promise]:
+    """Demand that some run reaches this: returns ``True``. If none does, the verdict is unknown. Arguments: as for `always`."""
+    return _decorate(check, Kind.SOMETIMES, name, of=of, stream=stream)
+
+
+@overload
+def at_end(check: Check) -> Promise: ...
+@overload
+def at_end(*, name: str = "") -> Callable[[Check], Promise]: ...
+def at_end(check: Check | None = None, *, name: str = "") -> Promise | Callable[[Check], Promise]:
+    """Promise what holds when the run has come to rest: all input is in, all work is done.
+
+    Args:
+        check: the function.
+        name: default: the function's name.
+
+    Raises:
+        PromiseError: it is not a plain function of a moment, or the name is not allowed.
+    """
+    return _decorate(check, Kind.AT_END, name)
+
+
+def eventually(*, within_us: int, name: str = "") -> Callable[[Check], Promise]:
+    """Promise what comes true in time: at some moment within a bound after all faults have healed and all input is in.
+
+    Choice: the bound begins at the later of the two, as nothing can be due for input that has not arrived.
+
+    Args:
+        within_us: the bound, true wall time, microseconds.
+        name: default: the function's name.
+
+    Raises:
+        PromiseError: the bound is negative, or the function is not allowed, as for `always`.
+    """
+
+    def decorator(check: Check) -> Promise:
+        made = make(check, Kind.EVENTUALLY, name=name, within_us=within_us)
+        if type(within_us) is not int or within_us < 0:
+            reason = (
+                f"has within_us={within_us!r}. Give the bound as an int of microseconds, such as 10 * SECOND"
+            )
+            raise PromiseError(made.name, "declaration", made.where, reason)
+        return made
+
+    return decorator
+
+
+def _decorate(
+    check: Check | None, kind: Kind, name: str, of: Names = (), stream: Names = ()
+) -> Promise | Callable[[Check], Promise]:
+    def decorator(check: Check) -> Promise:
+        return make(check, kind, name=name, of=of, stream=stream)
+
+    return decorator if check is None else decorator(check)
+
+
+def make(
+    check: Check,
+    kind: Kind,
+    *,
+    name: str = "",
+    title: str = "",
+    of: Names = (),
+    stream: Names = (),
+    within_us: int = 0,
+    ending: Check | None = None,
+    uses: Iterable[str] = (),
+    written: Callable[..., object] | None = None,
+) -> Promise:
+    """Make a promise of a function.
+
+    Args:
+        check: the function.
+        kind: when it is to hold.
+        name: default: the function's name.
+        title: default: the first line of its docstring.
+        of: computations whose changes it is checked after.
+        stream: streams whose departing records it is checked after.
+        within_us: for `Kind.EVENTUALLY`.
+        ending: see `Promise`.
+        uses: further computations and streams that must exist.
+        written: the user's function, if ``check`` is not it.
+
+    Raises:
+        PromiseError: it is not a plain function, or the name is not allowed.
+    """
+    users = check if written is None else written
+    name = name or getattr(users, "__name__", "")
+    where = _place(users)
+    if not name.isidentifier():
+        reason = f"has a name that is not an identifier: {name!r}. Name it with name="
+        raise PromiseError(name, "declaration", where, reason)
+    if not _is_plain(users):
+        reason = "is not a plain function. Write def NAME(moment) that returns a bool or None, or asserts"
+        raise PromiseError(name, "declaration", where, reason)
+    computations, streams = _several(of), _several(stream)
+    title = title or (inspect.getdoc(users) or "").partition("\n")[0]
+    used = (*computations, *streams, *uses)
+    return Promise(name, kind, check, title, where, computations, streams, within_us, ending, used)
+
+
+def _is_plain(function: object) -> bool:
+    """Tell whether calling it runs it: no class, coroutine or generator."""
+    if isinstance(function, type) or not callable(function):
+        return False
+    return not (inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function))
+
+
+def _several(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _place(function: object) -> str:
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return f"{Path(code.co_filename).name}, line {code.co_firstlineno}" if code else ""

@@ -1,0 +1,252 @@
+"""Promises that many pipelines make, ready to use: each is written on the same `Moment` that users have."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace_properties.promises.errors import Broken, PromiseError, Unexercised
+from headrace_properties.promises.moment import Moment, RecordView, RowChange
+from headrace_properties.promises.promise import Kind, Promise, make
+
+Amount = Callable[[Any], Any]
+"""How much a state or a record's value is worth: a number."""
+
+OUTSIDE = ""
+
+
+def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Amount]) -> Promise:
+    """Promise that nothing is lost or doubled: when all is done, what came in is held by rows or has left.
+
+    If it is not so, the message names the first step that did not balance: what it consumed and held before is not what it
+    holds and produced after it.
+
+    Args:
+        name: of the promise.
+        held: computation to how much a state of it holds, on its way or at rest; counted from its initial state.
+        carried: stream to how much the value of a record carries. It counts for consumers in ``held``, and outside; let a
+            computation that passes records on hold 0.
+
+    Raises:
+        PromiseError: the name is not allowed, or nothing is held or carried.
+    """
+
+    def worth(view: RecordView) -> Any:
+        amount = carried.get(view.stream)
+        counted = sum(one == OUTSIDE or one in held for one in view.consumers)
+        return amount(view.value) * counted if amount is not None and counted else 0
+
+    def balances(moment: Moment) -> None:
+        change = moment.changed
+        if not isinstance(change, RowChange) or "unbalanced" in moment.memory:
+            return
+        amount = held[change.computation]
+        before = amount(change.before) + sum(map(worth, change.consumed))
+        after = amount(change.after) + sum(map(worth, change.produced))
+        if before != after:
+            moment.memory["unbalanced"] = change, before, after
+
+    def nothing_lost(moment: Moment) -> None:
+        came = [view for view in moment.inputs() if view.stream in carried]
+        if not came:
+            raise Unexercised(f"nothing came in on {', '.join(map(repr, carried))}")
+        came_in = sum(map(worth, came))
+        has_left = sum(worth(view) for view in moment.outputs() if view.stream in carried)
+        rests = sum(
+            amount(state) - amount(moment.initial_state(name))
+            for name, amount in held.items()
+            for state in moment.states(name).values()
+        )
+        if came_in == rests + has_left:
+            return
+        told = f"{came_in} came in, but {rests} is held and {has_left} has left"
+        if "unbalanced" not in moment.memory:
+            raise Broken(f"{told}; each step balances, so a record was lost or took effect twice")
+        change, before, after = moment.memory["unbalanced"]
+        raise Broken(
+            f"{told}. The first step that does not balance made {after} of {before}: the {change!r}", change
+        )
+
+    uses = (*held, *carried)
+    if not held or not carried:
+        raise PromiseError(name, "declaration", "", "conserves nothing: give held= and carried=")
+    title = f"what comes in on {', '.join(carried)} is held by {', '.join(held)} or leaves"
+    return make(balances, Kind.ALWAYS, name=name, title=title, of=held, uses=uses, ending=nothing_lost)
+
+
+def answered_once(
+    requests: str, answers: str, *, by: Callable[[Any], Any], of: Callable[[Any], Any] | None = None, name: str = ""
+) -> Promise:  # fmt: skip
+    """Promise that each request gets exactly one answer, and nothing is answered that was not asked.
+
+    Args:
+        requests: stream on which requests are injected.
+        answers: stream on which answers leave.
+        by: tells which request it is, from the value of a request.
+        of: tells which request it answers, from the value of an answer; default: as ``by``.
+        name: default: ``answered_once``.
+    """
+    answered = by if of is None else of
+
+    def no_answer_twice(moment: Moment) -> None:
+        memory, answer = moment.memory, moment.changed
+        request = answered(answer.value)
+        if request not in memory.get("asked", ()):
+            memory["asked"] = {by(view.value) for view in moment.inputs(requests)}
+        if request not in memory["asked"]:
+            raise Broken(f"the answer is to {request!r}, which nobody asked", answer)
+        first = memory.setdefault("answers", {}).setdefault(request, answer)
+        if first is not answer:
+            raise Broken(
+                f"request {request!r} is answered again; the first answer was {first.value!r}", first
+            )
+
+    def all_answered(moment: Moment) -> None:
+        came = moment.inputs(requests)
+        if not came:
+            raise Unexercised(f"no request came in on {requests!r}")
+        answers_to = moment.memory.get("answers", {})
+        for view in came:
+            if by(view.value) not in answers_to:
+                raise Broken(f"request {by(view.value)!r} is never answered: {view.value!r}", view)
+
+    title = f"each record of {requests!r} is answered exactly once on {answers!r}"
+    return make(
+        no_answer_twice, Kind.ALWAYS, name=name or "answered_once", title=title, stream=answers, uses=[requests],
+        ending=all_answered, written=no_answer_twice,
+    )  # fmt: skip
+
+
+def in_order(stream: str, *, by: Callable[[Any], Any], strictly: bool = False, name: str = "") -> Promise:
+    """Promise that the records of a key leave in order.
+
+    MillWheel delivers records in any order: a pipeline that makes this promise has to see to it.
+
+    Args:
+        stream: on which they leave.
+        by: what they are in the order of, from the value of a record.
+        strictly: no two of a key are equal.
+        name: default: ``in_order``.
+    """
+
+    def order(moment: Moment) -> None:
+        view, last = moment.changed, moment.memory.setdefault("last", {})
+        before = last.get(view.key)
+        last[view.key] = view
+        if before is None:
+            return
+        moment.memory["pairs"] = True
+        first, second = by(before.value), by(view.value)
+        if second < first or (strictly and first == second):
+            raise Broken(f"key {view.key!r} has {second!r} after {first!r}", before)
+
+    def some_pair(moment: Moment) -> None:
+        if "pairs" not in moment.memory:
+            raise Unexercised(f"no key has two records on {stream!r}")
+
+    title = f"the records of a key leave in order on {stream!r}"
+    return make(order, Kind.ALWAYS, name=name or "in_order", title=title, stream=stream, ending=some_pair)
+
+
+def bounded_state(
+    of: str, *, keeps: Callable[[str, Any], bool] = lambda _key, _state: False, name: str = ""
+) -> Promise:
+    """Promise that nothing piles up: when all is done, no key has state that neither a timer nor a hold will ever end.
+
+    Args:
+        of: the computation.
+        keeps: tells of a key and its state whether it is meant to stay.
+        name: default: ``bounded_state``.
+    """
+
+    def nothing_left(moment: Moment) -> None:
+        if not moment.memory:
+            raise Unexercised(f"no row of {of!r} was ever written")
+        for key, state in moment.states(of).items():
+            ends = moment.timers(of, key) or moment.hold(of, key) is not None
+            if not ends and not keeps(key, state):
+                told = f"key {key!r} of {of!r} is left with {state!r}, and no timer or hold that would ever end it"
+                raise Broken(told, moment.memory[key])
+
+    def last_write(moment: Moment) -> None:
+        moment.memory[moment.changed.key] = moment.changed
+
+    title = f"no key of {of!r} is left with state that nothing will ever clean up"
+    return make(
+        last_write, Kind.ALWAYS, name=name or "bounded_state", title=title, of=of, ending=nothing_left
+    )
+
+
+def expected(
+    stream: str, *, of: str = "", initial: Callable[[], Any] = dict, name: str = ""
+) -> Callable[[Callable[..., Any]], Promise]:
+    """Promise that the records that leave on a stream are those that a function says, each as often, in any order.
+
+    The function returns (key, value) pairs, or (key, value, timestamp) triples. Without ``of`` it is called once, when all is
+    done, with the records that were injected, a tuple of `RecordView`. With ``of`` it is a sequential model of a key of that
+    computation: it is called as ``step(state, record)`` for each record in the order in which they took effect, and returns
+    the new state and what leaves.
+
+    Args:
+        stream: on which they leave.
+        of: the computation whose order of records steps the model; default: the function takes the whole input.
+        initial: makes the model's state of a new key.
+        name: default: the function's name.
+
+    Raises:
+        PromiseError: it is not a plain function, or the name is not allowed.
+    """
+
+    def decorator(function: Callable[..., Any]) -> Promise:
+        def step(moment: Moment) -> None:
+            change, memory = moment.changed, moment.memory
+            for record in change.consumed:
+                state = memory[change.key] if change.key in memory else initial()
+                memory[change.key], made = function(state, record)
+                memory.setdefault(_MADE, []).extend(made)
+
+        def stepped(moment: Moment) -> None:
+            _same(moment, stream, moment.memory.get(_MADE, []))
+
+        def whole(moment: Moment) -> None:
+            _same(moment, stream, function(moment.inputs()))
+
+        if of:
+            return make(step, Kind.ALWAYS, name=name, of=of, uses=[stream], ending=stepped, written=function)
+        return make(whole, Kind.AT_END, name=name, uses=[stream], written=function)
+
+    return decorator
+
+
+_MADE = object()
+"""What the model has made so far; no key of a row."""
+
+
+def _same(moment: Moment, stream: str, made: Any) -> None:
+    """Compare what has left on a stream with what should have."""
+    wanted = [*made]
+    left = moment.outputs(stream)
+    if not wanted and not left:
+        raise Unexercised(f"nothing is expected on {stream!r}, and nothing left")
+    timed = any(len(one) > 2 for one in wanted)
+    expects = Counter((one[0], moment.encode(stream, one[1]), *one[2:]) for one in wanted)
+    told = Counter((view.key, view.data, *([view.timestamp] if timed else [])) for view in left)
+    missing, surplus = expects - told, told - expects
+    if not missing and not surplus:
+        return
+    shown = {(one[0], moment.encode(stream, one[1]), *one[2:]): one for one in wanted}
+    parts = []
+    if missing:
+        some = ", ".join(repr(shown[one]) for one in list(missing)[:_SHOWN])
+        parts.append(f"{missing.total()} missing on {stream!r}: {some}{_more(missing)}")
+    wrong = [view for view in left if (view.key, view.data, *([view.timestamp] if timed else [])) in surplus]
+    if wrong:
+        some = ", ".join(f"({view.key!r}, {view.value!r})" for view in wrong[:_SHOWN])
+        parts.append(f"{surplus.total()} not expected on {stream!r}: {some}{_more(surplus)}")
+    raise Broken("; ".join(parts), *wrong[:1])
+
+
+_SHOWN = 3
+
+
+def _more(counts: Counter[Any]) -> str:
+    return f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""

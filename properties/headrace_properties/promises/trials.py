@@ -1,0 +1,194 @@
+"""When each kind of promise is asked during a run, and what its answers come to."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from headrace import SECOND
+from headrace.history import Applied, FaultStruck, Healed, Injected, Output, Published, RunEnded
+from headrace_properties.promises.asking import Asker
+from headrace_properties.promises.promise import Kind
+from headrace_properties.verdict import Holds, Unknown, Verdict
+
+Handlers = Mapping[type, Callable[[Any], None]]
+
+
+class Trial(Protocol):
+    """One promise during one run.
+
+    Attributes:
+        asker: asks it.
+        handlers: the events that it wants; the world has taken each before.
+    """
+
+    asker: Asker
+    handlers: Handlers
+
+    def verdict(self) -> Verdict:
+        """What is known so far, if it is not broken."""
+        ...
+
+
+class _Rest:
+    """Tells whether a run has come to rest.
+
+    Attributes:
+        end: how the run ended, if it has.
+    """
+
+    def __init__(self) -> None:
+        self.end: RunEnded | None = None
+
+    @property
+    def quiescent(self) -> bool:
+        """All is done."""
+        return self.end is not None and self.end.why == "quiescent"
+
+    def unknown(self) -> Unknown:
+        """Say why nothing can be said of the end."""
+        why = _NO_REST["" if self.end is None else self.end.why]
+        return Unknown(f"{why}, and had not come to rest", cut_short=True)
+
+
+_NO_REST = {
+    "": "the History ends before the run did",
+    "deadline": "the run was ended when nothing more was being done, though work remained",
+    "limit": "the run was ended at its limit",
+}
+
+
+class _Throughout:
+    """`Kind.ALWAYS` and `Kind.NEVER`: asked after each change."""
+
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        self._wrong = asker.promise.kind is Kind.NEVER
+        self._reached = 0
+        self._rest = _Rest()
+        self.handlers: Handlers = {Applied: self._on_change, Output: self._on_change, RunEnded: self._on_end}
+
+    def _on_change(self, event: Applied | Output) -> None:
+        asker = self.asker
+        if asker.violation is None and asker.concerns():
+            self._reached += 1
+            if asker.ask(asker.promise.check) is self._wrong or asker.objected:
+                asker.violated(event)
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._rest.end = event
+        asker, ending = self.asker, self.asker.promise.ending
+        if (
+            ending is not None
+            and asker.violation is None
+            and self._rest.quiescent
+            and asker.ask(ending) is False
+        ):
+            asker.violated(event)
+
+    def verdict(self) -> Verdict:
+        promise = self.asker.promise
+        if promise.ending is not None and not self._rest.quiescent:
+            return self._rest.unknown()
+        if self._reached or promise.ending is not None:
+            return Holds(max(self._reached, 1))
+        names = [*map(repr, (*promise.of, *promise.streams))]
+        return Unknown(f"nothing changed that it is about{': ' if names else ''}{', '.join(names)}")
+
+
+class _Once:
+    """`Kind.SOMETIMES`: asked after each change until it says yes."""
+
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        self._reached = False
+        self.handlers: Handlers = {Applied: self._on_change, Output: self._on_change}
+
+    def _on_change(self, _event: Applied | Output) -> None:
+        if not self._reached and self.asker.concerns():
+            self._reached = self.asker.ask(self.asker.promise.check) is True
+
+    def verdict(self) -> Verdict:
+        return Holds(1) if self._reached else Unknown("no run has reached it")
+
+
+class _AtEnd:
+    """`Kind.AT_END`: asked when the run has come to rest."""
+
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        self._rest = _Rest()
+        self.handlers: Handlers = {RunEnded: self._on_end}
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._rest.end = event
+        if self._rest.quiescent and self.asker.ask(self.asker.promise.check) is False:
+            self.asker.violated(event)
+
+    def verdict(self) -> Verdict:
+        return Holds(1) if self._rest.quiescent else self._rest.unknown()
+
+
+class _InTime:
+    """`Kind.EVENTUALLY`: asked from the moment when all faults have healed and all input is in, until it says yes.
+
+    Which input is the last is known at the end only: each record that comes in begins the time anew.
+    """
+
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        self._rest = _Rest()
+        self._faulty = self._healed = self._met = False
+        self._begin_us = 0
+        self.handlers: Handlers = {
+            FaultStruck: self._on_fault,
+            Healed: self._on_healed,
+            Injected: self._on_injected,
+            Applied: self._on_change,
+            Output: self._on_change,
+            Published: self._on_change,
+            RunEnded: self._on_end,
+        }
+
+    def _on_fault(self, _event: FaultStruck) -> None:
+        self._faulty = not self._healed
+
+    def _on_healed(self, event: Healed) -> None:
+        self._healed, self._faulty = True, False
+        self._begin(event.at_us)
+
+    def _on_injected(self, event: Injected) -> None:
+        if self.asker.world.change is not None:  # and not one that was read again after a crash
+            self._begin(event.at_us)
+
+    def _begin(self, at_us: int) -> None:
+        self._begin_us, self._met = at_us, False
+        self._on_change(None)
+
+    def _on_change(self, _event: Applied | Output | Published | None) -> None:
+        if not self._met and not self._faulty and self.asker.world.at_us <= self._due_us:
+            self._met = self.asker.ask(self.asker.promise.check) is True
+
+    @property
+    def _due_us(self) -> int:
+        return self._begin_us + self.asker.promise.within_us
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._rest.end = event
+        if self._met or self._faulty or (not self._rest.quiescent and event.at_us <= self._due_us):
+            return
+        within, begin = self.asker.promise.within_us / SECOND, self._begin_us / SECOND
+        told = f"not so within {within:g} s of {begin:g} s, when all faults had healed and all input was in"
+        self.asker.broken(told, event)
+
+    def verdict(self) -> Verdict:
+        if self._met and self._rest.end is not None:
+            return Holds(1)
+        return self._rest.unknown()
+
+
+TRIALS: Mapping[Kind, Callable[[Asker], Trial]] = {
+    Kind.ALWAYS: _Throughout,
+    Kind.NEVER: _Throughout,
+    Kind.SOMETIMES: _Once,
+    Kind.AT_END: _AtEnd,
+    Kind.EVENTUALLY: _InTime,
+}

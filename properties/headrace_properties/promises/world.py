@@ -1,0 +1,274 @@
+"""What is durable, what came in and what has left, replayed from a History in its true order.
+
+It holds bytes only; `headrace_properties.promises.moment` decodes what a promise asks for.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headrace import MAX_TIME, MIN_TIME, Codec, Pipeline
+from headrace.history import (
+    Applied,
+    ComputationRemoved,
+    Event,
+    Executed,
+    Injected,
+    KeysSampled,
+    Output,
+    Published,
+)
+from headrace.wire.rows import Production, StoredTimer
+from headrace_properties.checkers.topology import Topology
+from headrace_properties.promises.errors import UnknownNameError
+
+
+class Arrival:
+    """A record that came in or went outside, or that a step produced.
+
+    Attributes:
+        number: of the event in the History.
+        event: that brought it.
+        production: the record, as it was addressed to its first consumer.
+        consumers: the names of all its consumers.
+    """
+
+    __slots__ = ("consumers", "event", "number", "production")
+
+    def __init__(self, number: int, event: Event, production: Production, consumers: tuple[str, ...]) -> None:
+        self.number = number
+        self.event = event
+        self.production = production
+        self.consumers = consumers
+
+
+class StoredRow:
+    """What the store has of a key.
+
+    Attributes:
+        state: encoded; ``b""``: none.
+        hold: event time at which the state holds the watermark; `MAX_TIME`: no hold.
+        timers: by tag.
+    """
+
+    __slots__ = ("hold", "state", "timers")
+
+    def __init__(self) -> None:
+        self.state = b""
+        self.hold = MAX_TIME
+        self.timers: dict[str, StoredTimer] = {}
+
+
+class Step:
+    """A durable change of a row.
+
+    Attributes:
+        number: of the event in the History.
+        event: the write.
+        key: of the row, as user code knows it.
+        before: the state before it, encoded; ``b""``: none.
+        after: the state after it.
+        consumed: the records that it consumed, as far as the History tells.
+        produced: the records that it made durable, one for each consumer.
+    """
+
+    __slots__ = ("after", "before", "consumed", "event", "key", "number", "produced")
+
+    def __init__(self, number: int, event: Applied, key: str, before: bytes, after: bytes) -> None:
+        self.number = number
+        self.event = event
+        self.key = key
+        self.before = before
+        self.after = after
+        self.consumed: tuple[Arrival, ...] = ()
+        self.produced: tuple[Arrival, ...] = ()
+
+
+Change = Step | Arrival
+
+
+class World:
+    """The world at a moment of a run.
+
+    Args:
+        pipelines: the deployed versions.
+        key_of: the key as user code knows it, of one in the History.
+
+    Attributes:
+        topology: of the versions.
+        number: of the last event taken.
+        at_us: true time of it, microseconds.
+        rows: computation to key to what is durable of it.
+        inputs: what was injected, each record once, in the order of first injection.
+        outputs: what has gone outside, each record once.
+        low: name to its low watermark as broadcast last.
+        change: what the last event changed.
+        fraction: of the keys that the History has.
+    """
+
+    def __init__(self, pipelines: Sequence[Pipeline], key_of: Callable[[str], str] = str) -> None:
+        self.topology = Topology(pipelines)
+        self.number = -1
+        self.at_us = 0
+        self.rows: dict[str, dict[str, StoredRow]] = {name: {} for name in self.topology.computations}
+        self.inputs: list[Arrival] = []
+        self.outputs: list[Arrival] = []
+        self.low: dict[str, int] = {}
+        self.change: Change | None = None
+        self.fraction = 1.0
+        self._key_of = key_of
+        self._codecs = {
+            stream: pipeline.codec(stream) for pipeline in pipelines for stream in pipeline.streams
+        }
+        self._seen_inputs: set[str] = set()
+        self._seen_outputs: set[str] = set()
+        self._sent: dict[tuple[str, str], Arrival] = {}
+        self._runs: dict[tuple[int, int, str], list[Executed]] = {}
+        self.handlers: dict[type, Callable[[Any], None]] = {
+            Applied: self._on_applied,
+            Output: self._on_output,
+            Injected: self._on_injected,
+            Published: self._on_published,
+            ComputationRemoved: self._on_removed,
+            KeysSampled: self._on_sampled,
+        }
+        if self.topology.weak or self.topology.at_least_once:
+            self.handlers[Executed] = self._on_executed
+
+    def take(self, number: int, event: Event) -> None:
+        """Take the next event. ``number``: its number in the History."""
+        self.number, self.at_us, self.change = number, event.at_us, None
+        handler = self.handlers.get(type(event))
+        if handler is not None:
+            handler(event)
+
+    def check_computation(self, name: str) -> None:
+        """Refuse the name of a computation that no version has.
+
+        Raises:
+            UnknownNameError: it is one.
+        """
+        _check("computation", name, self.topology.computations)
+
+    def check_stream(self, name: str) -> None:
+        """Refuse the name of a stream that no version has.
+
+        Raises:
+            UnknownNameError: it is one.
+        """
+        _check("stream", name, self._codecs)
+
+    def check_node(self, name: str) -> None:
+        """Refuse the name of a computation or injector that no version has.
+
+        Raises:
+            UnknownNameError: it is one.
+        """
+        _check("computation or injector", name, {**self.topology.computations, **self.topology.injectors})
+
+    def codec(self, stream: str) -> Codec:
+        """Return the codec of a stream."""
+        return self._codecs[stream]
+
+    def key(self, production: Production) -> str:
+        """Return the key of a record, as user code knows it."""
+        return self._key_of(production.key) if production.consumer else production.key
+
+    def low_watermark(self, name: str) -> int:
+        """Return the low watermark of a computation or injector as broadcast last; `MIN_TIME`: none yet."""
+        return self.low.get(name, MIN_TIME)
+
+    def _on_applied(self, event: Applied) -> None:
+        delta = event.delta
+        key = self._key_of(delta.key)
+        rows = self.rows[event.computation]
+        row = rows.get(key)
+        if row is None:
+            row = rows[key] = StoredRow()
+        before = row.state
+        if delta.state is not None:
+            row.state = delta.state
+        if delta.hold is not None:
+            row.hold = delta.hold
+        timers = row.timers
+        for fired in delta.fired:
+            stored = timers.get(fired.tag)
+            if stored is not None and stored.set_by == fired.set_by:
+                del timers[fired.tag]
+        for tag in delta.cancelled:
+            timers.pop(tag, None)
+        for timer in delta.set_timers:
+            timers[timer.tag] = timer
+        self.change = step = Step(self.number, event, key, before, row.state)
+        self._link(step)
+
+    def _link(self, step: Step) -> None:
+        """Find what a step consumed and produced: in the write, or, where that is silent, in the runs that it makes durable."""
+        event, delta = step.event, step.event.delta
+        computation = event.computation
+        runs = self._runs.pop((event.sequencer, delta.number, delta.key), []) if self._runs else []
+        ids = [record_id for record_id, _ in delta.seen]
+        if computation in self.topology.at_least_once:
+            ids = [run.cause for run in runs if run.timer is None]
+        productions = delta.productions
+        if computation in self.topology.weak:
+            checkpointed = {(one.consumer, one.record_id) for one in productions}
+            productions += tuple(
+                one
+                for run in runs
+                for one in run.productions
+                if (one.consumer, one.record_id) not in checkpointed
+            )
+        if ids:
+            found = [self._sent.get((computation, record_id)) for record_id in ids]
+            step.consumed = tuple(one for one in found if one is not None)
+        if productions:
+            step.produced = tuple(self._send(event, production) for production in productions)
+
+    def _send(self, event: Event, production: Production) -> Arrival:
+        arrival = Arrival(self.number, event, production, (production.consumer,))
+        self._sent[production.consumer, production.record_id] = arrival
+        return arrival
+
+    def _on_executed(self, event: Executed) -> None:
+        version = (event.version.sequencer, event.version.number, event.key)
+        self._runs.setdefault(version, []).append(event)
+        if event.computation in self.topology.weak:  # sent before it is durable
+            for production in event.productions:
+                self._send(event, production)
+
+    def _on_injected(self, event: Injected) -> None:
+        arrivals: dict[str, list[Production]] = {}
+        for production in event.productions:
+            if production.record_id not in self._seen_inputs:
+                arrivals.setdefault(production.record_id, []).append(production)
+        for record_id, productions in arrivals.items():
+            self._seen_inputs.add(record_id)
+            consumers = tuple(one.consumer for one in productions)
+            self.change = arrival = Arrival(self.number, event, productions[0], consumers)
+            self.inputs.append(arrival)
+            for one in productions:
+                self._sent[one.consumer, record_id] = Arrival(self.number, event, one, (one.consumer,))
+
+    def _on_output(self, event: Output) -> None:
+        production = event.production
+        if production.record_id not in self._seen_outputs:
+            self._seen_outputs.add(production.record_id)
+            self.change = Arrival(self.number, event, production, (production.consumer,))
+            self.outputs.append(self.change)
+
+    def _on_published(self, event: Published) -> None:
+        for name, progress in event.values:
+            self.low[name] = progress.low_watermark
+
+    def _on_removed(self, event: ComputationRemoved) -> None:
+        self.rows[event.computation] = {}
+
+    def _on_sampled(self, event: KeysSampled) -> None:
+        self.fraction = event.fraction
+
+
+def _check(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise UnknownNameError(
+            f"there is no {what} {name!r}; there are {', '.join(map(repr, sorted(known)))}"
+        )

@@ -1,0 +1,284 @@
+"""When each kind of promise is asked, and what its answers come to."""
+
+from typing import Any
+
+import pytest
+
+from headrace import SECOND
+from headrace_properties.promises import (
+    Broken,
+    Moment,
+    RecordView,
+    RowChange,
+    Unexercised,
+    always,
+    at_end,
+    eventually,
+    never,
+    sometimes,
+)
+from headrace_properties.verdict import Holds, Unknown, Violated
+from tests.properties.promises.rig import Told, bank, production
+
+
+@always(of="accounts")
+def no_overdraft(moment: Moment) -> None:
+    """No account is ever below zero."""
+    assert moment.changed.after["balance"] >= 0
+
+
+def rich(moment: Moment) -> bool:
+    return any(state["balance"] >= 10 for state in moment.states("accounts").values())
+
+
+def test_always_is_broken_by_the_first_change_that_breaks_it() -> None:
+    told = Told()
+    told.apply("ann", {"balance": 3})
+    bad = told.apply("ann", {"balance": -1})
+    told.apply("ann", {"balance": -2})
+    verdict = told.end().verdict(no_overdraft)
+    assert isinstance(verdict, Violated)
+    assert verdict.witness == (bad,)
+    assert "row 'ann' of 'accounts' changed from {'balance': 3} to {'balance': -1}" in verdict.message
+    assert verdict.message.endswith("-1 >= 0")  # as pytest rewrites it
+
+
+def test_always_sees_a_dip_that_is_over_at_the_end() -> None:
+    told = Told()
+    told.apply("ann", {"balance": -1})
+    told.apply("ann", {"balance": 1})
+    assert isinstance(told.end().verdict(no_overdraft), Violated)
+    assert told.verdict(at_end(no_overdraft_at_end)) == Holds(1)
+
+
+def no_overdraft_at_end(moment: Moment) -> bool:
+    return all(state["balance"] >= 0 for state in moment.states("accounts").values())
+
+
+def test_code_that_ran_and_is_not_durable_says_nothing() -> None:
+    told = Told()
+    told.run("ann", "in1", 7, production("told", "", "ann", {"id": 1}, "out"))
+    assert isinstance(told.end().verdict(no_overdraft), Unknown)
+    assert isinstance(told.verdict(always(nothing_told)), Unknown)
+
+
+def nothing_told(moment: Moment) -> bool:
+    return not moment.outputs()
+
+
+def test_always_of_what_never_changed_is_unknown() -> None:
+    told = Told()
+    told.apply("ann", {"balance": -1}, computation="received")
+    assert told.end().verdict(no_overdraft) == Unknown("nothing changed that it is about: 'accounts'")
+
+
+def test_never_is_broken_by_true() -> None:
+    told = Told()
+    told.apply("ann", {"balance": 9})
+    assert told.end().verdict(never(rich)) == Holds(1)
+    told.apply("bob", {"balance": 10})
+    assert isinstance(told.verdict(never(rich)), Violated)
+
+
+def test_sometimes_is_unknown_until_it_is_reached_once() -> None:
+    told = Told()
+    told.apply("ann", {"balance": 9})
+    assert told.verdict(sometimes(rich)) == Unknown("no run has reached it")
+    told.apply("ann", {"balance": 10})
+    told.apply("ann", {"balance": 0})
+    assert told.end().verdict(sometimes(rich)) == Holds(1)
+
+
+@pytest.mark.parametrize("why", ["deadline", "limit", ""])
+def test_the_end_of_a_run_that_did_not_come_to_rest_is_unknown(why: str) -> None:
+    told = Told()
+    told.apply("ann", {"balance": -1})
+    if why:
+        told.end(why)
+    verdict = told.verdict(at_end(no_overdraft_at_end))
+    assert isinstance(verdict, Unknown)
+    assert verdict.cut_short
+    told.end()
+    assert isinstance(told.verdict(at_end(no_overdraft_at_end)), Violated)
+
+
+in_time = eventually(within_us=SECOND, name="in_time")(rich)
+
+
+def test_eventually_counts_from_the_end_of_all_faults() -> None:
+    """Faults strike for 5 s; 0.9 s after they heal it is so."""
+    told = Told()
+    told.inject("deposits", "ann", {"amount": 10})
+    told.fault()
+    told.wait(5 * SECOND)
+    told.heal()
+    told.wait(9 * SECOND // 10)
+    told.apply("ann", {"balance": 10})
+    assert told.end().verdict(in_time) == Holds(1)
+
+
+def test_eventually_is_broken_by_what_comes_after_the_bound() -> None:
+    told = Told()
+    told.heal()
+    told.wait(2 * SECOND)
+    told.apply("ann", {"balance": 10})
+    end = told.end().events[-1]
+    verdict = told.verdict(in_time)
+    assert isinstance(verdict, Violated)
+    assert verdict.witness == (end,)
+    assert "within 1 s of 0 s" in verdict.message
+
+
+def test_eventually_counts_from_the_last_input() -> None:
+    """It was so before the last record came in, and is not afterwards."""
+    told = Told()
+    told.heal()
+    told.apply("ann", {"balance": 10})
+    told.wait(5 * SECOND)
+    told.apply("ann", {"balance": 1})
+    told.inject("deposits", "ann", {"amount": 9}, name="a")
+    told.wait(SECOND // 2)
+    assert isinstance(Told.end(told).verdict(in_time), Violated)
+    told.events.pop()
+    told.apply("ann", {"balance": 10})
+    assert told.end().verdict(in_time) == Holds(1)
+
+
+def test_a_record_that_is_read_again_begins_no_new_time() -> None:
+    told = Told()
+    told.heal()
+    told.inject("deposits", "ann", {"amount": 9}, name="a")
+    told.wait(2 * SECOND)
+    told.inject("deposits", "ann", {"amount": 9}, name="a")
+    told.apply("ann", {"balance": 10})
+    assert isinstance(told.end().verdict(in_time), Violated)
+
+
+def test_eventually_is_unknown_while_faults_last_and_when_the_run_is_cut_before_the_bound() -> None:
+    told = Told()
+    told.fault()
+    assert isinstance(told.end("deadline").verdict(in_time), Unknown)
+    told = Told()
+    told.heal()
+    told.wait(SECOND // 2)
+    assert isinstance(told.end("limit").verdict(in_time), Unknown)
+    told.wait(SECOND)
+    assert isinstance(told.end("limit").verdict(in_time), Violated)
+
+
+def test_a_fault_that_lasts_beyond_healing_is_part_of_what_must_be_borne() -> None:
+    told = Told()
+    told.heal()
+    told.fault()
+    told.wait(2 * SECOND)
+    told.apply("ann", {"balance": 10})
+    assert isinstance(told.end().verdict(in_time), Violated)
+
+
+def test_the_world_is_decoded_and_each_record_counts_once() -> None:
+    """A record is injected twice, as after a crash, and an output is heard of twice."""
+    shown: list[Any] = []
+
+    @at_end
+    def look(moment: Moment) -> None:
+        shown.append([(view.stream, view.key, view.value, view.timestamp) for view in moment.inputs()])
+        shown.append([(view.key, view.value) for view in moment.outputs("told")])
+        shown.append(dict(moment.states("accounts")))
+        shown.append((moment.state("accounts", "cid"), moment.low_watermark("accounts"), moment.at_us))
+
+    told = Told()
+    told.inject("deposits", "ann", {"amount": 5}, name="a", timestamp=7)
+    told.inject("deposits", "ann", {"amount": 5}, name="a", timestamp=7)
+    told.apply("ann", {"balance": 5}, seen=["a"])
+    told.apply("bob", {"balance": 5})
+    told.apply("bob", "")
+    told.output("ann", {"id": 1}, name="x")
+    told.output("ann", {"id": 1}, name="x")
+    told.publish(accounts=44)
+    assert told.end().verdict(look) == Holds(1)
+    assert shown == [
+        [("deposits", "ann", {"amount": 5}, 7)],
+        [("ann", {"id": 1})],
+        {"ann": {"balance": 5}},
+        ({"balance": 0}, 44, 8000),
+    ]
+
+
+def test_a_change_tells_what_was_before_what_it_consumed_and_what_it_produced() -> None:
+    shown: list[Any] = []
+
+    @always
+    def look(moment: Moment) -> None:
+        change = moment.changed
+        if isinstance(change, RowChange):
+            consumed, produced = (
+                [one.value for one in change.consumed],
+                [one.stream for one in change.produced],
+            )
+            shown.append((change.computation, change.key, change.before, change.after, consumed, produced))
+        else:
+            assert isinstance(change, RecordView)
+            shown.append((change.stream, change.value))
+
+    told = Told()
+    told.inject("deposits", "ann", {"amount": 5}, name="a")
+    told.apply(
+        "ann",
+        {"balance": 5},
+        seen=["a"],
+        makes=[production("credits", "received", "bob", {"amount": 1}, "c")],
+    )
+    told.apply("bob", {"balance": 1}, computation="received", seen=["c"])
+    told.output("ann", {"id": 1})
+    assert told.end().verdict(look) == Holds(3)
+    assert shown == [
+        ("accounts", "ann", {"balance": 0}, {"balance": 5}, [{"amount": 5}], ["credits"]),
+        ("received", "bob", {"balance": 0}, {"balance": 1}, [{"amount": 1}], []),
+        ("told", {"id": 1}),
+    ]
+
+
+def test_what_the_promise_blames_is_the_witness() -> None:
+    @always(stream="told")
+    def once(moment: Moment) -> None:
+        first = moment.memory.setdefault(moment.changed.value["id"], moment.changed)
+        if first is not moment.changed and first.number != moment.changed.number:
+            raise Broken("told twice", first)
+
+    told = Told()
+    one, other, again = (told.output("ann", {"id": number}) for number in (1, 2, 1))
+    verdict = told.end().verdict(once)
+    assert isinstance(verdict, Violated)
+    assert verdict.witness == (one, again)
+    assert other not in verdict.witness
+
+
+def test_a_promise_whose_case_did_not_come_up_is_unknown() -> None:
+    @at_end
+    def about_transfers(moment: Moment) -> bool:
+        if not moment.inputs("transfers"):
+            raise Unexercised("no transfer")
+        return True
+
+    assert Told().end().verdict(about_transfers) == Unknown("no transfer")
+
+
+def test_a_sample_of_the_keys_says_something_of_rows_and_nothing_of_all() -> None:
+    told = Told()
+    told.sampled(0.1)
+    told.apply("ann", {"balance": -1})
+    told.end()
+    assert isinstance(told.verdict(no_overdraft), Violated)
+    assert isinstance(told.verdict(never(rich)), Unknown)
+    assert isinstance(told.verdict(at_end(no_overdraft_at_end)), Unknown)
+
+
+def test_what_the_pipelines_switches_permit_is_said_beside_what_breaks() -> None:
+    told = Told()
+    told.apply("ann", {"balance": -1})
+    verdict = told.end().verdict(no_overdraft, bank(exactly_once=False))
+    assert isinstance(verdict, Violated)
+    assert "exactly_once=False of 'accounts' permits" in verdict.message
+    sound = told.verdict(no_overdraft)
+    assert isinstance(sound, Violated)
+    assert "note" not in sound.message
