@@ -1,11 +1,21 @@
 """How a promise is broken, and what is wrong with a promise itself."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headrace import HeadraceError
+from headrace.history import Event
 
-if TYPE_CHECKING:
-    from headrace_properties.promises.moment import RecordView, RowChange
+
+class Evidence(Protocol):
+    """A `RecordView` or `RowChange`: what an event of the run brought.
+
+    Attributes:
+        number: of the event in the History.
+        event: the event.
+    """
+
+    number: int
+    event: Event
 
 
 class Broken(AssertionError):  # noqa: N818  users read it as a sentence: raise Broken
@@ -16,7 +26,7 @@ class Broken(AssertionError):  # noqa: N818  users read it as a sentence: raise 
         about: `RecordView` or `RowChange` values of the run.
     """
 
-    def __init__(self, message: str, *about: "RecordView | RowChange") -> None:
+    def __init__(self, message: str, *about: Evidence) -> None:
         super().__init__(message)
         self.about = about
 
