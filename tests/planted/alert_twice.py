@@ -3,10 +3,11 @@
 from random import Random
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace_properties.promises import Moment, always
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("one_alert_a_second",)
+CAUSE = ("one_alert_a_second", "told again")
 
 
 class Alerts(Computation):
@@ -47,3 +48,14 @@ def draw(random: Random, number: int) -> str:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw)
+
+
+@always(stream="alerts")
+def one_alert_a_second(moment: Moment) -> None:
+    """A service gives at most one alert in each second."""
+    alert = (moment.changed.value["service"], moment.changed.value["second"])
+    assert alert not in moment.memory, f"{alert} is told again"
+    moment.memory[alert] = True
+
+
+promises = [one_alert_a_second]

@@ -4,42 +4,37 @@ from random import Random
 from typing import Any
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import answered_once
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("every_invoice_is_answered_once",)
+CAUSE = ("every_invoice_is_answered_once", "is never answered")
 
 
 class Reminders(Computation):
     def process_record(self, context: Context, record: Record) -> None:
-        invoice = record.value["invoice"]
         if record.stream == "payments":
-            context.state[invoice] = "paid"
             context.cancel_timer("due")
-            context.produce("answers", {"invoice": invoice, "paid": True})
-        elif invoice not in context.state:
-            context.state[invoice] = "open"
+            context.produce("answers", {"invoice": record.value["invoice"], "paid": True})
+        else:
             context.set_timer("due", at=record.timestamp + 10 * SECOND)
+            context.state["due"] = record.value["invoice"]
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        for invoice, status in context.state.items():
-            if status == "open":
-                context.produce("answers", {"invoice": invoice, "paid": False})
+        context.produce("answers", {"invoice": context.state["due"], "paid": False})
 
 
 class MendedReminders(Computation):
     def process_record(self, context: Context, record: Record) -> None:
         invoice = record.value["invoice"]
         if record.stream == "payments":
-            context.state[invoice] = "paid"
-            context.cancel_timer(invoice)
-            context.produce("answers", {"invoice": invoice, "paid": True})
-        elif invoice not in context.state:
-            context.state[invoice] = "open"
+            context.state[invoice] = True
+        else:
+            context.state.setdefault(invoice, False)
             context.set_timer(invoice, at=record.timestamp + 10 * SECOND)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("answers", {"invoice": timer.tag, "paid": False})
+        context.produce("answers", {"invoice": timer.tag, "paid": context.state[timer.tag]})
 
 
 def build(reminders: Computation) -> Pipeline:
@@ -66,3 +61,10 @@ def stream_of(value: dict[str, Any]) -> str:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw, stream_of=stream_of)
+
+
+promises = [
+    answered_once(
+        "invoices", "answers", by=lambda value: value["invoice"], name="every_invoice_is_answered_once"
+    )
+]

@@ -1,12 +1,14 @@
 """Deliveries are counted without exactly-once, for speed, so that a retried delivery counts twice."""
 
+from collections import Counter
 from random import Random
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import Moment, at_end
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("visitors_per_gate", "exactly_once=False")
+CAUSE = ("every_visitor_counts_once", "exactly_once=False")
 
 
 class Visitors(Computation):
@@ -37,3 +39,16 @@ def draw(random: Random, number: int) -> str:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw)
+
+
+@at_end
+def every_visitor_counts_once(moment: Moment) -> None:
+    """The counts of a gate add up to the number of its visitors."""
+    told: Counter[str] = Counter()
+    for record in moment.outputs("visitors"):
+        told[record.value["gate"]] += record.value["visitors"]
+    came = Counter(record.value for record in moment.inputs("turnstiles"))
+    assert told == came, f"visitors came: {dict(came)}; told: {dict(told)}"
+
+
+promises = [every_visitor_counts_once]

@@ -4,10 +4,11 @@ from random import Random
 from typing import Any
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import bounded_state
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("join", "never")
+CAUSE = ("join", "is left with")
 
 
 class Join(Computation):
@@ -55,3 +56,6 @@ def stream_of(value: dict[str, Any]) -> str:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw, stream_of=stream_of)
+
+
+promises = [bounded_state("join")]

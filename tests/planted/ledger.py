@@ -4,10 +4,11 @@ from random import Random
 from typing import Any
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import conserved
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("no_cent_is_lost",)
+CAUSE = ("no_cent_is_lost", "split")
 
 
 class Split(Computation):
@@ -61,3 +62,12 @@ def draw(random: Random, number: int) -> dict[str, Any]:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw, records=12)
+
+
+promises = [
+    conserved(
+        "no_cent_is_lost",
+        held={"split": lambda _: 0, "debts": lambda state: state.get("cents", 0)},
+        carried=dict.fromkeys(["bills", "shares"], lambda value: value["cents"]),
+    )
+]

@@ -4,10 +4,11 @@ from random import Random
 from typing import Any
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import bounded_state
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("sessions",)
+CAUSE = ("sessions", "is left with")
 
 
 class Sessions(Computation):
@@ -52,3 +53,6 @@ def draw(random: Random, number: int) -> dict[str, Any]:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw)
+
+
+promises = [bounded_state("sessions")]

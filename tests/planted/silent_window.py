@@ -1,12 +1,14 @@
 """The timer is set with the first record of a key only, so that its later windows never fire."""
 
+from collections import Counter
 from random import Random
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import Moment, at_end
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("views_per_second",)
+CAUSE = ("every_view_is_told",)
 
 
 class Views(Computation):
@@ -50,3 +52,16 @@ def draw(random: Random, number: int) -> str:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw)
+
+
+@at_end
+def every_view_is_told(moment: Moment) -> None:
+    """The counts of a page add up to the number of its views."""
+    told: Counter[str] = Counter()
+    for record in moment.outputs("views"):
+        told[record.value["page"]] += record.value["views"]
+    viewed = Counter(record.value for record in moment.inputs("requests"))
+    assert told == viewed, f"the pages were viewed so often: {dict(viewed)}; told: {dict(told)}"
+
+
+promises = [every_view_is_told]

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from headrace import SECOND, Computation, Context, Pipeline, Record, Timer
+from headrace_properties.promises import Moment, always
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
@@ -42,3 +43,12 @@ def draw(random: Random, number: int) -> dict[str, Any]:
 
 def feed(seed: int) -> Feed:
     return arrivals(pipeline, seed, draw)
+
+
+@always(stream="parcels")
+def customers_are_not_mixed(moment: Moment) -> None:
+    """A parcel has the articles of one customer."""
+    assert len(moment.changed.value["to"]) == 1, moment.changed
+
+
+promises = [customers_are_not_mixed]

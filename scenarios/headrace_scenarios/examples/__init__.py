@@ -1,0 +1,1 @@
+"""Example pipelines with their promises: a bank, a join of two streams, orders with deadlines."""
