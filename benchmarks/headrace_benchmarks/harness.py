@@ -157,7 +157,7 @@ def _enumerate(
     feed = workload.feed(options.seed)
     total = len(single_faults(workload.deployed, feed, workload.options, size.first))
     found = enumerate_faults(
-        workload.deployed, feed, feed_seed=options.seed, options=workload.options, first=size.first, jobs=options.jobs,
+        workload.application, feed_seed=options.seed, options=workload.options, first=size.first, jobs=options.jobs,
         on_run=lambda now: on_progress(f"single faults, {workload.name}", now.runs + now.idle, total),
     )  # fmt: skip
     failure = found.failure

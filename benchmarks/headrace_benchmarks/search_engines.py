@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
 
 from headrace_properties.mutants import CATALOGUE, Mutant
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, try_plan
 from headrace_properties.search.oracles import ERROR, REFERENCE
@@ -29,14 +30,12 @@ from headrace_properties.search.plans import (
     MAKERS,
     PLAN_BYTES,
     SLOT_BYTES,
-    Plan,
     decode_plan,
     ground_of,
 )
 from headrace_properties.search.shrinking import shrink
 from headrace_properties.search.steering import AIMED, Steering
-from headrace_properties.search.workloads import WORKLOADS
-from headrace_sim import Feed
+from headrace_properties.search.workloads import WORKLOADS, Workload
 
 MOST_RUNS = 96
 SEEDS = (3, 4, 5)
@@ -75,7 +74,7 @@ class _Found(Exception):  # noqa: N818  it stops a search, it is not an error
 
 
 @dataclass(slots=True)
-class Trial:
+class EngineTrial:
     """One search for one mutant, on its workload.
 
     Attributes:
@@ -102,33 +101,38 @@ class Trial:
         workload = WORKLOADS[self.mutant.workload]
         feed = workload.feed(0)
         plan = decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
-        return self.test(plan, feed)
+        return self.test(Trial(plan))
 
-    def test(self, plan: Plan, feed: Feed) -> JudgedRun:
-        """Run a plan with an input, and record the result."""
-        outcome = try_plan(WORKLOADS[self.mutant.workload].deployed, feed, plan, self.mutant.protocol())
+    def test(self, trial: Trial) -> JudgedRun:
+        """Make a run, and record the result."""
+        outcome = try_plan(_application(WORKLOADS[self.mutant.workload]), trial, self.mutant.protocol())
         if self.failure is not None:
             self.shrink_runs += 1
         else:
             self.runs += 1
             self.cpu_s = time.process_time() - self._began
         if outcome.failed:  # the last failing run of a shrinker is its smallest
-            self.failure = outcome.failure(plan, 0)
+            self.failure = outcome.failure(trial)
         return outcome
 
-    def end(self) -> "Trial":
+    def end(self) -> "EngineTrial":
         """Finish the trial."""
         self.shrink_cpu_s = time.process_time() - self._began - self.cpu_s
         return self
 
 
+def _application(workload: Workload) -> Application:
+    """The workload with the input of seed 0, whatever the seed of a search."""
+    return Application.with_input(workload.deployed, workload.feed(0))
+
+
 def by_hypothesis(
     strategy: st.SearchStrategy[bytes], *, steer: bool = False
-) -> Callable[[Mutant, int], Trial]:
+) -> Callable[[Mutant, int], EngineTrial]:
     """Search and shrink with Hypothesis; ``steer``: maximize the number of steps at which a plan's faults strike."""
 
-    def search(mutant: Mutant, seed: int) -> Trial:
-        trial = Trial(mutant, seed)
+    def search(mutant: Mutant, seed: int) -> EngineTrial:
+        trial = EngineTrial(mutant, seed)
 
         @hypothesis.seed(seed)
         @settings(
@@ -150,27 +154,27 @@ def by_hypothesis(
     return search
 
 
-def by_us(aimed: int) -> Callable[[Mutant, int], Trial]:
+def by_us(aimed: int) -> Callable[[Mutant, int], EngineTrial]:
     """Search like `verify`: rounds of bytes, and our own shrinker. ``aimed``: faults per plan at steps not struck before."""
 
-    def search(mutant: Mutant, seed: int) -> Trial:
-        trial, workload = Trial(mutant, seed), WORKLOADS[mutant.workload]
-        feed, covered = workload.feed(0), Counter[Spot]()
-        steering = Steering(workload.deployed, feed, workload.options, seed, aimed)
+    def search(mutant: Mutant, seed: int) -> EngineTrial:
+        trial, workload = EngineTrial(mutant, seed), WORKLOADS[mutant.workload]
+        application, covered = _application(workload), Counter[Spot]()
+        steering = Steering(application, workload.options, seed, aimed)
         while trial.failure is None and trial.runs < MOST_RUNS:
-            for plan in steering.round(covered.copy()):
-                outcome = trial.test(plan, feed)
+            for one in steering.round(covered.copy()):
+                outcome = trial.test(one)
                 covered.update(outcome.covered)
                 if outcome.failed or trial.runs == MOST_RUNS:
                     break
         if trial.failure is not None:
-            trial.failure = shrink(trial.failure, feed, workload.options, trial.test)
+            trial.failure = shrink(trial.failure, application, workload.options, trial.test)
         return trial.end()
 
     return search
 
 
-ENGINES: dict[str, Callable[[Mutant, int], Trial]] = {
+ENGINES: dict[str, Callable[[Mutant, int], EngineTrial]] = {
     "lists, Hypothesis": by_hypothesis(LISTS),
     "bytes, Hypothesis": by_hypothesis(BYTES),
     "bytes, Hypothesis with target()": by_hypothesis(BYTES, steer=True),
@@ -179,10 +183,10 @@ ENGINES: dict[str, Callable[[Mutant, int], Trial]] = {
 }
 
 
-def compare(engines: Sequence[str], seeds: Sequence[int] = SEEDS) -> dict[str, list[Trial]]:
+def compare(engines: Sequence[str], seeds: Sequence[int] = SEEDS) -> dict[str, list[EngineTrial]]:
     """Search for every mutant with these engines in turn."""
     chosen = [CATALOGUE[name] for name in MUTANTS]
-    found: dict[str, list[Trial]] = {name: [] for name in engines}
+    found: dict[str, list[EngineTrial]] = {name: [] for name in engines}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
         for mutant in chosen:
@@ -198,15 +202,14 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
     feed = workload.feed(0)
     ground = ground_of(workload.deployed, feed, workload.options)
 
-    def run(plan: Plan) -> JudgedRun:
-        return try_plan(workload.pipeline, feed, plan)
+    application = _application(workload)
 
     found = {}
     for name, aimed in (("bytes", 0), ("steered bytes", AIMED)):
-        steering, seen = Steering(workload.pipeline, feed, workload.options, seed, aimed), Counter[Spot]()
-        plans = (plan for _ in range(runs) for plan in steering.round(seen.copy()))
-        for plan in islice(plans, runs):
-            seen.update(run(plan).covered)
+        steering, seen = Steering(application, workload.options, seed, aimed), Counter[Spot]()
+        trials = (trial for _ in range(runs) for trial in steering.round(seen.copy()))
+        for trial in islice(trials, runs):
+            seen.update(try_plan(application, trial).covered)
         found[name] = len(seen)
     spots: set[Spot] = set()
 
@@ -217,7 +220,7 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
     )  # fmt: skip
     @given(BYTES)
     def targeted(data: bytes) -> None:
-        outcome = run(decode_plan(data, ground, workload.options))
+        outcome = try_plan(application, Trial(decode_plan(data, ground, workload.options)))
         spots.update(outcome.covered)
         target(len(outcome.covered))
 

@@ -13,7 +13,8 @@ import typer
 from headrace import HeadraceError
 from headrace_cli._consoles import error_console
 from headrace_cli._signals import signal_of
-from headrace_properties.search.verification import Verification, violations
+from headrace_properties.search.judging import violations
+from headrace_properties.search.verification import Verification
 from headrace_properties.verdict import Unknown, Verdict
 
 

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from headrace import format_time
 from headrace_properties.explain.descriptions import plan_lines, short, titles
+from headrace_properties.search.judging import is_finding
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.verification import is_finding
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 _INDENT = 2

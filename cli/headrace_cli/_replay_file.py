@@ -10,7 +10,7 @@ from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._targets import PipelineTarget
 from headrace_properties.mutants import protocol_named
 from headrace_properties.search.judging import Failure
-from headrace_properties.search.verification import REPLAY_FORMAT, ReplayFile, to_replay
+from headrace_properties.search.replay_file import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_sim import Protocol
 
 _DIGITS = 8

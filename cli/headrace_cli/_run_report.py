@@ -28,7 +28,7 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_properties.reference import Emitted
-from headrace_properties.search.verification import violations
+from headrace_properties.search.judging import violations
 from headrace_properties.user_code.comparison import OutputComparison
 from headrace_properties.verdict import Holds, Verdict
 from headrace_scenarios.zeitgeist.findings import Findings

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from headrace import HeadraceError, Pipeline
 from headrace.api.versions import check_versions
+from headrace_properties.search.application import Application
 from headrace_sim import Feed, FeedEntry
 
 DEFAULT_FEED = "feed"
@@ -56,6 +57,11 @@ class PipelineTarget:
     def deployed(self) -> tuple[Pipeline, ...]:
         """All versions; the first is in force from the start."""
         return (self.pipeline, *self.versions.values())
+
+    @property
+    def application(self) -> Application:
+        """It, as a search takes it."""
+        return Application(self.deployed, self.feed)
 
     def feed(self, seed: int) -> Feed:
         """Make the input.

@@ -20,7 +20,7 @@ from headrace_cli._render import print_error, print_heading, print_plan, print_t
 from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._targets import load_target
 from headrace_cli._until import cut, print_until, until_document
-from headrace_properties.search.verification import run_plan, violations
+from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.verdict import Verdict
 from headrace_sim import SOUND
 
@@ -132,9 +132,10 @@ def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles) -> No
 def _run(recorded: Recorded) -> ReplayedFailure:
     file = recorded.file
     target = load_target(file.pipeline, file.feed, file.versions)
-    feed = file.input_of(target.feed(file.feed_seed))
+    application = target.application
+    application.feed(file.feed_seed)
     try:
-        history, verdicts, _ = run_plan(target.deployed, feed, file.plan, recorded.protocol)
+        history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
     except (HeadraceError, AssertionError) as error:
         return ReplayedFailure(recorded, {}, "", f"{type(error).__name__}: {error}")
     return ReplayedFailure(recorded, verdicts, history.digest(), "", history.events)

@@ -20,6 +20,7 @@ from headrace_cli._replay_file import save_failure
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
+from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import Verification
@@ -152,11 +153,12 @@ def verify(
 
 def _search(target: PipelineTarget, protocol: Protocol, options: SearchOptions) -> SearchReport:
     """Search until it is done or a signal arrives."""
-    feed = target.feed(options.seed)
+    application = target.application
+    feed = application.feed(options.seed)
     stopped_by = verification = review_of_code = None
     with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
-            verification = _found(target, feed, protocol, options, progress.on_run)
+            verification = _found(application, protocol, options, progress.on_run)
             if verification.failure is None and protocol is SOUND:
                 review_of_code = review(target.pipeline, feed, seed=options.seed)
         except KeyboardInterrupt as stop:
@@ -181,8 +183,7 @@ def _expected_runs(target: PipelineTarget, feed: Feed, options: SearchOptions) -
 
 
 def _found(
-    target: PipelineTarget,
-    feed: Feed,
+    application: Application,
     protocol: Protocol,
     options: SearchOptions,
     on_run: Callable[[Verification], None],
@@ -190,8 +191,7 @@ def _found(
     examples, seed, jobs = options.examples, options.seed, options.jobs
     if options.how is SearchKind.RANDOM:
         return search(
-            target.deployed,
-            lambda _: feed,
+            application,
             examples=examples,
             seed=seed,
             protocol=protocol,
@@ -200,8 +200,7 @@ def _found(
         )
     pairs = examples if options.how is SearchKind.PAIRS else 0
     return enumerate_faults(
-        target.deployed,
-        feed,
+        application,
         feed_seed=seed,
         protocol=protocol,
         pairs=pairs,

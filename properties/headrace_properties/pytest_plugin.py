@@ -21,8 +21,9 @@ import pytest
 
 if TYPE_CHECKING:
     from headrace import Pipeline
+    from headrace_properties.search.application import FeedOf
     from headrace_properties.search.judging import Failure
-    from headrace_properties.search.verification import FeedOf, Verification
+    from headrace_properties.search.verification import Verification
     from headrace_sim import ClusterOptions, Protocol
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
@@ -102,14 +103,14 @@ class Verifier:
         """
         __tracebackhide__ = True
         from headrace_properties.explain.descriptions import describe_failure  # noqa: PLC0415
+        from headrace_properties.search.application import Application  # noqa: PLC0415
         from headrace_properties.search.verification import verify  # noqa: PLC0415
         from headrace_properties.user_code.review import review  # noqa: PLC0415  see the module's docstring
         from headrace_sim import SOUND  # noqa: PLC0415
 
         hosted, used_seed = protocol or SOUND, self.seed if seed is None else seed
         found = verify(
-            pipeline,
-            feed,
+            Application(pipeline, feed),
             examples=examples or self.examples,
             seed=used_seed,
             options=options,
@@ -196,7 +197,7 @@ def _save(
     failure: "Failure", pipeline: "Pipeline", feed: "FeedOf", protocol: "Protocol", folder: Path
 ) -> str:
     """Write the replay file; returns the command that replays it, or why there is none."""
-    from headrace_properties.search.verification import to_replay  # noqa: PLC0415
+    from headrace_properties.search.replay_file import to_replay  # noqa: PLC0415
 
     name = _importable_name(pipeline, feed)
     if name is None:

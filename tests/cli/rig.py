@@ -14,8 +14,9 @@ from headrace_cli._files import OutputFiles
 from headrace_cli._replay_file import save_failure
 from headrace_cli._targets import load_target
 from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.application import Trial
+from headrace_properties.search.judging import Failure, run_plan, violations
 from headrace_properties.search.plans import Plan
-from headrace_properties.search.verification import Failure, run_plan, violations
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import FaultSchedule, Pause
 
@@ -137,7 +138,7 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
     """Save the failure that `ZOMBIE` is, as ``headrace verify`` would."""
     target = load_target("views:pipeline", feed_name)
     protocol = MUTANTS["without sequencers"]
-    history, verdicts, _ = run_plan(target.pipeline, target.feed(0), ZOMBIE, protocol)
+    history, verdicts, _ = run_plan(target.application, Trial(ZOMBIE), protocol)
     broken = violations(verdicts)
     assert broken, "the zombie did no harm"
     failure = Failure(ZOMBIE, 0, broken, history.digest())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_properties.search.verification import ReplayFile
+from headrace_properties.search.replay_file import ReplayFile
 from tests.cli.rig import MODULES, Run, plain, run_process, save_zombie
 
 

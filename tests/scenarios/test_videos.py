@@ -8,6 +8,7 @@ from headrace import SECOND
 from headrace.dataflow import Batch, MicroBatch, Pane, Timing
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
+from headrace_properties.search.application import Application
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.search.verification import verify
 from headrace_properties.verdict import Violated
@@ -83,7 +84,7 @@ def test_the_totals_are_the_same_on_the_other_engines(engine: Batch | MicroBatch
 
 
 def test_every_invariant_holds_under_faults() -> None:
-    verification = verify(pipeline, feed, examples=12)
+    verification = verify(Application(pipeline, feed), examples=12)
     assert verification.failure is None
     assert [name for name, one in verification.verdicts.items() if isinstance(one, Violated)] == []
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headrace_properties.mutants import CATALOGUE, Mutant, Probe
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.oracles import fired, plan_of, try_workload
@@ -20,7 +21,6 @@ from headrace_properties.search.parallel import spread
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.shrinking import shrink
 from headrace_properties.search.workloads import WORKLOADS
-from headrace_sim import Feed
 from headrace_sim.kernel import seldom_collected
 
 _SMALL = 3
@@ -134,37 +134,40 @@ class _Case:
         self.mutant = mutant
         self.workload = WORKLOADS[mutant.workload]
         self.feed_seed = feed_seed
-        self.feed = self.workload.feed(feed_seed)
+        self.application = Application(self.workload.deployed, self.workload.feed)
 
     @property
     def plan(self) -> Plan:
         """The random plan of the seed."""
-        return plan_of(self.workload, self.feed, self.feed_seed)
+        return plan_of(self.workload, self.application.feed(self.feed_seed), self.feed_seed)
 
-    def run(self, plan: Plan, feed: Feed | None = None) -> tuple[JudgedRun, int]:
+    def run(self, plan: Plan, kept: tuple[int, ...] | None = None) -> tuple[JudgedRun, int]:
         """Run it; returns how often the mutant did something else than the sound protocol, too."""
         probe = Probe()
-        judged = try_workload(self.workload, feed or self.feed, plan, self.mutant.protocol(probe))
+        feed = self.application.input_of(Trial(plan, self.feed_seed, kept))
+        judged = try_workload(self.workload, feed, plan, self.mutant.protocol(probe))
         return judged, probe.count
 
     def kills(self, judged: JudgedRun, activations: int) -> bool:
         """An oracle that it is to break has caught it at it."""
         return activations > 0 and not set(self.mutant.breaks).isdisjoint(fired(judged))
 
-    def again(self, plan: Plan, feed: Feed) -> JudgedRun:
+    def again(self, trial: Trial) -> JudgedRun:
         """Run it for a shrinker, to which a run that does not kill is one that does not fail."""
-        judged, activations = self.run(plan, feed)
+        judged, activations = self.run(trial.plan, trial.kept)
         return judged if self.kills(judged, activations) else replace(judged, verdicts={}, error="")
 
     def failure(self, plan: Plan, judged: JudgedRun) -> Failure:
         """What is to be made small: only what it is to break counts."""
         broken = {name: one for name, one in judged.broken.items() if name in self.mutant.breaks}
-        return replace(judged.failure(plan, self.feed_seed), violations=broken)
+        return replace(judged.failure(Trial(plan, self.feed_seed)), violations=broken)
 
 
 def _killed(case: _Case, plan: Plan, judged: JudgedRun, runs: int) -> Hunted:
     began, mutant = time.process_time(), case.mutant
-    small = shrink(case.failure(plan, judged), case.feed, case.workload.options, case.again, _TO_SHRINK)
+    small = shrink(
+        case.failure(plan, judged), case.application, case.workload.options, case.again, _TO_SHRINK
+    )
     messages = [one.message for name, one in small.violations.items() if name in mutant.breaks]
     return Hunted(
         name=mutant.name, breaks=mutant.breaks, activated=True, killed_by=fired(judged), runs=runs, plan=small.plan,

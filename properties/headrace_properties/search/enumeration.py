@@ -7,16 +7,16 @@ from collections.abc import Callable
 from random import Random
 
 from headrace import SECOND
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.parallel import runner
 from headrace_properties.search.plans import Plan, ground_of
 from headrace_properties.search.step_faults import pairs_of, single_faults
 from headrace_properties.search.verification import Verification
-from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Feed, Protocol, StepFault, Versions
+from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, StepFault
 
 
 def enumerate_faults(
-    pipeline: Versions,
-    feed: Feed,
+    application: Application,
     *,
     feed_seed: int = 0,
     options: ClusterOptions | None = None,
@@ -30,9 +30,8 @@ def enumerate_faults(
     """Try every single fault at every protocol step, one run each, until one breaks an invariant.
 
     Args:
-        pipeline: the pipeline.
-        feed: its input.
-        feed_seed: that the input was made from.
+        application: what is under test.
+        feed_seed: of the input.
         options: of the cluster.
         protocol: the state machines to host; default: the engine's own.
         first: so many of each kind of step are tried, and the last one.
@@ -41,22 +40,23 @@ def enumerate_faults(
         jobs: processes that share the runs. The result does not depend on it.
         on_run: told after each run, for progress.
     """
-    base = options or ClusterOptions()
-    singles = single_faults(pipeline, feed, base, first)
+    base, feed = options or ClusterOptions(), application.feed(feed_seed)
+    singles = single_faults(application.versions, feed, base, first)
     chosen: list[tuple[StepFault, ...]] = (
         pairs_of(singles, pairs, seed) if pairs else [(single,) for single in singles]
     )
     Random(f"{seed}/order").shuffle(
         chosen
     )  # neighbours find the same: a broken protocol shows sooner this way
-    heal_at_us = ground_of(pipeline, feed, base).horizon_us + SECOND
+    heal_at_us = ground_of(application.versions, feed, base).horizon_us + SECOND
     plans = [Plan(FaultSchedule((), heal_at_us, at_steps=one), base, 0) for one in chosen]
+    trials = [Trial(plan, feed_seed) for plan in plans]
     found = Verification()
-    with runner(pipeline, feed, protocol, jobs) as run:
-        for plan, judged in zip(plans, run(plans), strict=True):
+    with runner(application, protocol, jobs) as run:
+        for trial, judged in zip(trials, run(trials), strict=True):
             found.take(judged)
             if judged.failed:
-                found.fail(judged.failure(plan, feed_seed))
+                found.fail(judged.failure(trial))
             if on_run is not None:
                 on_run(found)
             if judged.failed:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
 from headrace_properties.checkers.drops import DropCounter
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict, Violated
-from headrace_sim import SOUND, Feed, Protocol, Versions, simulate, versions_of
+from headrace_sim import SOUND, Protocol, simulate, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class Failure:
     digest: str
     error: str = ""
     kept: tuple[int, ...] | None = None
+
+    @property
+    def trial(self) -> Trial:
+        """The run that shows it."""
+        return Trial(self.plan, self.feed_seed, self.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +74,43 @@ class JudgedRun:
         """It violates an invariant, or stopped with an error."""
         return bool(self.error or self.broken)
 
-    def failure(self, plan: Plan, feed_seed: int, kept: tuple[int, ...] | None = None) -> Failure:
-        """The failure that it is. ``kept``: see `Failure`."""
-        return Failure(plan, feed_seed, self.broken, self.digest, self.error, kept)
+    def failure(self, trial: Trial) -> Failure:
+        """The failure that it is. ``trial``: what was run."""
+        return Failure(trial.plan, trial.feed_seed, self.broken, self.digest, self.error, trial.kept)
 
 
 def run_plan(
-    pipeline: Versions, feed: Feed, plan: Plan, protocol: Protocol = SOUND
+    application: Application, trial: Trial, protocol: Protocol = SOUND
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
-    """Run one plan and judge it: (history, verdict by invariant, interesting cases).
+    """Make one run and judge it: (history, verdict by invariant, interesting cases).
 
     Raises:
         HeadraceError: user code or input stopped the run.
     """
+    plan, versions = trial.plan, application.versions
+    feed = application.input_of(trial)
     history = simulate(
-        pipeline, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
+        versions, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
     )
-    return history, judge(history, versions_of(pipeline), plan.options.engine), reached(history)
+    return history, judge(history, versions_of(versions), plan.options.engine), reached(history)
 
 
 def try_plan(
-    pipeline: Versions,
-    feed: Feed,
-    plan: Plan,
+    application: Application,
+    trial: Trial,
     protocol: Protocol = SOUND,
     more: Callable[[History], dict[str, Verdict]] = lambda _: {},
 ) -> JudgedRun:
-    """Run a plan, judge it, and take note of what struck; an error is an outcome, too.
+    """Make a run, judge it, and take note of what struck; an error is an outcome, too.
 
     ``more``: gives further verdicts of the History, beside those of the checkers.
     """
+    application.feed(trial.feed_seed)  # what makes the input may fail, too, and that is no outcome of a run
     try:
-        history, verdicts, cases = run_plan(pipeline, feed, plan, protocol)
+        history, verdicts, cases = run_plan(application, trial, protocol)
     except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
-    drops = DropCounter(versions_of(pipeline))
+    drops = DropCounter(versions_of(application.versions))
     drops.take(history)
     return JudgedRun(
         verdicts | more(history),

@@ -25,8 +25,8 @@ from headrace import MILLISECOND, SECOND, Pipeline
 from headrace.wire.effects import SourceRecord
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, SplitInterval
 from headrace_properties.checkers import Judge
+from headrace_properties.search.judging import is_finding
 from headrace_properties.search.plans import Ground, ground_of
-from headrace_properties.search.verification import is_finding
 from headrace_properties.verdict import Violated
 from headrace_sim import SOUND, Cluster, ClusterOptions, Feed, Protocol, start
 from headrace_sim.faults import (

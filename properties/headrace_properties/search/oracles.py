@@ -10,6 +10,7 @@ from headrace.history import History, Injected
 from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.workloads import WORKLOADS, Workload
@@ -30,7 +31,10 @@ def try_workload(workload: Workload, feed: Feed, plan: Plan, protocol: Protocol 
         protocol: the state machines to host.
     """
     return try_plan(
-        workload.deployed, feed, plan, protocol, more=lambda history: _by_reference(workload, feed, history)
+        Application.with_input(workload.deployed, feed),
+        Trial(plan),
+        protocol,
+        more=lambda history: _by_reference(workload, feed, history),
     )
 
 

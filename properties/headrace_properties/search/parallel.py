@@ -1,4 +1,4 @@
-"""Work spread over processes: plans, whose results come in their order, and other things, whose results come as they are done."""
+"""Work spread over processes: trials, whose results come in their order, and other things, whose results come once done."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace import HeadraceError
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
-from headrace_properties.search.plans import Plan
-from headrace_sim import Feed, Protocol, Versions
+from headrace_sim import Protocol
 from headrace_sim.kernel import seldom_collected
 
 ThingT = TypeVar("ThingT")
@@ -59,36 +59,35 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: in
             raise
 
 
-RunPlans = Callable[[Sequence[Plan]], Iterator[JudgedRun]]
-"""Runs plans, and gives the outcome of each in their order."""
+RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
+"""Makes runs, and gives the outcome of each in their order."""
 
 _AT_ONCE = 16
-"""Choice: so many plans at most go to a process at once, for a run takes a few milliseconds only."""
+"""Choice: so many trials at most go to a process at once, for a run takes a few milliseconds only."""
 
 
 @contextmanager
-def runner(pipeline: Versions, feed: Feed, protocol: Protocol, jobs: int) -> Iterator[RunPlans]:
-    """Begin to run plans.
+def runner(application: Application, protocol: Protocol, jobs: int) -> Iterator[RunTrials]:
+    """Begin to make runs.
 
     Args:
-        pipeline: the pipeline, or its versions.
-        feed: its input.
+        application: what is under test.
         protocol: the state machines to host.
-        jobs: processes that share the runs; 1: this one, and a plan is run when its outcome is asked for.
+        jobs: processes that share the runs; 1: this one, and a run is made when its outcome is asked for.
 
     Raises:
         KilledProcessError: one of them was killed.
     """
     with seldom_collected():  # what is forked inherits it
         if jobs == 1:
-            yield lambda plans: (try_plan(pipeline, feed, plan, protocol) for plan in plans)
+            yield lambda trials: (try_plan(application, trial, protocol) for trial in trials)
             return
         # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
         context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(jobs, context, _begin_job, (pipeline, feed, protocol)) as pool:
+        with ProcessPoolExecutor(jobs, context, _begin_job, (application, protocol)) as pool:
             try:
-                yield lambda plans: pool.map(
-                    _job, plans, chunksize=max(1, min(len(plans) // jobs // 2, _AT_ONCE))
+                yield lambda trials: pool.map(
+                    _job, trials, chunksize=max(1, min(len(trials) // jobs // 2, _AT_ONCE))
                 )
             except BrokenProcessPool as error:
                 raise KilledProcessError(jobs) from error
@@ -96,14 +95,14 @@ def runner(pipeline: Versions, feed: Feed, protocol: Protocol, jobs: int) -> Ite
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-_shared: tuple[Versions, Feed, Protocol]
+_shared: tuple[Application, Protocol]
 
 
-def _begin_job(pipeline: Versions, feed: Feed, protocol: Protocol) -> None:
+def _begin_job(application: Application, protocol: Protocol) -> None:
     global _shared  # noqa: PLW0603  what a pool's process has from its parent
-    _shared = pipeline, feed, protocol
+    _shared = application, protocol
 
 
-def _job(plan: Plan) -> JudgedRun:
-    pipeline, feed, protocol = _shared
-    return try_plan(pipeline, feed, plan, protocol)
+def _job(trial: Trial) -> JudgedRun:
+    application, protocol = _shared
+    return try_plan(application, trial, protocol)

@@ -13,18 +13,18 @@ from typing import Any
 import msgspec
 
 from headrace import MILLISECOND, SECOND
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget, Meter
 from headrace_properties.search.judging import Failure, JudgedRun
-from headrace_properties.search.plans import Plan
-from headrace_sim import ClusterOptions, Feed, StepFault
+from headrace_sim import ClusterOptions, StepFault
 from headrace_sim import faults as f
 from headrace_sim.kernel import seldom_collected
 
 BUDGET = Budget(runs=1_000, cpu_s=10.0)
 """What it may take. With small runs it ends by their number, and so with the same result on every machine."""
 
-Test = Callable[[Plan, Feed], JudgedRun]
-"""Runs a plan over an input."""
+Test = Callable[[Trial], JudgedRun]
+"""Makes a run."""
 
 _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
 
@@ -32,7 +32,7 @@ _ROUND_US = (0, SECOND, 100 * MILLISECOND, 10 * MILLISECOND, MILLISECOND)
 @seldom_collected()
 def shrink(
     failure: Failure,
-    feed: Feed,
+    application: Application,
     base: ClusterOptions,
     test: Test,
     budget: Budget = BUDGET,
@@ -41,12 +41,12 @@ def shrink(
 
     Args:
         failure: the run.
-        feed: its whole input.
+        application: what it is a run of.
         base: the options that are usual.
-        test: runs a plan over an input.
+        test: makes a run of it.
         budget: what that may take.
     """
-    shrinker = _Shrinker(failure, feed, base, test, budget.begin())
+    shrinker = _Shrinker(failure, application.feed(failure.feed_seed).records, base, test, budget.begin())
     before = None
     while before != shrinker.best and not shrinker.spent:
         before = shrinker.best
@@ -58,9 +58,11 @@ def shrink(
 
 
 class _Shrinker:
-    def __init__(self, failure: Failure, feed: Feed, base: ClusterOptions, test: Test, meter: Meter) -> None:
+    def __init__(
+        self, failure: Failure, records: int, base: ClusterOptions, test: Test, meter: Meter
+    ) -> None:
         self.best = failure
-        self._feed = feed
+        self._records = records
         self._base = base
         self._test = test
         self._meter = meter
@@ -82,7 +84,7 @@ class _Shrinker:
     def drop_records(self) -> None:
         """Leave out records of the input."""
         kept = self.best.kept
-        records = list(range(self._feed.records) if kept is None else kept)
+        records = list(range(self._records) if kept is None else kept)
         _minimise(records, lambda some: self._try(kept=tuple(some)))
 
     def usual_knobs(self) -> None:
@@ -116,14 +118,14 @@ class _Shrinker:
         if faults is not None:
             changes["faults"] = faults
         plan = msgspec.structs.replace(best.plan, **changes)
-        kept = best.kept if kept is None else kept
-        if (plan, kept) == (best.plan, best.kept):
+        trial = Trial(plan, best.feed_seed, best.kept if kept is None else kept)
+        if trial == best.trial:
             return False
         self._meter.run()
-        judged = self._test(plan, self._feed if kept is None else self._feed.only(kept))
+        judged = self._test(trial)
         if not self._fails_alike(judged):
             return False
-        self.best = judged.failure(plan, best.feed_seed, kept)
+        self.best = judged.failure(trial)
         return True
 
     def _fails_alike(self, judged: JudgedRun) -> bool:

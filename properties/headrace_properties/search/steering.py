@@ -19,10 +19,11 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
-from headrace_sim import ClusterOptions, Feed, StepFault, Versions
+from headrace_sim import ClusterOptions, StepFault
 from headrace_sim.steps import role_of
 
 ROUND = 32
@@ -64,41 +65,39 @@ class Steering:
     """Draws the plans of a search, round by round.
 
     Args:
-        pipeline: the pipeline, or its versions.
-        feed: its input.
+        application: what is under test.
         base: options that plans vary.
-        seed: of all draws.
+        seed: of all draws and of the input.
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
     """
 
-    def __init__(
-        self, pipeline: Versions, feed: Feed, base: ClusterOptions, seed: int, aimed: int = AIMED
-    ) -> None:
-        self._ground = ground_of(pipeline, feed, base)
+    def __init__(self, application: Application, base: ClusterOptions, seed: int, aimed: int = AIMED) -> None:
+        self._ground = ground_of(application.versions, application.feed(seed), base)
         self._base = base
         self._seed = seed
         self._aimed = aimed
         self._rounds = 0
         self._tried: Counter[Spot] = Counter()
         self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
-        for fault in self._all_faults(pipeline, feed):
+        for fault in self._all_faults(application):
             self._faults[spot_of(fault)].append(fault)
 
-    def _all_faults(self, pipeline: Versions, feed: Feed) -> list[StepFault]:
+    def _all_faults(self, application: Application) -> list[StepFault]:
         if not self._aimed:
             return []
         try:
-            faults = single_faults(pipeline, feed, self._base)
+            faults = single_faults(application.versions, application.feed(self._seed), self._base)
         except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
             return []
         Random(f"{self._seed}/steering").shuffle(faults)
         return faults
 
-    def round(self, covered: Counter[Spot]) -> list[Plan]:
+    def round(self, covered: Counter[Spot]) -> list[Trial]:
         """The next round. ``covered``: where faults have struck in those before."""
         number, self._rounds = self._rounds, self._rounds + 1
         plans = [decode_plan(data, self._ground, self._base) for data in drawn(self._seed, number)]
-        return [self._aim(plan, covered) if plan.faults.count else plan for plan in plans]
+        aimed = [self._aim(plan, covered) if plan.faults.count else plan for plan in plans]
+        return [Trial(plan, self._seed) for plan in aimed]
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
         faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]

@@ -23,6 +23,7 @@ from headrace import (
     Record,
     Timer,
 )
+from headrace_properties.search.application import Application
 from headrace_sim import ClusterOptions, Feed, FeedBuilder
 
 RECORDS = 5
@@ -53,6 +54,11 @@ class Workload:
     def deployed(self) -> tuple[Pipeline, ...]:
         """All versions; the first is in force from the start."""
         return (self.pipeline, *self.versions)
+
+    @property
+    def application(self) -> Application:
+        """It, as a search takes it."""
+        return Application(self.deployed, self.feed)
 
     def varied(self, name: str, *, grace_us: int | None = None, **engine: object) -> "Workload":
         """The same under another name, with other options of the engine."""

@@ -16,7 +16,7 @@ from headrace.spark.hosting.history_export import history_of
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.results import result_of
-from headrace_properties.search.verification import violations
+from headrace_properties.search.judging import violations
 from headrace_properties.user_code.comparison import OutputComparison, same_output
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.chaos.job import TABLE

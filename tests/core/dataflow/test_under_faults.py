@@ -22,6 +22,7 @@ from headrace.dataflow import (
     SlidingWindows,
     read,
 )
+from headrace_properties.search.application import Application
 from headrace_properties.search.verification import verify
 from headrace_properties.verdict import Violated
 from headrace_sim import Feed, FeedBuilder
@@ -90,6 +91,6 @@ def feed_of(pipeline: Pipeline, seed: int) -> Feed:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_invariant_holds(name: str) -> None:
     pipeline = PIPELINES[name]
-    verification = verify(pipeline, lambda seed: feed_of(pipeline, seed), examples=6)
+    verification = verify(Application(pipeline, lambda seed: feed_of(pipeline, seed)), examples=6)
     assert verification.failure is None
     assert [name for name, verdict in verification.verdicts.items() if isinstance(verdict, Violated)] == []

@@ -6,6 +6,7 @@ from headrace import SECOND
 from headrace.dataflow import FixedWindows, read
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.reference import run_reference
+from headrace_properties.search.application import Application
 from headrace_properties.search.verification import verify
 from headrace_sim import Feed, FeedBuilder, simulate
 
@@ -35,5 +36,5 @@ def test_it_is_counted_in_a_run(host: str) -> None:
 
 
 def test_it_is_counted_in_a_search() -> None:
-    verification = verify(pipeline, feed, examples=3)
+    verification = verify(Application(pipeline, feed), examples=3)
     assert verification.dropped["sum"] >= 9

@@ -14,6 +14,7 @@ from headrace_properties.checkers import judge
 from headrace_properties.mutants import CATALOGUE, MUTANTS, Mutant, Parts, Probe, protocol_named
 from headrace_properties.mutants.hunt import Hunted, hunt, hunt_all
 from headrace_properties.mutants.mutant import RULE_NAMES, overridden
+from headrace_properties.search.application import Application
 from headrace_properties.search.oracles import fired, oracle_names, plan_of, try_workload
 from headrace_properties.search.verification import verify
 from headrace_properties.search.workloads import WORKLOADS, Workload
@@ -187,7 +188,9 @@ def test_without_faults_nobody_can_tell_a_store_without_sequencers_from_the_soun
 
 def test_verify_kills_a_mutant_on_a_pipeline_of_the_user() -> None:
     protocol: Protocol = MUTANTS["without sequencers"]
-    found = verify(mail(), lambda _: letters(mail(), 20), examples=100, seed=6, protocol=protocol)
+    found = verify(
+        Application.with_input(mail(), letters(mail(), 20)), examples=100, seed=6, protocol=protocol
+    )
     assert found.failure is not None
     assert found.failure.violations or found.failure.error
 

@@ -54,7 +54,7 @@ _QUICK = ("tallies",)
     ],
 )
 def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload: Workload) -> None:
-    found = enumerate_faults(workload.deployed, workload.feed(0), options=workload.options, first=1, jobs=2)
+    found = enumerate_faults(workload.application, options=workload.options, first=1, jobs=2)
     assert found.failure is None, found.failure
     assert found.runs > 1_200
     assert found.idle < found.runs / 10
@@ -62,7 +62,7 @@ def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload:
 
 
 def test_it_finds_a_store_without_sequencers() -> None:
-    found = enumerate_faults(TALLIES.pipeline, FEED, protocol=MUTANTS["without sequencers"], first=1, jobs=2)
+    found = enumerate_faults(TALLIES.application, protocol=MUTANTS["without sequencers"], first=1, jobs=2)
     assert found.failure is not None
     assert found.failure.plan.faults.count == 1
     assert found.ok is False
@@ -71,7 +71,7 @@ def test_it_finds_a_store_without_sequencers() -> None:
 def test_what_is_found_does_not_depend_on_how_many_share_the_work() -> None:
     def search(jobs: int) -> Verification:
         broken = MUTANTS["without sequencers"]
-        return enumerate_faults(TALLIES.pipeline, FEED, protocol=broken, first=1, pairs=60, seed=1, jobs=jobs)
+        return enumerate_faults(TALLIES.application, protocol=broken, first=1, pairs=60, seed=1, jobs=jobs)
 
     alone, shared = search(1), search(2)
     assert told(alone) == told(shared)
@@ -89,7 +89,7 @@ def test_pairs_are_all_or_drawn_without_repetition() -> None:
 def test_progress_is_told_after_each_run() -> None:
     seen: list[int] = []
     found = enumerate_faults(
-        TALLIES.pipeline, FEED, pairs=5, on_run=lambda now: seen.append(now.runs + now.idle)
+        TALLIES.application, pairs=5, on_run=lambda now: seen.append(now.runs + now.idle)
     )
     assert seen == [1, 2, 3, 4, 5]
     assert found.runs + found.idle == 5

@@ -6,8 +6,10 @@ import sys
 
 from headrace_benchmarks.trace_hashes import HASH_SEEDS, digests, digests_elsewhere
 from headrace_properties.mutants import MUTANTS
+from headrace_properties.search.application import Application
+from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.sampled_runs import case_of
-from headrace_properties.search.verification import to_replay, verify
+from headrace_properties.search.verification import verify
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_sim import SOUND, Feed
 from tests.sim.rig import letters, mail
@@ -19,8 +21,10 @@ def small_feed(_seed: int) -> Feed:
 
 def report() -> str:
     """What a search over the sound protocol counts, and the file that one over a broken protocol writes."""
-    sound = verify(mail(), small_feed, examples=6, seed=1)
-    broken = verify(mail(), small_feed, examples=50, seed=1, protocol=MUTANTS["without sequencers"])
+    sound = verify(Application(mail(), small_feed), examples=6, seed=1)
+    broken = verify(
+        Application(mail(), small_feed), examples=50, seed=1, protocol=MUTANTS["without sequencers"]
+    )
     assert broken.failure is not None
     counted = (
         SOUND.name,

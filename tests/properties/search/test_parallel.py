@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from headrace import Computation, Context, Pipeline, Record
+from headrace_properties.search.application import Application
 from headrace_properties.search.parallel import KilledProcessError, spread
 from headrace_properties.search.verification import verify
 from tests.sim.rig import letters
@@ -46,4 +47,4 @@ def test_a_killed_process_ends_the_work_with_an_error_that_says_so() -> None:
 
 def test_a_search_does_not_wait_for_a_killed_process() -> None:
     with pytest.raises(KilledProcessError, match="memory"):
-        verify(_deadly(), lambda _: letters(_deadly(), 3), examples=20, jobs=2)
+        verify(Application.with_input(_deadly(), letters(_deadly(), 3)), examples=20, jobs=2)

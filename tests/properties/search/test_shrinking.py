@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace import SECOND
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.judging import Failure, JudgedRun
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
@@ -17,6 +18,7 @@ from headrace_sim import faults as f
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)
+APPLICATION = Application.with_input(TALLIES.pipeline, FEED)
 BASE = TALLIES.options
 BIG = decode_plan(
     b"\x00\x00" + bytes(range(1, PLAN_BYTES - 1)), ground_of(TALLIES.pipeline, FEED, BASE), BASE
@@ -26,16 +28,23 @@ BROKEN = {"S1": Violated("lost", ())}
 
 def verdict_by(
     fails: Callable[[Plan, Feed], bool], broken: dict[str, Violated]
-) -> Callable[[Plan, Feed], JudgedRun]:
-    def test(plan: Plan, feed: Feed) -> JudgedRun:
-        return JudgedRun(dict(broken) if fails(plan, feed) else {}, {}, Counter(), Counter(), 1, "d")
+) -> Callable[[Trial], JudgedRun]:
+    def test(trial: Trial) -> JudgedRun:
+        return JudgedRun(
+            dict(broken) if fails(trial.plan, APPLICATION.input_of(trial)) else {},
+            {},
+            Counter(),
+            Counter(),
+            1,
+            "d",
+        )
 
     return test
 
 
 def smallest(fails: Callable[[Plan, Feed], bool], plan: Plan = BIG) -> Failure:
     assert fails(plan, FEED)
-    return shrink(Failure(plan, 0, BROKEN, "d"), FEED, BASE, verdict_by(fails, BROKEN))
+    return shrink(Failure(plan, 0, BROKEN, "d"), APPLICATION, BASE, verdict_by(fails, BROKEN))
 
 
 def test_what_always_fails_shrinks_to_nothing() -> None:
@@ -97,7 +106,7 @@ def test_times_are_rounded_and_steps_come_earlier() -> None:
 
 def test_it_does_not_slip_to_another_bug() -> None:
     other = {"S2": Violated("twice", ())}
-    found = shrink(Failure(BIG, 0, BROKEN, "d"), FEED, BASE, verdict_by(lambda *_: True, other))
+    found = shrink(Failure(BIG, 0, BROKEN, "d"), APPLICATION, BASE, verdict_by(lambda *_: True, other))
     assert found.plan == BIG
 
 
@@ -111,5 +120,5 @@ def test_it_ends_in_time(budget: Budget) -> None:
         return False
 
     failure = Failure(BIG, 0, BROKEN, "d")
-    assert shrink(failure, FEED, BASE, verdict_by(fails, BROKEN), budget) == failure
+    assert shrink(failure, APPLICATION, BASE, verdict_by(fails, BROKEN), budget) == failure
     assert runs <= (budget.runs if budget.cpu_s else 0)

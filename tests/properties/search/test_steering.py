@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import islice
 
+from headrace_properties.search.application import Application
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan
@@ -13,12 +14,17 @@ from headrace_sim import ClusterOptions, FaultSchedule
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)
+APPLICATION = Application.with_input(TALLIES.pipeline, FEED)
 OPTIONS = ClusterOptions()
 NOTHING: Counter[Spot] = Counter()
 
 
 def steering(seed: int = 0, aimed: int = AIMED) -> Steering:
-    return Steering(TALLIES.pipeline, FEED, OPTIONS, seed, aimed)
+    return Steering(APPLICATION, OPTIONS, seed, aimed)
+
+
+def plans(one: Steering, covered: Counter[Spot] = NOTHING) -> list[Plan]:
+    return [trial.plan for trial in one.round(covered)]
 
 
 def test_the_bytes_of_a_round_are_drawn_anew_each_round_and_zeros_come_first() -> None:
@@ -32,7 +38,7 @@ def test_the_bytes_of_a_round_are_drawn_anew_each_round_and_zeros_come_first() -
 
 
 def test_each_plan_but_the_healthy_one_is_given_faults_beside_its_own() -> None:
-    plain, aimed = steering(aimed=0).round(NOTHING), steering().round(NOTHING)
+    plain, aimed = plans(steering(aimed=0)), plans(steering())
     assert plain[0] == aimed[0] == Plan(FaultSchedule(heal_at_us=0), OPTIONS, 0)
     for one, other in zip(plain, aimed, strict=True):
         own = one.faults
@@ -46,7 +52,7 @@ def test_every_place_is_tried_before_one_is_tried_again() -> None:
     plain, aimed = steering(aimed=0), steering()
     tried: Counter[Spot] = Counter()
     while tried.total() < len(places):
-        for own, plan in zip(plain.round(NOTHING), aimed.round(NOTHING), strict=True):
+        for own, plan in zip(plans(plain), plans(aimed), strict=True):
             given = plan.faults.at_steps[len(own.faults.at_steps) :]
             tried.update(map(spot_of, islice(given, len(places) - tried.total())))
     assert tried == Counter(places)
@@ -55,7 +61,7 @@ def test_every_place_is_tried_before_one_is_tried_again() -> None:
 def test_where_faults_have_struck_is_not_tried_before_the_rest() -> None:
     places = {spot_of(fault) for fault in single_faults(TALLIES.pipeline, FEED, OPTIONS)}
     struck = Counter({place: 5 for place in places if place.role != "injector"})
-    own, aimed = steering(aimed=0).round(NOTHING), steering().round(struck)
+    own, aimed = plans(steering(aimed=0)), plans(steering(), struck)
     given = [
         spot_of(two)
         for one, plan in zip(own, aimed, strict=True)
@@ -69,8 +75,8 @@ def test_sixty_steered_runs_strike_at_many_more_places_than_as_many_others() -> 
     for aimed in (0, AIMED):
         one, spots = steering(aimed=aimed), Counter[Spot]()
         for _ in range(2):
-            for plan in one.round(spots.copy()):
-                outcome = try_plan(TALLIES.pipeline, FEED, plan)
+            for trial in one.round(spots.copy()):
+                outcome = try_plan(APPLICATION, trial)
                 assert not outcome.failed
                 spots.update(outcome.covered)
         reached.append(len(spots))

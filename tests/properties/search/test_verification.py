@@ -11,17 +11,10 @@ import pytest
 from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.judging import JudgedRun
-from headrace_properties.search.verification import (
-    REPLAY_FORMAT,
-    ReplayFile,
-    Verification,
-    is_finding,
-    run_plan,
-    to_replay,
-    verify,
-    violations,
-)
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.judging import JudgedRun, is_finding, run_plan, violations
+from headrace_properties.search.replay_file import REPLAY_FORMAT, ReplayFile, to_replay
+from headrace_properties.search.verification import Verification, verify
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios import zeitgeist
 from headrace_sim import SOUND, Feed
@@ -41,7 +34,7 @@ def small_feed(_seed: int) -> Feed:
 
 @pytest.fixture(scope="module")
 def sound() -> Verification:
-    return verify(zeitgeist.pipeline, zeitgeist.feed, examples=40)
+    return verify(Application(zeitgeist.pipeline, zeitgeist.feed), examples=40)
 
 
 def test_zeitgeist_holds_under_forty_schedules(sound: Verification) -> None:
@@ -71,7 +64,7 @@ def test_forty_schedules_reach_the_hard_cases(sound: Verification) -> None:
 
 
 def test_weak_zeitgeist_holds_too() -> None:
-    found = verify(zeitgeist.weak_pipeline, zeitgeist.feed, examples=15, seed=1)
+    found = verify(Application(zeitgeist.weak_pipeline, zeitgeist.feed), examples=15, seed=1)
     assert found.failure is None
     assert found.reached["a straggler was checkpointed"] or found.runs == 15
 
@@ -89,7 +82,7 @@ def test_weak_zeitgeist_holds_too() -> None:
 def test_a_small_pipeline_holds_with_every_process_checking_its_invariants(
     switches: dict[str, Any],
 ) -> None:
-    found = verify(mail(**switches), small_feed, examples=25, options=CHECKED)
+    found = verify(Application(mail(**switches), small_feed), examples=25, options=CHECKED)
     assert found.failure is None, found.failure
     assert found.runs == 25
 
@@ -103,7 +96,7 @@ def test_every_run_that_counts_had_a_fault_in_it() -> None:
     def note(found: Verification) -> None:
         seen.append((found.runs, found.idle, found.struck.total()))
 
-    found = verify(mail(), small_feed, examples=12, seed=3, on_run=note)
+    found = verify(Application(mail(), small_feed), examples=12, seed=3, on_run=note)
     assert found.runs == 12
     assert [runs + idle for runs, idle, _ in seen] == list(range(1, 12 + found.idle + 1))
     for (runs, _, strikes), (next_runs, _, next_strikes) in pairwise(seen):
@@ -111,12 +104,14 @@ def test_every_run_that_counts_had_a_fault_in_it() -> None:
 
 
 def test_the_ends_of_faults_are_not_counted_as_faults() -> None:
-    found = verify(mail(), small_feed, examples=12, seed=3)
+    found = verify(Application(mail(), small_feed), examples=12, seed=3)
     assert not {"restart", "revive"} & found.struck.keys()
 
 
 def test_the_same_seed_makes_the_same_search() -> None:
-    first, again, other = (verify(mail(), small_feed, examples=8, seed=seed) for seed in (5, 5, 6))
+    first, again, other = (
+        verify(Application(mail(), small_feed), examples=8, seed=seed) for seed in (5, 5, 6)
+    )
     assert (first.struck, first.reached, first.verdicts) == (again.struck, again.reached, again.verdicts)
     assert first.struck != other.struck
 
@@ -125,14 +120,15 @@ def test_the_result_is_the_same_with_any_number_of_processes() -> None:
     """What is found first is what is first in the order of the plans, whoever has run it."""
     for protocol in (SOUND, BROKEN):
         one, other = (
-            verify(mail(), small_feed, examples=70, seed=2, protocol=protocol, jobs=jobs) for jobs in (1, 2)
+            verify(Application(mail(), small_feed), examples=70, seed=2, protocol=protocol, jobs=jobs)
+            for jobs in (1, 2)
         )
         assert one == other
         assert (one.failure is None) == (protocol is SOUND)
 
 
 def test_the_first_plan_is_the_one_without_faults() -> None:
-    assert verify(mail(), small_feed, examples=1).idle == 1
+    assert verify(Application(mail(), small_feed), examples=1).idle == 1
 
 
 def test_an_invariant_whose_case_never_came_up_leaves_the_result_open() -> None:
@@ -140,7 +136,7 @@ def test_an_invariant_whose_case_never_came_up_leaves_the_result_open() -> None:
     pipeline = Pipeline("post")
     pipeline.injector("mail")
     pipeline.add(Sorter(), name="sorter", inputs={"mail": city}, outputs=["sorted"])
-    found = verify(pipeline, small_feed, examples=5)
+    found = verify(Application(pipeline, small_feed), examples=5)
     assert found.ok is None
     assert isinstance(found.verdicts["S8"], Unknown)
     assert isinstance(found.verdicts["S1"], Holds)
@@ -187,7 +183,9 @@ def short_evening(seed: int) -> Feed:
 
 @pytest.fixture(scope="module")
 def broken() -> Verification:
-    return verify(zeitgeist.pipeline, short_evening, examples=100, seed=BROKEN_SEED, protocol=BROKEN)
+    return verify(
+        Application(zeitgeist.pipeline, short_evening), examples=100, seed=BROKEN_SEED, protocol=BROKEN
+    )
 
 
 def test_a_store_without_sequencers_is_found_out_within_a_hundred_schedules(broken: Verification) -> None:
@@ -209,14 +207,16 @@ def test_what_was_found_is_shrunk_to_three_faults_at_most(broken: Verification) 
 
 @pytest.mark.parametrize("seed", [1, 7])
 def test_it_is_found_out_on_a_small_pipeline_by_any_seed(seed: int) -> None:
-    found = verify(mail(), small_feed, examples=100, seed=seed, protocol=BROKEN)
+    found = verify(Application(mail(), small_feed), examples=100, seed=seed, protocol=BROKEN)
     assert found.failure is not None
     assert found.failure.plan.faults.count <= 3
 
 
 def test_the_same_plan_is_survived_with_sequencers(broken: Verification) -> None:
     assert broken.failure is not None
-    _, verdicts, cases = run_plan(zeitgeist.pipeline, short_evening(BROKEN_SEED), broken.failure.plan)
+    _, verdicts, cases = run_plan(
+        Application(zeitgeist.pipeline, short_evening), Trial(broken.failure.plan, BROKEN_SEED)
+    )
     assert violations(verdicts) == {}
     assert cases["a zombie's write was applied"] == 0
 
@@ -228,8 +228,7 @@ def test_the_file_of_a_failure_runs_again_to_the_same_history(broken: Verificati
     assert (found.pipeline, found.protocol, found.feed, found.format) == (
         "headrace_scenarios.zeitgeist:pipeline", "without sequencers", "short_evening", REPLAY_FORMAT,
     )  # fmt: skip
-    feed = found.input_of(short_evening(found.feed_seed))
-    history, verdicts, _ = run_plan(zeitgeist.pipeline, feed, found.plan, BROKEN)
+    history, verdicts, _ = run_plan(Application(zeitgeist.pipeline, short_evening), found.trial, BROKEN)
     assert history.digest() == found.digest == broken.failure.digest
     assert {name: one.message for name, one in violations(verdicts).items()} == found.violations
     assert any(isinstance(event, FaultStruck) for event in history)
@@ -245,8 +244,9 @@ def test_a_file_that_names_no_records_needs_the_whole_input(broken: Verification
     assert broken.failure is not None
     data = msgspec.json.decode(to_replay(broken.failure, "m:p"))
     del data["kept"]
-    feed = short_evening(BROKEN_SEED)
-    assert msgspec.convert(data, ReplayFile).input_of(feed) is feed
+    application = Application(zeitgeist.pipeline, short_evening)
+    trial = msgspec.convert(data, ReplayFile).trial
+    assert application.input_of(trial) is application.feed(BROKEN_SEED)
 
 
 # Code that fails
@@ -273,7 +273,7 @@ def brittle() -> Pipeline:
 
 def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
     """The object is shared by all runs of the search, so that the second run of any plan fails: shrinking ends at no fault."""
-    found = verify(brittle(), small_feed, examples=20)
+    found = verify(Application(brittle(), small_feed), examples=20)
     assert found.ok is False
     assert found.failure is not None
     assert found.failure.error.startswith("UserCodeError: computation 'brittle'")

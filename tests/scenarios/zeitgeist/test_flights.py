@@ -14,8 +14,8 @@ from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_properties.checkers import judge
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
+from headrace_properties.search.judging import violations
 from headrace_properties.search.plans import draw_faults, ground_of
-from headrace_properties.search.verification import violations
 from headrace_properties.user_code.comparison import same_output
 from headrace_scenarios.feed_table import COLUMNS, feed_table
 from headrace_scenarios.zeitgeist import Anomaly, AnomalyKind, RunningCount

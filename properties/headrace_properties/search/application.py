@@ -1,0 +1,65 @@
+"""What a search is about: the application under test, and one trial of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headrace import Pipeline
+from headrace_properties.search.plans import Plan
+from headrace_sim import Feed, Versions, versions_of
+
+FeedOf = Callable[[int], Feed]
+"""Makes the input from a seed."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One run to make of an application.
+
+    Attributes:
+        plan: the faults, options and seed.
+        feed_seed: seed of the input.
+        kept: which of the input's records to keep, by their order from 0; ``None``: all.
+    """
+
+    plan: Plan
+    feed_seed: int = 0
+    kept: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What is under test: a pipeline, its inputs, and what its author promises of it.
+
+    Attributes:
+        versions: the pipeline, or its deployed versions (3), of which the first is in force from the start.
+        feed_of: makes an input from a seed; called once for each seed.
+        promises: what must hold of every run, besides the invariants.
+    """
+
+    versions: Versions
+    feed_of: FeedOf
+    promises: tuple[Any, ...] = ()
+    _feeds: dict[int, Feed] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def with_input(cls, versions: Versions, feed: Feed, promises: tuple[Any, ...] = ()) -> "Application":
+        """Return an application whose input is the same for every seed."""
+        return cls(versions, lambda _: feed, promises)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The version in force from the start."""
+        return versions_of(self.versions)[0]
+
+    def feed(self, seed: int) -> Feed:
+        """Return the whole input of a seed."""
+        if seed not in self._feeds:
+            self._feeds[seed] = self.feed_of(seed)
+        return self._feeds[seed]
+
+    def input_of(self, trial: Trial) -> Feed:
+        """Return the input of a trial: the whole one, or the records that it keeps."""
+        feed = self.feed(trial.feed_seed)
+        return feed if trial.kept is None else feed.only(trial.kept)
