@@ -269,6 +269,5 @@ class World:
 
 def _check(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise UnknownNameError(
-            f"there is no {what} {name!r}; there are {', '.join(map(repr, sorted(known)))}"
-        )
+        names = ", ".join(map(repr, sorted(known))) or "none"
+        raise UnknownNameError(f"there is no {what} {name!r}; there are {names}")

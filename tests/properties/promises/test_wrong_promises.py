@@ -1,0 +1,200 @@
+"""A promise that is wrong in itself is its own error, and never a violation of the pipeline."""
+
+import signal
+import sys
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from headrace import Pipeline
+from headrace_properties.promises import (
+    Moment,
+    PromiseError,
+    PromiseJudge,
+    always,
+    at_end,
+    check_promises,
+    eventually,
+    judge_promises,
+    never,
+    sometimes,
+)
+from headrace_properties.verdict import Violated
+from tests.properties.promises.rig import Told, bank
+
+
+def told() -> Told:
+    story = Told()
+    story.inject("deposits", "ann", {"amount": 5}, name="a")
+    story.apply("ann", {"balance": 5}, seen=["a"])
+    story.output("ann", {"id": 1})
+    return story.end()
+
+
+def spoil_state(moment: Moment) -> bool:
+    moment.state("accounts", "ann")["balance"] = -5
+    return bool(moment.state("accounts", "ann")["balance"] == 5)
+
+
+def spoil_output(moment: Moment) -> bool:
+    moment.outputs()[0].value.clear()
+    return True
+
+
+def spoil_input(moment: Moment) -> bool:
+    moment.inputs()[0].value["amount"] = 7
+    return False
+
+
+def spoil_change(moment: Moment) -> bool:
+    moment.changed.after["balance"] = 7
+    return True
+
+
+@pytest.mark.parametrize(
+    ("promise", "what"),
+    [
+        (at_end(spoil_state), "the state of key 'ann' of 'accounts'"),
+        (at_end(spoil_output), "a record of stream 'told'"),
+        (at_end(spoil_input), "a record of stream 'deposits'"),
+        (always(of="accounts")(spoil_change), "the state of key 'ann' of 'accounts'"),
+    ],
+)
+def test_a_promise_that_changes_what_it_is_given_is_found_out(promise: Any, what: str) -> None:
+    with pytest.raises(PromiseError) as error:
+        told().judge(promise)
+    assert error.value.kind == "changes"
+    assert what in str(error.value)
+    assert error.value.where.startswith("test_wrong_promises.py, line ")
+
+
+def test_no_promise_can_mislead_another() -> None:
+    @at_end
+    def looks(moment: Moment) -> bool:
+        return bool(
+            moment.state("accounts", "ann") == {"balance": 5} and moment.outputs()[0].value == {"id": 1}
+        )
+
+    with pytest.raises(PromiseError, match="spoil_output"):
+        told().judge(at_end(spoil_output), looks)
+    assert not isinstance(told().verdict(looks), Violated)
+
+
+def divides(_moment: Moment) -> bool:
+    return 1 // 0 == 0
+
+
+def leaves(_moment: Moment) -> bool:
+    sys.exit(0)
+
+
+def recurses(moment: Moment) -> bool:
+    return recurses(moment)
+
+
+@pytest.mark.parametrize(
+    ("check", "error"), [(divides, "ZeroDivisionError"), (leaves, "SystemExit"), (recurses, "RecursionError")]
+)
+def test_a_promise_that_raises_says_what_and_where(check: Any, error: str) -> None:
+    with pytest.raises(PromiseError, match=error) as raised:
+        told().judge(at_end(check))
+    assert raised.value.kind == "raises"
+    assert "at test_wrong_promises.py, line" in str(raised.value)
+
+
+def test_a_promise_that_never_returns_is_stopped_and_the_timer_of_others_is_kept() -> None:
+    @at_end
+    def hangs(_moment: Moment) -> bool:
+        while True:
+            with suppress(Exception):
+                signal.sigtimedwait([], 0.01)
+
+    before = signal.getsignal(signal.SIGALRM)
+    judge = PromiseJudge([hangs], [bank()], patience_s=0.02)
+    with pytest.raises(PromiseError) as error:
+        judge.take(told().events)
+    assert error.value.kind == "hangs"
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize("decorate", [never, sometimes, eventually(within_us=1)])
+def test_a_forgotten_return_is_no_answer(decorate: Any) -> None:
+    def forgets(moment: Moment) -> None:
+        assert moment.state("accounts", "ann") is not None
+
+    with pytest.raises(PromiseError, match=r"returned None. Return True or False") as error:
+        told().judge(decorate(forgets))
+    assert error.value.kind == "returns"
+
+
+def test_an_answer_that_is_no_bool_is_refused() -> None:
+    @at_end
+    def counts(moment: Moment) -> Any:
+        return len(moment.outputs())
+
+    with pytest.raises(PromiseError, match=r"returned 1. Return True or False, or nothing"):
+        told().judge(counts)
+
+
+@pytest.mark.parametrize(
+    ("promise", "problem"),
+    [
+        (always(of="acounts")(divides), "names a computation 'acounts'"),
+        (always(stream="credits")(divides), "which a computation consumes"),
+        (always(name="S1")(divides), "has the name of an invariant"),
+        (divides, "is a function, not a promise"),
+    ],
+)
+def test_a_promise_that_does_not_fit_the_pipeline_is_refused_before_any_run(
+    promise: Any, problem: str
+) -> None:
+    with pytest.raises(PromiseError, match=problem) as error:
+        check_promises([promise], [bank()])
+    assert error.value.kind == "declaration"
+
+
+def test_two_promises_of_one_name_are_refused() -> None:
+    with pytest.raises(PromiseError, match="name of another promise"):
+        check_promises([always(divides), at_end(divides)], [bank()])
+
+
+def test_a_name_that_the_pipeline_does_not_have_is_told_with_those_it_has() -> None:
+    @at_end
+    def asks(moment: Moment) -> bool:
+        return not moment.states("acounts")
+
+    with pytest.raises(
+        PromiseError, match="there is no computation 'acounts'; there are 'accounts', 'received'"
+    ):
+        told().judge(asks)
+
+
+def test_what_is_no_plain_function_is_no_promise() -> None:
+    async def waits(_moment: Moment) -> bool:
+        return True
+
+    with pytest.raises(PromiseError, match="not a plain function"):
+        always(waits)  # type: ignore[arg-type]
+    with pytest.raises(PromiseError, match="not an identifier"):
+        always(lambda _moment: True)
+    with pytest.raises(PromiseError, match=r"within_us=1.5"):
+        eventually(within_us=1.5)(divides)  # type: ignore[arg-type]
+
+
+def test_an_error_survives_the_way_to_another_process() -> None:
+    error = PromiseError("no_overdraft", "hangs", "bank.py, line 3", "did not return")
+    assert str(type(error)(*error.args)) == str(error)
+    assert "no_overdraft" in str(error)
+
+
+def test_promises_read_only_what_the_versions_have() -> None:
+    @at_end
+    def asks(moment: Moment) -> bool:
+        return moment.states("accounts") == {} and moment.timers("accounts", "x") == ()
+
+    empty = Pipeline("none")
+    empty.injector("in")
+    with pytest.raises(PromiseError, match="there is no computation 'accounts'; there are none"):
+        judge_promises(told().events[-1:], [asks], [empty])
