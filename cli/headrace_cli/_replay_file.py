@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from headrace import HistoryFormatError
+from headrace import HistoryFormatError, OptionsError
 from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._targets import PipelineTarget
 from headrace_properties.mutants import protocol_named
@@ -23,13 +23,15 @@ class _Format(msgspec.Struct):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What a file holds.
+    """The content of a replay file.
 
     Attributes:
+        path: of the file.
         file: the failing run.
         protocol: the state machines that it ran on.
     """
 
+    path: str
     file: ReplayFile
     protocol: Protocol
 
@@ -72,7 +74,9 @@ def load_failure(path: Path) -> Recorded:
         if version != REPLAY_FORMAT:
             raise HistoryFormatError("replay file", str(path), _of_another_format(version))
         file = msgspec.json.decode(data, type=ReplayFile)
-        return Recorded(file, protocol_named(file.protocol))
+        return Recorded(str(path), file, protocol_named(file.protocol))
+    except OptionsError as error:
+        raise HistoryFormatError("replay file", str(path), str(error)) from error
     except KeyError as error:
         raise HistoryFormatError("replay file", str(path), f"there is no protocol {error}") from error
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from headrace import HeadraceError
+from headrace import HeadraceError, HistoryFormatError
 from headrace.history import Event
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
@@ -16,13 +16,16 @@ from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
 from headrace_cli._files import OutputFiles
 from headrace_cli._options import JsonOption, with_options
 from headrace_cli._pictures import Showing, print_saved
-from headrace_cli._render import print_error, print_heading, print_plan, print_text, print_violations
+from headrace_cli._render import counted, print_error, print_heading, print_plan, print_text, print_violations
 from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._targets import load_target
+from headrace_cli._trust import check_trusted
 from headrace_cli._until import cut, print_until, until_document
 from headrace_properties.search.judging import run_plan, violations
+from headrace_properties.search.plausible import implausible
+from headrace_properties.search.replay_file import ReplayFile
 from headrace_properties.verdict import Verdict
-from headrace_sim import SOUND
+from headrace_sim import SOUND, Feed
 
 app = typer.Typer(add_completion=False)
 
@@ -34,9 +37,11 @@ _EXAMPLES = """[bold]Examples[/]
 
   headrace replay headrace-failure-1f3a90c2.json --until violation
 
+  headrace replay headrace-failure-1f3a90c2.json installed.package:pipeline
+
 [bold]Exit codes[/]
 
-  0 nothing is violated any more, 1 it is violated again, 2 wrong use"""
+  0 it no longer violates anything, 1 it violates something again, 2 wrong use"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +91,30 @@ UntilOption = Annotated[
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]headrace verify[/] saved.")],
     showing: Showing,
+    pipeline: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODULE:PIPELINE]", help="Run this pipeline instead of the one that the file names."
+        ),
+    ] = None,
     until: UntilOption = None,
+    trust: Annotated[  # noqa: FBT002  typer's way
+        bool, typer.Option("--trust", help="Import the file's module even if it is not part of this project.")
+    ] = False,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Run a saved failure again, byte for byte, and show what it breaks and which events prove it.
+    """Run a saved failure again, byte for byte, and show what it violates and which events prove it.
 
-    Run it where you ran verify: the pipeline is imported by its name.
+    Run it where you ran verify: the pipeline is imported by its name. A module outside that project is imported only if you
+    name it, too, or pass --trust.
     """
     with tidy_errors():
         files = showing.files([file])
         with stdout_reserved():
-            replayed = _run(load_failure(file))
+            recorded = load_failure(file)
+            if not trust:
+                check_trusted(file, _targets(recorded.file, pipeline), pipeline)
+            replayed = _run(recorded, pipeline)
         verdicts = dict(replayed.verdicts)
         stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
         if as_json:
@@ -129,11 +147,19 @@ def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles) -> No
     showing.save(files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
 
 
-def _run(recorded: Recorded) -> ReplayedFailure:
+def _targets(file: ReplayFile, pipeline: str | None) -> list[str]:
+    """Return what is imported: ``MODULE:PIPELINE`` of each version."""
+    return [pipeline or file.pipeline, *file.versions]
+
+
+def _run(recorded: Recorded, pipeline: str | None) -> ReplayedFailure:
     file = recorded.file
-    target = load_target(file.pipeline, file.feed, file.versions)
-    application = target.application
-    application.feed(file.feed_seed)
+    first, *others = _targets(file, pipeline)
+    application = load_target(first, file.feed, others).application
+    feed = application.feed(file.feed_seed)
+    wrong = implausible(file.plan, feed) or _wrong_records(file, feed)
+    if wrong:
+        raise HistoryFormatError("replay file", recorded.path, wrong)
     try:
         history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
     except (HeadraceError, AssertionError) as error:
@@ -144,7 +170,7 @@ def _run(recorded: Recorded) -> ReplayedFailure:
 def _print(console: Console, replayed: ReplayedFailure) -> None:
     file = replayed.recorded.file
     if replayed.code is ExitCode.HOLDS:
-        print_text(console, "HOLDS: this run violates nothing any more", style="bold green")
+        print_text(console, "HOLDS: this run no longer violates anything", style="bold green")
     else:
         broken = ", ".join(violations(dict(replayed.verdicts))) or "the run stopped with an error"
         print_text(console, f"VIOLATED again: {broken}", style="bold red")
@@ -157,6 +183,11 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
     print_violations(console, replayed.verdicts, witnesses=True)
     if replayed.error:
         print_error(console, replayed.error, sound=file.protocol == SOUND.name)
+
+
+def _wrong_records(file: ReplayFile, feed: Feed) -> str:
+    wrong = [number for number in file.kept or () if not 0 <= number < feed.records]
+    return f"kept has {wrong[0]}, and the input has only {counted(feed.records, 'record')}" if wrong else ""
 
 
 def _sameness(replayed: ReplayedFailure) -> str:

@@ -1,12 +1,17 @@
 """``headrace replay``: the same failure, byte for byte, or the news that something has changed."""
 
 import json
+import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
+from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
+from headrace_properties.search.workloads import WORKLOADS
 from tests.cli.rig import MODULES, Run, plain, run_process, save_zombie
 
 
@@ -68,7 +73,7 @@ def test_a_failure_that_was_mended_exits_0(folder: Path, run: Run) -> None:
     change(path, protocol="sound")
     result = run("replay", str(path))
     assert result.exit_code == 0
-    assert result.stdout.startswith("HOLDS: this run violates nothing any more\n")
+    assert result.stdout.startswith("HOLDS: this run no longer violates anything\n")
     assert " Recorded was a violation of " in " ".join(result.stdout.split())
 
 
@@ -247,3 +252,90 @@ def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:
     assert again.returncode == 1
     assert "The run stopped with an error: no explanation or diagram is available" in again.stdout
     assert not (folder / "a.html").exists()
+
+
+# Files of others
+
+
+def edited(path: Path, change_at: str, value: Any) -> None:
+    """Change one value: ``change_at`` is its path in the document, with dots."""
+    content = place = json.loads(path.read_text())
+    *parents, last = change_at.split(".")
+    for name in parents:
+        place = place[int(name) if isinstance(place, list) else name]
+    place[int(last) if isinstance(place, list) else last] = value
+    path.write_text(json.dumps(content))
+
+
+ABSURD = {
+    "plan.faults.heal_at_us": 10**15,
+    "plan.faults.faults.0.at_us": -1,
+    "plan.faults.faults.0.for_us": 10**30,
+    "plan.options.workers": 10**9,
+    "plan.options.engine.bloom_capacity": 10**12,
+    "plan.options.engine.sweep_period_us": 1,
+    "plan.options.store_write.high_us": 10**15,
+    "plan.options.grace_us": 10**12,
+    "plan.seed": 10**40,
+    "kept": [0, 10**9],
+}
+
+
+@pytest.mark.parametrize("field", ABSURD)
+def test_an_absurd_number_in_an_edited_file_is_refused_with_its_name(
+    folder: Path, run: Run, field: str
+) -> None:
+    path = save_zombie(folder)
+    edited(path, field, ABSURD[field])
+    result = run("replay", path.name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert field.rsplit(".", 1)[-1] in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_a_search_draws_is_plausible() -> None:
+    draw = Random(0)
+    for workload in WORKLOADS.values():
+        feed = workload.feed(0)
+        ground = ground_of(workload.pipeline, feed, workload.options)
+        for _ in range(20):
+            plan = decode_plan(draw.randbytes(PLAN_BYTES), ground, workload.options)
+            assert implausible(plan, feed) == "", workload.name
+
+
+def test_a_module_outside_the_project_is_imported_only_if_it_is_named_or_trusted(
+    folder: Path, run: Run
+) -> None:
+    """A file names a module of the standard library, whose import would open a browser."""
+    path = save_zombie(folder)
+    for field, value in (("pipeline", "antigravity:pipeline"), ("versions", ["antigravity.x:pipeline"])):
+        before = path.read_text()
+        edited(path, field, value)
+        result = run("replay", path.name)
+        assert (result.exit_code, result.stdout, "antigravity" in sys.modules) == (2, "", False)
+        assert "which is not in this project" in plain(result.stderr)
+        assert "add --trust" in plain(result.stderr)
+        path.write_text(before)
+    edited(path, "pipeline", "this:pipeline")
+    trusted = run("replay", path.name, "--trust")
+    assert "module 'this' has no 'pipeline'" in trusted.stderr
+    named = run("replay", path.name, "views:pipeline")
+    assert (named.exit_code, "byte for byte" in named.stdout) == (1, True)
+
+
+def test_the_project_is_trusted_from_its_subdirectories_and_its_environment_is_not(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_zombie(folder)
+    (folder / "pyproject.toml").write_text("")
+    installed = folder / ".venv" / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "stranger.py").write_text("raise SystemExit('imported')")
+    (folder / "inner").mkdir()
+    monkeypatch.chdir(folder / "inner")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.syspath_prepend(str(installed))
+    assert run("replay", str(path)).exit_code == 1
+    edited(path, "pipeline", "stranger:pipeline")
+    refused = run("replay", str(path))
+    assert (refused.exit_code, "which is not in this project" in plain(refused.stderr)) == (2, True)
