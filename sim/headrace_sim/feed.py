@@ -136,12 +136,34 @@ class FeedBuilder:
         )
 
     def build(self) -> Feed:
-        """Order the arrivals, number them at each address, and end each address with a watermark of `MAX_TIME`."""
+        """Order the arrivals, number them at each address, and end each address with a watermark of `MAX_TIME`.
+
+        Raises:
+            OptionsError: a record arrives after a watermark of `MAX_TIME`, with which its source has ended.
+        """
         arrivals = sorted(self._arrivals, key=lambda arrival: arrival[0])
+        _check_ends(arrivals)
         end_us = arrivals[-1][0] if arrivals else 0
         for spec in self._pipeline.injectors.values():
             arrivals.extend((end_us, address, SourceWatermark(0, MAX_TIME)) for address in spec.addresses())
         return Feed(tuple(_number(arrivals)))
+
+
+def ends_source(event: SourceEvent) -> bool:
+    """Tell whether nothing but such watermarks may follow it."""
+    return isinstance(event, SourceWatermark) and event.low_watermark == MAX_TIME
+
+
+def _check_ends(arrivals: Iterable[tuple[int, str, SourceEvent]]) -> None:
+    ended: dict[str, int] = {}
+    for at_us, address, event in arrivals:
+        if ends_source(event):
+            ended.setdefault(address, at_us)
+        elif address in ended and isinstance(event, SourceRecord):
+            expected = (
+                f"before {ended[address]}, where the source of {address} ends with a watermark of MAX_TIME"
+            )
+            raise OptionsError("at_us", at_us, expected)
 
 
 def _address(injector: str, process: int, processes: int) -> str:

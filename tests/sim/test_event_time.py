@@ -12,6 +12,7 @@ from headrace import (
     Clock,
     Computation,
     Context,
+    OptionsError,
     Pipeline,
     Record,
     Timer,
@@ -21,7 +22,7 @@ from headrace.injector.file_injector import FileInjectorSource
 from headrace.wire.effects import SourceEvent
 from headrace.wire.messages import Progress
 from headrace_properties.results import outputs_of
-from headrace_sim import Feed, FeedBuilder, FeedEntry
+from headrace_sim import FaultSchedule, Feed, FeedBuilder, FeedEntry, simulate
 from headrace_sim import faults as f
 from tests.sim.rig import (
     CITIES,
@@ -432,3 +433,27 @@ def test_the_authority_can_be_sharded(shard: int, fault: type[f.Fault] | None) -
         assert said == set(names[number])
     if fault is not None:
         assert f"authority-{shard}.1" in {event.process for event in done.all(h.Published)}
+
+
+def test_a_late_record_still_comes_before_the_end_that_the_feed_gives() -> None:
+    """The last record is to come four seconds later, and the source says by a watermark of its own that it ends before."""
+    pipeline = mail()
+    builder = FeedBuilder(pipeline)
+    for number in range(2):
+        at_us = SECOND + number * SECOND
+        builder.record(at_us=at_us, value={"city": "Riva", "number": number}, timestamp=at_us)
+    builder.watermark(at_us=3 * SECOND, low_watermark=MAX_TIME)
+    late = f.LateRecords(at_us=SECOND + 1, process="mail/0", count=1, by_us=4 * SECOND)
+    history = simulate(pipeline, builder.build(), faults=FaultSchedule((late,), heal_at_us=6 * SECOND))
+    assert {type(event).__name__ for event in history} >= {"FaultStruck"}
+    assert len([event for event in history if isinstance(event, h.Injected)]) == 2
+
+
+def test_a_record_behind_the_end_of_its_source_is_refused() -> None:
+    builder = FeedBuilder(mail())
+    builder.watermark(at_us=3 * SECOND, low_watermark=MAX_TIME)
+    builder.record(at_us=4 * SECOND, value={"city": "Riva", "number": 1}, timestamp=0)
+    with pytest.raises(
+        OptionsError, match="at_us=4000000: expected before 3000000, where the source of mail/0 ends"
+    ):
+        builder.build()

@@ -11,7 +11,7 @@ from headrace.api.specs import OUTSIDE
 from headrace.history import History, Output
 from headrace.wire.effects import SourceEvent, SourceRecord
 from headrace.wire.messages import Ack, Deliver
-from headrace_sim.feed import FeedEntry
+from headrace_sim.feed import FeedEntry, ends_source
 
 
 class Source:
@@ -93,11 +93,9 @@ class Source:
 
     def _replace(self, appeared: int, rest: list[FeedEntry]) -> None:
         """Number what has not appeared; the end of the source stays its end."""
-        last = self._entries[-1].event if self._entries else None
-        ends = [entry for entry in rest if entry.event is last]
-        others = [entry for entry in rest if entry.event is not last]
-        if ends and others:
-            ends = [_at(ends[0], max(ends[0].at_us, others[-1].at_us))]
+        others = [entry for entry in rest if not ends_source(entry.event)]
+        latest_us = others[-1].at_us if others else 0
+        ends = [_at(entry, max(entry.at_us, latest_us)) for entry in rest if ends_source(entry.event)]
         self._entries[appeared:] = [
             FeedEntry(
                 entry.at_us,
