@@ -42,6 +42,11 @@ _SPARK_CONFIG: Mapping[str, str] = {
 }
 
 
+_BATCH_EVENTS = 16_000
+_INTERVALS = 4
+"""Choice: on one machine, a micro-batch and each key interval in it cost as much as thousands of records do."""
+
+
 class HostName(enum.StrEnum):
     """What ``--on`` and ``--compare`` can name."""
 
@@ -211,7 +216,14 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
     with host.session(config=_SPARK_CONFIG) as session, stop_requested() as stop:
         sample = host.Sample(options.judge) if options.judge is not None else False
         run = host.run_recorded(
-            session, pipeline, events, history=sample, on_batch=on_batch, should_stop=stop
+            session,
+            pipeline,
+            events,
+            batch_events=_BATCH_EVENTS,
+            intervals=_INTERVALS,
+            history=sample,
+            on_batch=on_batch,
+            should_stop=stop,
         )
         notes = [f"Spark {session.version}: {run.batches} micro-batches in {run.seconds:.1f} s"]
     stopped_by = stop.signal if run.events < len(events) else None
