@@ -6,11 +6,17 @@ the order in which they happened.
 
 The engine records its events itself, in the `History` that it was built with; the host only keeps `History.at_us`
 current, and records faults and the run's end.
+
+A host that can tell also records causes. It calls `History.begin` for each input that it gives to a process: a message, an
+alarm, a record of the source. What the process does then is an `Activation`, and whatever leaves it (a message, an alarm that it
+sets) carries the activation's number, which is the cause of the activation that it leads to. The events of an activation follow
+each other in the History, so nothing is stored in events. `headrace.causes` answers what happened before what.
 """
 
 import enum
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Concatenate, ParamSpec, Protocol, cast
 
 import msgspec
 
@@ -18,6 +24,9 @@ from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
 from headrace.wire.value import Value
+
+P = ParamSpec("P")
+"""Fields of an event after the first two."""
 
 
 class Injected(Value, frozen=True, gc=False):
@@ -410,22 +419,73 @@ Event = (
 )  # fmt: skip
 
 
+class Recorder(Protocol):
+    """Records what happens at one process, now."""
+
+    def __call__(
+        self, event: Callable[Concatenate[int, str, P], Event], *fields: P.args, **_: P.kwargs
+    ) -> None:
+        """Record an event of this type; the arguments are its fields after the first two, by position."""
+        ...
+
+
+class Activation(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What a process did with one input.
+
+    Attributes:
+        process: the address; ``""``: no process, but the operator, or the network that sends a held message on.
+        input: type of what it handled, such as ``Deliver`` or ``Wake``; or the verb of a fault that struck it; or ``step``: it
+            reached a protocol step at which a fault begins, and continues after the fault.
+        cause: number of the activation that sent the message or set the alarm; ``None``: the cause is outside the run.
+        first_event: number of its first event; if it has none, of the next event in the History.
+    """
+
+    process: str
+    input: str
+    cause: int | None
+    first_event: int
+
+
 class History:
-    """Events in the order in which they happened.
+    """Events in the order in which they happened, and their causes, if the host knows them.
+
+    Args:
+        events: of the run.
+        activations: of the run; none: the causes are unknown.
 
     Attributes:
         at_us: the current true time, microseconds; set by the host.
         events: the events so far. Append only.
+        activations: in the order in which they began. Append only.
+        activation: number of the activation under way; ``None``: nothing has begun.
         keeps: whether it keeps events; if not, events about single records need not be recorded.
     """
 
-    __slots__ = ("at_us", "events", "keeps", "record")
+    __slots__ = ("activation", "activations", "at_us", "events", "keeps", "record")
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
+    def __init__(self, events: Iterable[Event] = (), activations: Iterable[Activation] = ()) -> None:
         self.at_us = 0
         self.events: list[Event] = list(events)
+        self.activations: list[Activation] = list(activations)
+        self.activation: int | None = None
         self.record = self.events.append
         self.keeps = True
+
+    def of(self, process: str) -> Recorder:
+        """Return what records the events of one process."""
+        record = self.record
+
+        def stamp(event: Callable[..., Event], *fields: Any) -> None:
+            record(event(self.at_us, process, *fields))
+
+        return cast(Recorder, stamp)
+
+    def begin(self, process: str, input_: str, cause: int | None) -> None:
+        """Begin an activation: a process handles an input. The arguments are the fields of `Activation`."""
+        if self.keeps:
+            activations = self.activations
+            self.activation = len(activations)
+            activations.append(Activation(process, input_, cause, len(self.events)))
 
     @classmethod
     def discarding(cls) -> "History":

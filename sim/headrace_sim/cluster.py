@@ -97,6 +97,7 @@ class Cluster:
         """
         with seldom_collected():
             why = self._ending.wait(self.advance)
+        self.history.begin("", "end", None)
         self.history.record(RunEnded(self.kernel.now, "", why))
 
     @property
@@ -134,7 +135,7 @@ class Cluster:
         node.waiting.clear()
         if address in self.sources:
             self.sources[address].stop_reading()
-        self._log.struck("crash", address, f"incarnation {node.incarnation}")
+        self._log.begin("crash", address, f"incarnation {node.incarnation}")
         return True
 
     def restart(self, address: str) -> bool:
@@ -142,7 +143,7 @@ class Cluster:
         node = self.nodes[address]
         if node.state is not NodeState.DOWN:
             return False
-        self._log.struck("restart", address, "")
+        self._log.begin("restart", address, "")
         self.host.start(node)
         return True
 
@@ -153,7 +154,7 @@ class Cluster:
             return False
         node.state = NodeState.PAUSED
         node.halted_at_us = self.kernel.now
-        self._log.struck("pause", address, "")
+        self._log.begin("pause", address, "")
         return True
 
     def revive(self, address: str) -> bool:
@@ -163,13 +164,13 @@ class Cluster:
             return False
         node.state = NodeState.UP
         node.busy_until_us = self.kernel.now
-        self._log.struck("revive", address, "zombie" if self._is_zombie(node) else "still the owner")
+        self._log.begin("revive", address, "zombie" if self._is_zombie(node) else "still the owner")
         waiting, inbox = node.waiting, node.inbox
         node.waiting, node.inbox = [], []
         for go_on in waiting:
             go_on()
-        for event in inbox:
-            self.host.give(node, event)
+        for event, cause in inbox:
+            self.host.give(node, event, cause)
         self.host.readers.read(address)
         return True
 
@@ -182,23 +183,23 @@ class Cluster:
     def skew(self, address: str, by_us: int) -> None:
         """Let a machine's clock jump."""
         self.nodes[address].clock_us += by_us
-        self._log.struck("skew_clock", address, f"by {by_us} us")
+        self._log.begin("skew_clock", address, f"by {by_us} us")
 
     def slow(self, address: str, factor: int) -> None:
         """Let a machine take ``factor`` times as long, also for what its CPU has begun; 1: as usual."""
         self.host.departures.change_speed(self.nodes[address], factor)
         if factor != 1:
-            self._log.struck("slow", address, f"{factor} times")
+            self._log.begin("slow", address, f"{factor} times")
 
     def stall(self, address: str, for_us: int) -> None:
         """Let an injector's process get nothing from its source for a while."""
         if self.sources[address].stall(self.kernel.now, for_us):
-            self._log.struck("stall_source", address, "")
+            self._log.begin("stall_source", address, "")
 
     def make_late(self, address: str, count: int, by_us: int) -> None:
         """Delay the next records of an injector's process, past watermarks of its source."""
         if late := self.sources[address].make_late(self.kernel.now, count, by_us):
-            self._log.struck("late_records", address, f"{late} records")
+            self._log.begin("late_records", address, f"{late} records")
 
     def inject(self, address: str, record: SourceRecord) -> bool:
         """Give an injector's process a record by hand, now; tell whether its source had not ended."""
@@ -209,9 +210,10 @@ class Cluster:
 
     def operate(self, verb: Verb) -> None:
         """Ask the masters for a change, as an operator does."""
-        self._log.struck("operate", "", type(verb).__name__)
+        self._log.begin("operate", "", type(verb).__name__)
+        cause = self.history.activation
         for address in self._masters:
-            self.host.give(self.nodes[address], verb)
+            self.host.give(self.nodes[address], verb, cause)
 
     def release(self, handle: int) -> None:
         """End a fault of the network; what it held is sent on."""
@@ -230,4 +232,5 @@ class Cluster:
             self.host.departures.change_speed(node, 1)
             self.revive(address)
             self.restart(address)
+        self.history.begin("", "heal", None)
         self.history.record(Healed(self.kernel.now, "", tuple(lasting)))

@@ -25,7 +25,7 @@ from headrace.histories import (
     save_history,
 )
 from headrace.histories.lines import Line
-from headrace.history import Event, History
+from headrace.history import Activation, Event, History
 from tests.core.test_history import EVERYTHING
 
 
@@ -67,6 +67,44 @@ def test_every_event_comes_back_from_its_file(event: Event, tmp_path: Path) -> N
     save_history(path, [event], HEADER)
     header, history = load_history(path)
     assert (header, history.events) == (HEADER, [event])
+
+
+def test_causes_come_back_from_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    made = [
+        ("a", "Start", None, 0),
+        ("b", "Start", None, 0),
+        ("a", "Ack", 1, 3),
+        ("", "end", 2, len(EVERYTHING)),
+    ]
+    history = History(EVERYTHING, [Activation(*fields) for fields in made])
+    save_history(path, history, HEADER)
+    _, again = load_history(path)
+    assert (again.events, again.activations) == (history.events, history.activations)
+
+
+@pytest.mark.parametrize(
+    ("activations", "wrong"),
+    [
+        (
+            [Activation("a", "Ack", 0, 0)],
+            "line 2: the activation's cause is 0, but it is number 0: a cause comes first",
+        ),
+        ([Activation("a", "Start", None, 1)], "first_event is 1, but 0 events come before it"),
+        (
+            [h.Healed(0, "", ()), Activation("a", "Start", None, 1)],
+            "line 3: the first activation follows an event",
+        ),
+    ],
+)
+def test_causes_that_cannot_be_are_refused(activations: list[Line], wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with path.open("wb") as file:
+        writer = HistoryWriter(file, HEADER)
+        writer.write(activations)
+        writer.seal()
+    with pytest.raises(HistoryFormatError, match=wrong):
+        load_history(path)
 
 
 def test_every_line_of_records_comes_back_with_its_number(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_a_history_survives_a_file(tmp_path: Path) -> None:
     header, again = load_history(path)
     assert header.pipeline == zeitgeist.pipeline.name
     assert again.events == history.events
+    assert again.activations == history.activations != []
     assert again.digest() == history.digest()
     assert isinstance(again.events[-1], RunEnded)
 

@@ -9,6 +9,7 @@ Rules of this file:
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -18,7 +19,7 @@ import msgspec
 from headrace.api.errors import HeadraceError, HistoryFormatError
 from headrace.histories.header import FORMAT, VERSION, Header, Tells
 from headrace.histories.lines import Line
-from headrace.history import Event, History
+from headrace.history import Activation, Event, History
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
@@ -221,7 +222,7 @@ class HistoryReader:
 
 
 def save_history(path: Path, history: Iterable[Event], header: Header) -> None:
-    """Write a History to a file.
+    """Write a History to a file, with its causes if they are known.
 
     Args:
         path: the file.
@@ -233,7 +234,7 @@ def save_history(path: Path, history: Iterable[Event], header: Header) -> None:
     """
     with path.open("wb") as file:
         writer = HistoryWriter(file, header)
-        writer.write(history)
+        writer.write(_with_causes(history) if isinstance(history, History) else history)
         writer.seal()
 
 
@@ -247,9 +248,38 @@ def load_history(path: Path) -> tuple[Header, History]:
         if reader.header.tells is not Tells.STEPS:
             raise HistoryFormatError("history", str(path), f"it tells of {reader.header.tells}, not of steps")
         events: list[Event] = []
+        activations: list[Activation] = []
         for number, line in reader.lines():
-            if not isinstance(line, Event):
-                reason = f"line {number}: {type(line).__name__!r} is no event of a History of steps"
-                raise HistoryFormatError("history", str(path), reason)
-            events.append(line)
-        return reader.header, History(events)
+            problem = ""
+            if isinstance(line, Event):
+                events.append(line)
+            elif isinstance(line, Activation):
+                problem = _misplaced(line, len(activations), len(events))
+                activations.append(line)
+            else:
+                problem = f"{type(line).__name__!r} is no event of a History of steps"
+            if problem:
+                raise HistoryFormatError("history", str(path), f"line {number}: {problem}")
+        return reader.header, History(events, activations)
+
+
+def _with_causes(history: History) -> Iterator[Line]:
+    """Yield the events, and each activation before its first one."""
+    events = iter(history.events)
+    told = 0
+    for activation in history.activations:
+        yield from islice(events, activation.first_event - told)
+        told = activation.first_event
+        yield activation
+    yield from events
+
+
+def _misplaced(activation: Activation, activations: int, events: int) -> str:
+    """Say what is wrong with an activation that follows so many activations and events; ``""``: nothing."""
+    if events and not activations:
+        return "the first activation follows an event: either every event belongs to one, or none does"
+    if activation.first_event != events:
+        return f"the activation's first_event is {activation.first_event}, but {events} events come before it"
+    if activation.cause is not None and not 0 <= activation.cause < activations:
+        return f"the activation's cause is {activation.cause}, but it is number {activations}: a cause comes first"
+    return ""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.history import Event
+from headrace.history import Activation, Event
 
 
 class RecordLine(
@@ -118,5 +118,5 @@ class End(msgspec.Struct, tag="end", frozen=True, forbid_unknown_fields=True, om
     at: int | None = None
 
 
-Line = Event | Out | In | State | Watermark | Owns | End
+Line = Event | Activation | Out | In | State | Watermark | Owns | End
 """A line between the first and the last."""

@@ -107,7 +107,7 @@ class Injector:
         self.address = process_address(spec.name, process)
         self.phase = Phase.NEW
         self._spec, self._process, self._topologies = spec, process, topologies
-        self._options, self._history, self._rules = options, history, rules
+        self._options, self._record, self._rules = options, history.of(self.address), rules
         self._stamp = rules.stamp  # asked for with each record
         self._effects: list[Effect] = []
         self._wakes: list[int] = []
@@ -171,8 +171,8 @@ class Injector:
     # Becoming the holder of the role
 
     def _start(self, now: int, event: Start) -> None:
-        history, self._incarnation = self._history, event.incarnation
-        history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
+        self._incarnation = event.incarnation
+        self._record(ProcessStarted, event.incarnation)
         self._store.start(event.incarnation)
         self._peek(now)
 
@@ -230,8 +230,7 @@ class Injector:
         entry.left = len(productions)
         if not productions:
             return
-        history, promised_us = self._history, self._intake.promised.low_watermark
-        history.record(Injected(history.at_us, self.address, entry.offset, promised_us, productions))
+        self._record(Injected, entry.offset, self._intake.promised.low_watermark, productions)
         for production in productions:
             self._send(self._outbox.add(now, production, entry))
 
@@ -255,9 +254,7 @@ class Injector:
                 )
             except HeadraceError as second:
                 return self._halt(second)
-            self._history.record(
-                DeadLettered(self._history.at_us, self.address, spec.name, productions[0].record_id, stream)
-            )
+            self._record(DeadLettered, spec.name, productions[0].record_id, stream)
             return productions
 
     def _owed(self, stream: str) -> list[Subscriber]:
@@ -298,18 +295,16 @@ class Injector:
 
     def _send_again(self, pending: Pending[Entry]) -> None:
         if self._rules.retries(injected=True) and self._send(pending):
-            production, history = pending.production, self._history
-            history.record(Resent(history.at_us, self.address, production.record_id, production.consumer))
+            self._record(Resent, pending.production.record_id, pending.production.consumer)
 
     # What it is told
 
     def _on_ack(self, _now: int, ack: m.Ack) -> None:
-        history = self._history
         for record_id in ack.record_ids:
             pending = self._outbox.acked(ack.consumer, record_id)
             if pending is None:
                 continue
-            history.record(Acked(history.at_us, self.address, record_id, ack.consumer))
+            self._record(Acked, record_id, ack.consumer)
             self._delivered(pending.holder)
 
     def _delivered(self, entry: Entry) -> None:
@@ -328,8 +323,7 @@ class Injector:
             else:
                 self._send_again(pending)
         if table.topology != before.table.topology:
-            history = self._history
-            history.record(VersionAdopted(history.at_us, self.address, table.topology))
+            self._record(VersionAdopted, table.topology)
             if self._rules.adopts_version(injects=True):
                 self._adopt_topology(table.topology)
         for pending in self._outbox.drop_removed(self._pipeline, table):
@@ -415,7 +409,7 @@ class Injector:
         return due.due_us if changed else due.due_us + (_QUIET_PERIODS - 1) * due.wait_us
 
     def _report(self, now: int) -> None:
-        progress, options, history = self._journaled, self._options, self._history
+        progress, options = self._journaled, self._options
         assert progress is not None
         self._reported = progress
         self._report_due.begin(now)
@@ -427,7 +421,7 @@ class Injector:
         report = m.InjectorReport(name, self._process, self._epoch, low_us, horizon_us, frontier, buckets)
         replicas = options.authority_addresses(options.shard_of(name))
         self._effects.extend(Send(replica, report) for replica in replicas)
-        history.record(InjectorReported(history.at_us, self.address, name, low_us, horizon_us))
+        self._record(InjectorReported, name, low_us, horizon_us)
 
     # Asking the store and the clock
 

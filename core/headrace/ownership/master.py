@@ -91,12 +91,12 @@ class Master:
         "_draining",
         "_effects",
         "_election",
-        "_history",
         "_joined_at",
         "_members",
         "_mint",
         "_mints",
         "_options",
+        "_record",
         "_rules",
         "_since_us",
         "_store",
@@ -120,7 +120,7 @@ class Master:
         self._rules = rules
         self._topologies = topologies
         self._options = options
-        self._history = history
+        self._record = history.of(address)
         self._effects: list[Effect] = []
         self._store = StoreClient(self._effects, options.store_timeout_us)
         self._election = Election(
@@ -165,8 +165,7 @@ class Master:
     # Being the active one
 
     def _on_start(self, now: int, event: Start) -> None:
-        history = self._history
-        history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
+        self._record(ProcessStarted, event.incarnation)
         self._ticked_us = now
         self._store.start(event.incarnation)
         self._election.start(now, event.incarnation)

@@ -112,7 +112,7 @@ class Mediator:
     """
 
     def __init__(self, history: History, page_rows: int = 1_000, rules: Rules = RULES) -> None:
-        self._history = history
+        self._record = history.of(STORE)
         self._rules = rules
         self._is_valid, self._is_applied = rules.is_valid, rules.is_applied  # asked for with each write
         self._page_rows = page_rows
@@ -194,7 +194,7 @@ class Mediator:
         rows = self._rows.get(computation)
         if rows is None:
             rows = self._rows[computation] = {}
-        history, is_latest = self._history, sequencer in self._live.get(computation, _NOBODY)
+        record, is_latest = self._record, sequencer in self._live.get(computation, _NOBODY)
         if request.delivered:  # they were there before this write was made, and so go first
             self._delete(request, rows, is_latest=is_latest)
         for delta in deltas:
@@ -206,7 +206,7 @@ class Mediator:
                 continue
             row.apply(sequencer, delta)
             live = sequencer if is_latest else self.live_sequencer(computation, delta.key)
-            history.record(Applied(history.at_us, STORE, computation, sequencer, live, delta))
+            record(Applied, computation, sequencer, live, delta)
         return m.Written(request.request)
 
     def _delete(self, request: m.Write, rows: dict[str, StoredRow], *, is_latest: bool) -> None:
@@ -218,16 +218,14 @@ class Mediator:
             if row is not None and row.productions.pop((record_id, consumer), None) is not None:
                 deleted.append(name)
         if deleted:
-            computation, sequencer, history = request.computation, request.sequencer, self._history
+            computation, sequencer = request.computation, request.sequencer
             live = sequencer if is_latest else self.live_sequencer(computation, deleted[0][0])
-            history.record(
-                CheckpointsDeleted(history.at_us, STORE, computation, sequencer, live, tuple(deleted))
-            )
+            self._record(CheckpointsDeleted, computation, sequencer, live, tuple(deleted))
 
     def _refuse(self, request: m.Write) -> m.Reply:
-        computation, keys, history = request.computation, request.keys(), self._history
+        computation, keys = request.computation, request.keys()
         live = self.live_sequencer(computation, keys[0])
-        history.record(WriteRefused(history.at_us, STORE, computation, request.sequencer, live, tuple(keys)))
+        self._record(WriteRefused, computation, request.sequencer, live, tuple(keys))
         return m.Refused(request.request, live)
 
     def _read(self, request: m.Read) -> m.Reply:
@@ -268,9 +266,8 @@ class Mediator:
                 kept = {record_id: origin for record_id, origin in row.seen.items() if origin >= below}
                 count += len(row.seen) - len(kept)
                 row.seen = kept
-        history = self._history
         if count:
-            history.record(IdsCollected(history.at_us, STORE, request.computation, interval, below, count))
+            self._record(IdsCollected, request.computation, interval, below, count)
         return m.Collected(request.request)
 
     # Ownership (7.1)
@@ -295,9 +292,9 @@ class Mediator:
         for computation in request.removed:
             self._live.pop(computation, None)
             self._valid.pop(computation, None)
-            self._history.record(ComputationRemoved(self._history.at_us, STORE, computation))
+            self._record(ComputationRemoved, computation)
         if request.topology != self._table.topology:
-            self._history.record(VersionAdopted(self._history.at_us, STORE, request.topology))
+            self._record(VersionAdopted, request.topology)
         kept.sort(key=lambda one: (one.computation, one.interval.low))
         before = self._table
         since = dict(zip(before.retiring, before.retired_from, strict=True))
@@ -323,18 +320,13 @@ class Mediator:
             if self._rules.invalidates(_change_of(old.interval, wanted)):
                 self.invalidate(old)
         kept = [a for a in assignments if a not in replaced]
-        history = self._history
         for change in changes:
             interval = change.interval
             sequencer = self._rules.next_sequencer(self._next_sequencer, former.get(interval))
             self._next_sequencer = max(self._next_sequencer, sequencer + 1)
             live[sequencer] = valid[sequencer] = interval
             kept.append(m.Assignment(computation, interval, sequencer, change.owner, change.incarnation))
-            history.record(
-                IntervalMinted(
-                    history.at_us, STORE, computation, interval, sequencer, change.owner, change.incarnation
-                )
-            )
+            self._record(IntervalMinted, computation, interval, sequencer, change.owner, change.incarnation)
         return kept
 
     def invalidate(self, replaced: m.Assignment) -> None:
@@ -358,8 +350,7 @@ class Mediator:
         if self._rules.may_claim(request.seen_epoch, journal.epoch):
             journal.epoch += 1
             journal.holder = request.holder
-            history = self._history
-            history.record(RoleClaimed(history.at_us, STORE, request.role, journal.epoch, request.holder))
+            self._record(RoleClaimed, request.role, journal.epoch, request.holder)
         elif not (request.seen_epoch + 1 == journal.epoch and journal.holder == request.holder):
             return m.Refused(request.request, journal.epoch)
         journal.renewals += 1

@@ -123,8 +123,8 @@ class WatermarkAuthority:
     map_class: ClassVar[type[IntervalMap]] = IntervalMap
 
     __slots__ = (
-        "_effects", "_election", "_history", "_journaling", "_known", "_listeners", "_look_due", "_options", "_quiet",
-        "_role", "_rules", "_shard", "_store", "_ticked_us", "address", "injectors",
+        "_effects", "_election", "_journaling", "_known", "_listeners", "_look_due", "_options", "_quiet",
+        "_record", "_role", "_rules", "_shard", "_store", "_ticked_us", "address", "injectors",
     )  # fmt: skip
 
     def __init__(
@@ -140,7 +140,7 @@ class WatermarkAuthority:
         self._rules = rules
         self._shard = shard
         self._options = options
-        self._history = history
+        self._record = history.of(address)
         self._role = authority_role(shard)
         self._effects: list[Effect] = []
         self._store = StoreClient(self._effects, options.store_timeout_us)
@@ -214,8 +214,7 @@ class WatermarkAuthority:
     # Being the active one
 
     def _on_start(self, now: int, event: Start) -> None:
-        history = self._history
-        history.record(ProcessStarted(history.at_us, self.address, event.incarnation))
+        self._record(ProcessStarted, event.incarnation)
         self._ticked_us = now
         self._store.start(event.incarnation)
         self._election.start(now, event.incarnation)
@@ -231,7 +230,7 @@ class WatermarkAuthority:
             known.published = journaled.get(known.name, Progress())
             known.map.start_from(known.published.low_watermark, known.published.horizon)
         if claimed.contents:
-            self._history.record(Published(self._history.at_us, self.address, claimed.contents))
+            self._record(Published, claimed.contents)
         self._look_due.begin(now)
         self._tell(sorted(self._listeners))
         self._publish(now)
@@ -357,7 +356,7 @@ class WatermarkAuthority:
     def _broadcast(self, risen: tuple[tuple[str, Progress], ...]) -> None:
         for name, progress in risen:
             self._known[name].published = progress
-        self._history.record(Published(self._history.at_us, self.address, risen))
+        self._record(Published, risen)
         self._quiet = 0
         self._tell(sorted(self._listeners))
 

@@ -262,7 +262,7 @@ class Commits:
             late = self.sending.unacked(step)
             step.checkpoints = rules.checkpointed(late)
             for made in late:
-                self.shared.history.record(Checkpointed(*self.soft.here, made.record_id, made.consumer))
+                self.shared.record(Checkpointed, self.soft.computation, made.record_id, made.consumer)
             step.advance(StepInput.STRAGGLING)
             self._committable.append(step)
 

@@ -118,10 +118,9 @@ class OwnedInterval:
         expected = frozenset(scanned)
         productions = [name for name in scanned if name in known]
         productions += [name for name in known if name not in expected]
-        self.shared.history.record(
-            ScanEnded(
-                *soft.here, self.interval, self.sequencer, len(images), tuple(soft.queued_timers()), tuple(productions)
-            )
+        self.shared.record(
+            ScanEnded, soft.computation, self.interval, self.sequencer, len(images), tuple(soft.queued_timers()),
+            tuple(productions),
         )  # fmt: skip
 
     def drop(self, input_: IntervalInput) -> None:
@@ -138,7 +137,7 @@ class OwnedInterval:
         soft.clear()
         self.commits.clear()
         why = DropCause.REFUSED if input_ is IntervalInput.REFUSED else DropCause.TABLE
-        self.shared.history.record(IntervalDropped(*soft.here, self.interval, self.sequencer, why))
+        self.shared.record(IntervalDropped, soft.computation, self.interval, self.sequencer, why)
 
     def _on_refused(self) -> None:
         self.drop(IntervalInput.REFUSED)
@@ -184,9 +183,9 @@ class OwnedInterval:
         if slot is None:
             slot = soft.add_slot(key)
         arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
-        history = self.shared.history
-        if history.keeps:
-            history.record(Delivered(*soft.here, key, record_id, sender))
+        shared = self.shared
+        if shared.history.keeps:
+            shared.record(Delivered, soft.computation, key, record_id, sender)
         if self._acks_on_receipt:
             self.sending.ack(sender, [record_id])
         if slot.queue:
@@ -206,8 +205,7 @@ class OwnedInterval:
             self.sending.ack(sender, [production.record_id])
 
     def _note_duplicate(self, production: Production, by: KnownBy) -> None:
-        event = DuplicateDropped(*self.soft.here, production.key, production.record_id, by)
-        self.shared.history.record(event)
+        self.shared.record(DuplicateDropped, self.soft.computation, production.key, production.record_id, by)
 
     # Productions (6.1.2, 6.1.3)
 

@@ -53,7 +53,7 @@ class Recovery:
         if not shared.rules.scans_first():
             self._on_scanned(now, [], {})
             return
-        shared.history.record(ScanBegun(*soft.here, soft.interval, soft.sequencer))
+        shared.record(ScanBegun, soft.computation, soft.interval, soft.sequencer)
         self._scan(now, None, progress_of)
 
     def _scan(self, now: int, after: str | None, progress_of: tuple[str, ...]) -> None:

@@ -105,7 +105,7 @@ class Sending:
         """Tell a sender that these are durable."""
         shared, ids = self._shared, tuple(record_ids)
         if shared.history.keeps:
-            shared.history.record(AckSent(*self._soft.here, ids, sender))
+            shared.record(AckSent, self._computation, ids, sender)
         shared.effects.append(Send(sender, m.Ack(self._computation, ids)))
 
     def ack_steps(self, steps: Iterable[Step]) -> None:

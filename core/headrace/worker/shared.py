@@ -32,12 +32,13 @@ class Shared:
 
     Attributes:
         effects: what the host is asked to do once the event has been handled.
+        record: records its events.
         runs: how often user code ran.
         uncharged: the intervals it ran for, run by run, since the host last said what CPU time that took.
     """
 
     __slots__ = (
-        "address", "cache", "effects", "history", "options", "outbox", "routing", "rules", "runs", "store", "uncharged",
+        "address", "cache", "effects", "history", "options", "outbox", "record", "routing", "rules", "runs", "store", "uncharged",
     )  # fmt: skip
 
     def __init__(self, address: str, options: EngineOptions, history: History, rules: Rules) -> None:
@@ -45,6 +46,7 @@ class Shared:
         self.rules = rules
         self.options = options
         self.history = history
+        self.record = history.of(address)
         self.effects: list[Effect] = []
         self.store = StoreClient(self.effects, options.store_timeout_us)
         self.outbox: Outbox[Holder] = Outbox(options.retry_us, options.retry_max_us)

@@ -71,11 +71,6 @@ class SoftState:
         self.timers = TimerQueue(rules)
         self.ready: deque[KeySlot] = deque()
 
-    @property
-    def here(self) -> tuple[int, str, str]:
-        """Time, process and computation, with which each of its History events begins."""
-        return self.shared.history.at_us, self.shared.address, self.computation
-
     # Keys
 
     def add_slot(self, key: str) -> KeySlot:
@@ -202,8 +197,7 @@ class SoftState:
         timer_watermark = advanced(self.timer_watermark, timer_watermark)
         if timer_watermark != self.timer_watermark:
             self.timer_watermark = timer_watermark
-            event = InputWatermarkAdvanced(*self.here, self.sequencer, timer_watermark)
-            self.shared.history.record(event)
+            self.shared.record(InputWatermarkAdvanced, self.computation, self.sequencer, timer_watermark)
             self.mark_due(now)
 
     def fire_wall_timers(self, now: int) -> None:

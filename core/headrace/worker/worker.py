@@ -57,7 +57,6 @@ class Worker:
         self.address = address
         self._topologies = topologies
         self._options = options
-        self._history = history
         self._rules = rules
         self._shared = Shared(address, options, history, rules)
         self._effects = self._shared.effects
@@ -152,7 +151,7 @@ class Worker:
     def _on_start(self, now: int, event: Start) -> None:
         self._incarnation = event.incarnation
         self._shared.store.start(event.incarnation)
-        self._history.record(ProcessStarted(self._history.at_us, self.address, event.incarnation))
+        self._shared.record(ProcessStarted, event.incarnation)
         self._sweep_due.due_us = self._heartbeat_due.due_us = now
         self._report_due.begin(now)
         self._collect_due.begin(now)
@@ -195,14 +194,14 @@ class Worker:
             interval.sweep(now)
 
     def _resend(self, pendings: Sequence[Any]) -> None:
-        shared, history, rules = self._shared, self._history, self._rules
+        shared, rules = self._shared, self._rules
         for pending in pendings:
             if not rules.retries(injected=False):
                 continue
             production = rules.retried(pending.production, pending.attempts)
             owner = shared.routing.owner(production.consumer, production.key)
             if owner is not None:
-                history.record(Resent(history.at_us, self.address, production.record_id, production.consumer))
+                shared.record(Resent, production.record_id, production.consumer)
                 shared.effects.append(Send(owner, m.Deliver(production, self.address)))
 
     # Records (6.1.1)
@@ -229,13 +228,13 @@ class Worker:
             self._acked(now, consumer, message.record_ids)
 
     def _acked(self, now: int, consumer: str, record_ids: Sequence[str]) -> None:
-        outbox, history = self._shared.outbox, self._history
+        outbox, record = self._shared.outbox, self._shared.record
         touched: OwnedInterval | None = None
         for record_id in record_ids:
             pending = outbox.acked(consumer, record_id)
             if pending is None:
                 continue
-            history.record(Acked(history.at_us, self.address, record_id, consumer))
+            record(Acked, record_id, consumer)
             holder = pending.holder
             interval = self._intervals[holder.sequencer]
             if touched is not None and interval is not touched:
@@ -267,7 +266,7 @@ class Worker:
         if table.version <= self._table.version:
             return
         if table.topology != self._table.topology:
-            self._history.record(VersionAdopted(self._history.at_us, self.address, table.topology))
+            self._shared.record(VersionAdopted, table.topology)
         self._table = table
         self._senders_of.clear()
         before = self._shared.routing
@@ -403,7 +402,7 @@ class Worker:
 
     def _report(self) -> None:
         """Tell the authority of each interval's progress, bucketed by interval (7.2)."""
-        options, history = self._options, self._history
+        options, shared = self._options, self._shared
         self._report_round += 1
         by_shard: dict[int, list[m.IntervalReport]] = {}
         if (
@@ -420,11 +419,11 @@ class Worker:
                 continue
             self._last_reports[sequencer] = (self._report_round, report)
             reached = report.low_watermark, report.horizon
-            history.record(Reported(*interval.soft.here, interval.interval, sequencer, *reached))
+            shared.record(Reported, interval.computation, interval.interval, sequencer, *reached)
             by_shard.setdefault(options.shard_of(interval.computation), []).append(report)
         for shard, reports in by_shard.items():
             message = m.Report(self.address, tuple(reports))
-            self._shared.effects.extend(Send(to, message) for to in options.authority_addresses(shard))
+            shared.effects.extend(Send(to, message) for to in options.authority_addresses(shard))
 
     @property
     def _percentiles_wanted(self) -> bool:

@@ -8,6 +8,14 @@ from headrace.wire.effects import Effect, Event
 from headrace_sim.contention import SharedCpu
 
 
+class Give(Protocol):
+    """Lets a machine's process handle an event."""
+
+    def __call__(self, node: "Node", event: Event, cause: int | None, /) -> None:
+        """Take the machine, the event, and the activation that led to it (`headrace.history.Activation`)."""
+        ...
+
+
 class StateMachine(Protocol):
     """What every process of the engine is."""
 
@@ -42,7 +50,7 @@ class Node:
     Attributes:
         process: the state machine; ``None`` before it first starts.
         incarnation: counts the starts of its process.
-        inbox: what arrived while it was paused, in order.
+        inbox: what arrived while it was paused, with the cause, in order.
         busy_until_us: when its CPU has no more work, true time.
         uncharged: the intervals for which its process has run user code since it was last charged; ``None``: it is no worker.
         slow_factor: how many times as long it takes.
@@ -65,7 +73,7 @@ class Node:
         self.process: Any = None
         self.state = NodeState.DOWN
         self.incarnation = 0
-        self.inbox: list[Event] = []
+        self.inbox: list[tuple[Event, int | None]] = []
         self.waiting: list[Callable[[], None]] = []
         self.busy_until_us = 0
         self.slow_factor = 1

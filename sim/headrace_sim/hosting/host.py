@@ -37,7 +37,7 @@ class StepObserver(Protocol):
     sending: Mapping[str, Collection[str]]
     receiving: Mapping[str, Collection[str]]
 
-    def receives(self, node: Node, event: Event) -> bool:
+    def receives(self, node: Node, event: Event, cause: int | None) -> bool:
         """Tell whether a process that is about to handle an event does so now."""
         ...
 
@@ -92,38 +92,52 @@ class Host:
         self.error: HeadraceError | None = None
         self._check_invariants = options.check_invariants
         self._book = Cpus(options, stream).book
-        self._alarms = Alarms(kernel, options.timer_lag.sampler(stream("timer lag")), self.give)
-        self.readers = Readers(kernel, nodes, sources, self.give)
+        self._alarms = Alarms(kernel, history, options.timer_lag.sampler(stream("timer lag")), self.give)
+        self.readers = Readers(kernel, history, nodes, sources, self.give)
         self.departures = Departures(kernel)
         store_us = options.store_link.sampler(stream("store link"))
         store_link = StoreLink(kernel, history, store, network, store_us, self.departures, self.give)
         link_us, outside = options.link.sampler(stream("link")), Outside(OUTSIDE_ADDRESS, history)
-        self.wire = Wire(kernel, nodes, network, link_us, self.departures, store_link, outside, self.give)
+        self.wire = Wire(
+            kernel, history, nodes, network, link_us, self.departures, store_link, outside, self.give
+        )
         self._transmit = self.wire.transmit
 
     def start(self, node: Node) -> None:
         """Start a machine's process, with an empty memory."""
         node.start()
         node.busy_until_us = self.kernel.now
-        self.kernel.call_later(0, self._begin, (node, node.incarnation))
+        self.kernel.call_later(0, self._begin, (node, node.incarnation, self.history.activation))
 
-    def _begin(self, start: tuple[Node, int]) -> None:
-        node, incarnation = start
+    def _begin(self, start: tuple[Node, int, int | None]) -> None:
+        node, incarnation, cause = start
         if node.incarnation == incarnation:  # it may have crashed and restarted in the same instant
             if node.state is NodeState.STARTING:
                 node.state = NodeState.UP
-            self.give(node, Start(incarnation))
+            self.give(node, Start(incarnation), cause)
 
-    def give(self, node: Node, event: Event) -> None:
-        """Let a process handle an event, and carry out its effects."""
+    def give(self, node: Node, event: Event, cause: int | None = None) -> None:
+        """Let a process handle an event, and carry out its effects.
+
+        Args:
+            node: the process's machine.
+            event: what it handles.
+            cause: the activation that led to it; ``None``: it comes from outside.
+        """
         if node.state is not _UP:
             if node.state is NodeState.PAUSED:
-                node.inbox.append(event)
+                node.inbox.append((event, cause))
             return
         observer = self.observer
-        if observer is not None and node.address in observer.receiving and not observer.receives(node, event):
+        if (
+            observer is not None
+            and node.address in observer.receiving
+            and not observer.receives(node, event, cause)
+        ):
             return
-        now = self.history.at_us = self.kernel.now
+        history = self.history
+        now = history.at_us = self.kernel.now
+        history.begin(node.address, type(event).__name__, cause)
         effects = node.process.handle(now + node.clock_us, event)
         if self._check_invariants:
             node.process.check_invariants()

@@ -1,10 +1,10 @@
 """Injectors reading their sources (MillWheel 5.2): each process gets what has appeared, when it appears."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from headrace.history import History
 from headrace.wire.effects import Replayed
-from headrace_sim.endpoints.node import Node, NodeState
+from headrace_sim.endpoints.node import Give, Node, NodeState
 from headrace_sim.endpoints.outside import Source
 from headrace_sim.kernel import Kernel
 
@@ -14,30 +14,38 @@ class Readers:
 
     Args:
         kernel: the time.
+        history: knows the activation that asks for a replay.
         nodes: the machines by address.
         sources: of the injectors' processes, by address.
-        give: takes a machine and the event for its process.
+        give: takes a machine, the event for its process, and the event's cause.
     """
 
     def __init__(
         self,
         kernel: Kernel,
+        history: History,
         nodes: Mapping[str, Node],
         sources: Mapping[str, Source],
-        give: Callable[[Node, Any], None],
+        give: Give,
     ) -> None:
         self._kernel = kernel
+        self._history = history
         self._nodes = nodes
         self._sources = sources
         self._give = give
 
-    def read(self, address: str) -> None:
-        """Give a process what has appeared in its source, if it has one, and come back when more appears."""
+    def read(self, address: str, cause: int | None = None) -> None:
+        """Give a process what has appeared in its source, if it has one, and come back when more appears.
+
+        Args:
+            address: of the process.
+            cause: the activation that asked for it; ``None``: it has just appeared.
+        """
         source, node = self._sources.get(address), self._nodes[address]
         if source is None or node.state is not NodeState.UP:
             return
         for event in source.take(self._kernel.now):
-            self._give(node, event)
+            self._give(node, event, cause)
         next_us = source.next_at()
         if next_us is not None:
             self._kernel.call_at(next_us, self._ready, (address, source.readings))
@@ -45,11 +53,12 @@ class Readers:
     def replay(self, address: str, offset: int) -> None:
         """Let a process read its source again from an offset, and tell it when it has all that had appeared."""
         self._sources[address].read_from(offset)
-        self._kernel.call_later(0, self._replay, address)
+        self._kernel.call_later(0, self._replay, (address, self._history.activation))
 
-    def _replay(self, address: str) -> None:
-        self.read(address)
-        self._give(self._nodes[address], Replayed())
+    def _replay(self, request: tuple[str, int | None]) -> None:
+        address, cause = request
+        self.read(address, cause)
+        self._give(self._nodes[address], Replayed(), cause)
 
     def _ready(self, appointment: tuple[str, int]) -> None:
         address, readings = appointment

@@ -27,10 +27,11 @@ _ALL = frozenset(MESSAGES + EVENTS)
 class _Caught(NamedTuple):
     """An event that was paused or delayed when a process was about to handle it.
 
-    ``tied``: the faults that begin once it has.
+    ``cause``: the activation that led to it; ``tied``: the faults that begin once the process has handled it.
     """
 
     event: Event
+    cause: int | None
     tied: list[StepFault]
 
 
@@ -73,37 +74,37 @@ class Watch:
         self._planned.clear()
         self.sending = self.receiving = self._ever
 
-    def receives(self, node: Node, event: Event) -> bool:
+    def receives(self, node: Node, event: Event, cause: int | None) -> bool:
         """Tell whether a process that is about to handle an event does so now."""
         caught = self._caught.pop((node.address, node.incarnation, id(event)), None)
         planned = self._comes(node.address, Does.RECEIVES, event) if caught is None else caught.tied
         after = [fault for fault in planned if fault.moment is Moment.AFTER]
-        fate = self._strike(planned, Moment.BEFORE, node)
+        fate = self._strike(planned, Moment.BEFORE, node, cause)
         kernel = self._host.kernel
         if fate is not NORMAL and type(event) in _MESSAGES:
             if fate.copies == 2:
-                kernel.call_later(fate.delay_us, self._comes_again, (node, event))
+                kernel.call_later(fate.delay_us, self._comes_again, (node, event, cause))
             elif fate.copies:
-                kernel.call_later(fate.delay_us, self._goes_on, (node, _Caught(event, after)))
+                kernel.call_later(fate.delay_us, self._goes_on, (node, _Caught(event, cause, after)))
             if fate.copies != 2:
                 return False
         if node.state is not NodeState.UP:
-            self._goes_on((node, _Caught(event, after)))  # what a paused process gets, it keeps
+            self._goes_on((node, _Caught(event, cause, after)))  # what a paused process gets, it keeps
             return False
         if after:  # the rest of this instant is the process's: it handles the event first
-            kernel.call_later(0, self._has_received, (node, node.incarnation, after))
+            kernel.call_later(0, self._has_received, (node, node.incarnation, after, cause))
         return True
 
     def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
         """Carry out a process's effects one by one, until a fault stops it."""
-        host, incarnation = self._host, node.incarnation
+        host, incarnation, activation = self._host, node.incarnation, self._host.history.activation
         for number, effect in enumerate(effects):
             if type(effect) is not Send:
                 host.carry_out(node, effect)
                 continue
             planned = self._comes(node.address, Does.SENDS, effect.message)
             rest = effects[number + 1 :]
-            fate = self._strike(planned, Moment.BEFORE, node)
+            fate = self._strike(planned, Moment.BEFORE, node, activation)
             if self._stopped(node, incarnation, sent_us):
                 self._keep(node, effect, rest)
                 return
@@ -111,7 +112,7 @@ class Watch:
                 host.wire.transmit(node, effect, sent_us)
             else:
                 host.wire.transmit_with(fate, node, effect.to, effect.message, sent_us)
-            self._strike(planned, Moment.AFTER, node)
+            self._strike(planned, Moment.AFTER, node, activation)
             if planned and self._stopped(node, incarnation, sent_us):
                 self._keep(node, None, rest)
                 return
@@ -129,23 +130,30 @@ class Watch:
                 found += self._planned.pop((place, counts[place]), ())
         return found
 
-    def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node) -> Fate:
-        """Let the faults of this moment begin; return what becomes of the message."""
+    def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node, cause: int | None) -> Fate:
+        """Let the faults of this moment begin; return what becomes of the message.
+
+        Each is an activation of its own. The process's, to which ``cause`` has led, continues as another one.
+        """
         fate, host = NORMAL, self._host
         for tied in planned:
             if tied.moment is not moment:
                 continue
             step, kind = tied.step, tied.fault.kind
             now = host.history.at_us = host.kernel.now
+            host.history.begin(node.address, "step", cause)
             host.history.record(StepReached(now, node.address, step.verb, step.nth, moment.value, kind))
             if isinstance(tied.fault, MessageFault):
                 self._log.struck(kind, node.address, str(step))
                 fate = _fate(tied.fault)
             else:
+                self._log.cause = host.history.activation
                 self._begin(tied)
+                self._log.cause = None
+                host.history.begin(node.address, "step", cause)
         return fate
 
-    def _comes_again(self, arrival: tuple[Node, Event]) -> None:
+    def _comes_again(self, arrival: tuple[Node, Event, int | None]) -> None:
         """Give a process the second copy of a message, which is a step of its own."""
         self._host.give(*arrival)
 
@@ -153,12 +161,12 @@ class Watch:
         """Give a process an event that was caught; its step has been counted."""
         node, caught = arrival
         self._caught[node.address, node.incarnation, id(caught.event)] = caught
-        self._host.give(node, caught.event)
+        self._host.give(node, caught.event, caught.cause)
 
-    def _has_received(self, receipt: tuple[Node, int, list[StepFault]]) -> None:
-        node, incarnation, planned = receipt
+    def _has_received(self, receipt: tuple[Node, int, list[StepFault], int | None]) -> None:
+        node, incarnation, planned, cause = receipt
         sent_us = node.busy_until_us
-        self._strike(planned, Moment.AFTER, node)
+        self._strike(planned, Moment.AFTER, node, cause)
         self._stopped(node, incarnation, sent_us)
 
     @staticmethod
@@ -173,9 +181,10 @@ class Watch:
         """Let a process that was paused continue with these effects when it is revived; one that crashed does not."""
         if node.state is not NodeState.PAUSED:
             return
-        host = self._host
+        host, cause = self._host, self._host.history.activation
 
         def go_on() -> None:
+            host.history.begin(node.address, "revive", cause)
             if effect is not None:
                 host.wire.transmit(node, effect, host.kernel.now)
             self.carry_out(node, rest, host.kernel.now)

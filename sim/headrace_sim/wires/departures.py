@@ -27,6 +27,7 @@ class Flight(HeapEvent):
         source: the machine that sends it.
         incarnation: of the source's process.
         sent_us: when the source's CPU comes to send it, true time.
+        cause: the activation that sends it.
     """
 
     target: Node
@@ -34,6 +35,7 @@ class Flight(HeapEvent):
     source: Node
     incarnation: int
     sent_us: int
+    cause: int | None
 
 
 class Parcel(msgspec.Struct):
@@ -44,6 +46,7 @@ class Parcel(msgspec.Struct):
         source: the machine that sends it.
         incarnation: of the source's process.
         sent_us: when the source's CPU comes to send it, true time.
+        cause: the activation that sends it.
         mute: the store's reply is lost.
     """
 
@@ -51,6 +54,7 @@ class Parcel(msgspec.Struct):
     source: Node
     incarnation: int
     sent_us: int
+    cause: int | None
     mute: bool = False
 
 

@@ -1,14 +1,11 @@
 """The wire to the store and back: two events for a request, and the faults that strike writes on their way."""
 
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 
 from headrace.history import History
-from headrace.wire.messages import STORE
+from headrace.wire.messages import STORE, Reply
 from headrace_sim.distributions import Sampler
-from headrace_sim.endpoints.node import Node
+from headrace_sim.endpoints.node import Give, Node
 from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.kernel import Kernel
 from headrace_sim.wires.departures import Departures, Parcel
@@ -20,12 +17,12 @@ class StoreLink:
 
     Args:
         kernel: the time.
-        history: whose clock the store reads.
+        history: whose clock the store reads, and which knows what it does.
         store: serves the requests.
         network: decides whether replies arrive.
         latency_us: draws the one-way latency.
         departures: decides whether requests have been sent.
-        give: takes a machine and the reply that has reached it.
+        give: takes a machine, the reply that has reached it, and the reply's cause.
     """
 
     def __init__(
@@ -36,7 +33,7 @@ class StoreLink:
         network: Network,
         latency_us: Sampler,
         departures: Departures,
-        give: Callable[[Node, Any], None],
+        give: Give,
     ) -> None:
         self._kernel = kernel
         self._history = history
@@ -66,11 +63,13 @@ class StoreLink:
         node, request = parcel.source, parcel.message
         if node.halted_at_us >= 0 and self._departures.unsent(parcel, self._arrive):
             return
-        self._history.at_us = self._kernel.now
+        history = self._history
+        history.at_us = self._kernel.now
+        history.begin(STORE, type(request).__name__, parcel.cause)
         reply = self._store.serve(node.address, request)
         if reply is None or parcel.mute:
             return
-        answer = (node, reply)
+        answer = (node, reply, history.activation)
         if self._network.rules:
             fate = self._network.fate(STORE, node.address, reply)
             if fate.held is not None:
@@ -80,6 +79,6 @@ class StoreLink:
         delay_us = self._store.service_us(request) + self._latency_us()
         self._kernel.call_later(delay_us, self._answered, answer)
 
-    def _answered(self, answer: tuple[Node, Any]) -> None:
+    def _answered(self, answer: tuple[Node, Reply, int | None]) -> None:
         """Deliver a reply to the address that asked; a process that restarted since knows by its number that it did not ask."""
         self._give(*answer)
