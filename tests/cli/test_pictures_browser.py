@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on
 
 QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--virtual-time-budget=2000", "--window-size=1500,1000",
+    "--disable-component-update", "--disable-sync", "--virtual-time-budget=4000",
 )  # fmt: skip
 
 
@@ -35,16 +35,22 @@ def zombie() -> ScenarioRun:
     return SCENARIOS["zombie-timer"].run("sequencers")
 
 
-def seen(tmp_path: Path, outcome: ScenarioRun, address: str = "", script: str = "") -> str:
+def seen(tmp_path: Path, outcome: ScenarioRun, address: str = "", script: str = "", width: int = 1500) -> str:
     """The document as the browser shows it, after a script has run in it."""
     page = spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
     page = page.replace("</body>", f"<script>{script}</script></body>")
     path = tmp_path / "run.html"
     path.write_text(page)
-    done = subprocess.run(
-        [str(BROWSER), *QUIET, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"{path.as_uri()}#{address}"],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    folder = f"--user-data-dir={tmp_path / 'profile'}"
+    command = [
+        str(BROWSER),
+        *QUIET,
+        f"--window-size={width},1000",
+        folder,
+        "--dump-dom",
+        f"{path.as_uri()}#{address}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert 'data-ready="yes"' in done.stdout, "the page's script did not come to its end"
     return done.stdout
 
@@ -76,17 +82,87 @@ def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
     assert "worker-1 still believes that it owns" in words(document, "story")
 
 
-def test_labels_of_a_lane_do_not_overlap(tmp_path: Path, zombie: ScenarioRun) -> None:
-    count = """
-      const labels = [...document.querySelectorAll('#body > text, #body g[data-event] text')];
-      const boxes = labels.map((one) => one.getBoundingClientRect());
-      const hits = boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) =>
-        Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3));
-      document.body.dataset.boxes = boxes.length; document.body.dataset.hits = hits.length;"""
+CROSSINGS = """
+  const texts = [...document.querySelectorAll('#body text')].map((one) => one.getBBox());
+  const meets = (a, b) => Math.min(a.x + a.width, b.x + b.width) - Math.max(a.x, b.x) > 1 &&
+    Math.min(a.y + a.height, b.y + b.height) - Math.max(a.y, b.y) > 3;
+  const crosses = (box, one) => {
+    const [x1, y1, x2, y2] = ['x1', 'y1', 'x2', 'y2'].map((name) => Number(one.getAttribute(name)));
+    for (let t = 0; t <= 1; t += 0.005) {
+      const x = x1 + (x2 - x1) * t, y = y1 + (y2 - y1) * t;
+      if (x > box.x && x < box.x + box.width && y > box.y + 3 && y < box.y + box.height - 3) return true;
+    }
+    return false;
+  };
+  const lines = [...document.querySelectorAll('#body line')];
+  document.body.dataset.texts = texts.length;
+  document.body.dataset.overlaps = texts.flatMap((a, i) => texts.slice(i + 1).filter((b) => meets(a, b))).length;
+  document.body.dataset.crossed = texts.filter((box) => lines.some((one) => crosses(box, one))).length;
+  document.body.dataset.outside = texts.filter((box) => box.x < 0 || box.x + box.width > plan.width + 1).length;
+  document.body.dataset.scrolls = plan.width > $('figure').clientWidth;"""
+
+
+@pytest.mark.parametrize("width", [500, 1500])
+def test_no_text_is_crossed_or_overlapped_or_cut_off(tmp_path: Path, zombie: ScenarioRun, width: int) -> None:
     for scope in ("S6", "S7", "S10", "all"):
-        document = seen(tmp_path, zombie, f"scope={scope}", count)
-        assert int(re.findall(r'data-boxes="(\d+)"', document)[0]) > 20
-        assert re.findall(r'data-hits="(\d+)"', document) == ["0"], scope
+        document = seen(
+            tmp_path, zombie, f"scope={scope}&kinds=record,run,write,ack,ownership,fault", CROSSINGS, width
+        )
+        assert int(re.findall(r'data-texts="(\d+)"', document)[0]) > 20
+        for fault in ("overlaps", "crossed", "outside"):
+            assert re.findall(rf'data-{fault}="(\d+)"', document) == ["0"], (scope, fault)
+        if scope == "S6":
+            assert 'data-scrolls="false"' in document
+
+
+PLAYED = """
+  let frame = 0; // a browser without a screen draws no frames
+  window.requestAnimationFrame = (draw) => setTimeout(() => draw((frame += 16)), 1);
+  const wait = () => play.on ? setTimeout(wait, 20) : Object.assign(document.body.dataset, { ended: play.y, at: state.event });
+  $('speed').value = '16';
+  $('play').click();
+  document.body.dataset.label = $('play').getAttribute('aria-label');
+  wait();"""
+
+
+def test_the_animation_plays_to_the_end_and_stops(tmp_path: Path, zombie: ScenarioRun) -> None:
+    document = seen(tmp_path, zombie, "", PLAYED)
+    assert 'data-label="Pause"' in document
+    shown = sorted(drawn(document))
+    assert re.findall(r'data-at="(\d+)"', document) == [str(shown[-1])]
+    assert 'aria-label="Play"' in document
+
+
+def test_a_message_under_way_is_a_dot_between_its_processes(tmp_path: Path, zombie: ScenarioRun) -> None:
+    stale = max(numbers_of(zombie.history.events, zombie.violations["S6"].witness))
+    script = f"""
+      const late = flights(plan).find((one) => one.effect === {stale});
+      moveTo((late.y1 + late.y2) / 2);
+      const dots = [...document.querySelectorAll('#stage [data-flight="write"]')];
+      document.body.dataset.dots = dots.map((one) => one.getAttribute('r')).join();
+      document.body.dataset.zombie = $('stage').textContent.includes('partition');
+      moveTo(late.y2);
+      document.body.dataset.after = document.querySelectorAll('#stage [data-flight="write"]').length;"""
+    document = seen(tmp_path, zombie, "", script)
+    assert 'data-dots="8"' in document
+    assert 'data-zombie="true"' in document
+    assert 'data-after="0"' in document
+    assert f"{stale}: Applied" in words(document, "event")
+
+
+def test_stepping_moves_the_animation_and_rewinding_starts_it_again(
+    tmp_path: Path, zombie: ScenarioRun
+) -> None:
+    script = """
+      const press = (key) => dispatchEvent(new KeyboardEvent('keydown', { key }));
+      press('ArrowRight'); press('ArrowRight');
+      document.body.dataset.second = play.y === plan.rows.get(plan.shown[1]).y;
+      press('Home');
+      document.body.dataset.rewound = play.y === plan.start && state.event === null;"""
+    document = seen(tmp_path, zombie, "", script)
+    assert 'data-second="true"' in document
+    assert 'data-rewound="true"' in document
+    assert words(document, "now") == "the run starts"
 
 
 def test_a_reader_steps_with_the_keyboard_and_reads_the_event(tmp_path: Path, zombie: ScenarioRun) -> None:

@@ -10,35 +10,8 @@ import pytest
 
 from headrace.history import History
 from headrace_properties.explain.causality import links_of, messages_of, program_order
-from headrace_properties.search.oracles import plan_of
-from headrace_properties.search.workloads import WORKLOADS
-from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.perfetto import perfetto_json
 from headrace_scenarios.pictures.shiviz import PARSER, shiviz_log, vector_clocks
-from headrace_sim import simulate
-
-RUNS = (
-    "zombie-timer",
-    "zombie-production",
-    "straggler-checkpoint",
-    "windows 3",
-    "weak windows 8",
-    "changing 15",
-    "slips 6",
-)
-"""Scenarios, and workloads under the random plan of a seed."""
-
-
-@pytest.fixture(scope="module", params=RUNS)
-def history(request: pytest.FixtureRequest) -> History:
-    if request.param in SCENARIOS:
-        return SCENARIOS[request.param].run("sequencers").history
-    name, _, seed = request.param.rpartition(" ")
-    workload, number = WORKLOADS[name], int(seed)
-    feed = workload.feed(number)
-    plan = plan_of(workload, feed, number)
-    return simulate(workload.deployed, feed, options=plan.options, faults=plan.faults, seed=plan.seed)
-
 
 # Perfetto: the Trace Event Format, JSON Object Format
 

@@ -1,12 +1,14 @@
-"""A run as a space-time diagram: processes across, time down, messages as arrows, in one HTML file that needs nothing else.
+"""A run as a space-time diagram and an animation, in one self-contained HTML file.
 
-Rules of this package: what is true is derived here, from the History, and goes into the page as data; `diagram.js` only chooses
-what to show, and draws. The file opens from a disk without a network, and stays readable by later versions of a browser.
-`still` draws a picture without a page from the same data.
+Processes are across, time runs down, messages are arrows. Each event has a row of its own, and its text stands in a column to
+the right of all processes: no arrow can cross it, and it fits on a phone.
+
+Rules of this package: all facts are derived here, from the History, and go into the page as data; the scripts only choose what to
+show, and draw it. The page works without a network. `still` draws a picture without scripts from the same data.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -16,10 +18,10 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME
 from headrace import history as h
 from headrace.wire.messages import STORE
-from headrace.wire.rows import Version
+from headrace.wire.rows import Production, Version
 from headrace_properties.checkers.catalogue import rule
-from headrace_properties.explain.causality import Link, links_of, messages_of, numbers_of
-from headrace_properties.explain.event_summaries import phrase
+from headrace_properties.explain.causality import Link, LinkKind, links_of, messages_of, numbers_of
+from headrace_properties.explain.event_summaries import phrase, seconds
 from headrace_properties.explain.narrative import narrate, subject_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_properties.verdict import Verdict, Violated
@@ -40,16 +42,34 @@ _GROUPS: dict[type, str] = {
 _ROLES = ("injector", "worker", "master", "authority", "store", "outside")
 """Lanes in this order, from left to right."""
 
+_SCRIPTS = ("diagram", "stage", "page")
+
+_TIMES = frozenset(
+    {
+        "timestamp",
+        "origin",
+        "source_watermark",
+        "input_watermark",
+        "low_watermark",
+        "horizon",
+        "due",
+        "set_at",
+        "hold",
+        "below",
+    }
+)
+"""Fields that are times in microseconds."""
+
 
 def spacetime_html(
     history: Sequence[h.Event], verdicts: Mapping[str, Verdict], *, title: str, subtitle: str = ""
 ) -> str:
-    """Draw a run.
+    """Draw a run as a page.
 
     Args:
-        history: what happened.
-        verdicts: on it; each violation can be shown with its causal past.
-        title: of the page and the figure.
+        history: the run's events.
+        verdicts: the run's verdicts; each violation can be shown with its causal past.
+        title: title of the page and the figure.
         subtitle: one line: the pipeline, the protocol.
     """
     package = files(__package__)
@@ -58,16 +78,17 @@ def spacetime_html(
         "{{title}}": escape(title),
         "{{css}}": package.joinpath("diagram.css").read_text("utf-8"),
         "{{data}}": data.replace("<", "\\u003c"),  # else a value could end the script
-        "{{diagram}}": package.joinpath("diagram.js").read_text("utf-8"),
-        "{{page}}": package.joinpath("page.js").read_text("utf-8"),
+        "{{js}}": "\n".join(package.joinpath(f"{name}.js").read_text("utf-8") for name in _SCRIPTS),
     }
     page = package.joinpath("template.html").read_text("utf-8")
     head, *rest = page.split("{{")
-    return head + "".join(parts["{{" + one.split("}}", 1)[0] + "}}"] + one.split("}}", 1)[1] for one in rest)
+    return head + "".join(
+        parts["{{" + part.split("}}", 1)[0] + "}}"] + part.split("}}", 1)[1] for part in rest
+    )
 
 
 def role_of(address: str) -> str:
-    """What a process is, by its address; the role's name is also the order of its lane.
+    """Return the role of the process at an address.
 
     >>> role_of("worker-3"), role_of("queries/0"), role_of("")
     ('worker', 'injector', '')
@@ -80,13 +101,17 @@ def role_of(address: str) -> str:
 
 
 def lanes_of(history: Iterable[h.Event]) -> list[str]:
-    """The processes that something happened at, in the order of the figure; those of other hosts' roles come last."""
-    found = {event.process for event in history} - {""}
-    return sorted(found, key=_place)
+    """Return the processes that play a part, in the order of the figure; unknown roles come last."""
+    found: set[str] = set()
+    for event in history:
+        found.add(event.process)
+        if isinstance(event, h.AckSent):
+            found.add(event.to)
+    return sorted(found - {""}, key=_place)
 
 
 def _place(address: str) -> tuple[int, list[tuple[str, int]]]:
-    """By role, then by number: worker-10 is after worker-9."""
+    """Return the sort key of a lane: by role, then by number, so that worker-10 is after worker-9."""
     role = role_of(address)
     parts = re.findall(r"(\D*)(\d*)", address)
     place = _ROLES.index(role) if role in _ROLES else len(_ROLES)
@@ -96,34 +121,57 @@ def _place(address: str) -> tuple[int, list[tuple[str, int]]]:
 def document_of(
     history: Sequence[h.Event], verdicts: Mapping[str, Verdict], title: str, subtitle: str
 ) -> dict[str, Any]:
-    """Return what there is to draw of a run: lanes, events, messages, tenures, outages, watermarks and violations."""
+    """Return everything to draw: lanes, events, messages, tenures, outages, watermarks and violations."""
     lanes = lanes_of(history)
     place = {address: number for number, address in enumerate(lanes)}
     links = links_of(history)
+    messages = messages_of(links)
     told = narrate(history, verdicts)
     return {
         "title": title,
         "subtitle": subtitle,
         "lanes": [{"address": address, "role": role_of(address)} for address in lanes],
         "events": [_event(event, place) for event in history],
-        "links": [[one.cause, one.effect, one.kind.value, one.label] for one in messages_of(links)],
+        "links": [[link.cause, link.effect, link.kind.value, link.label] for link in messages],
+        "stubs": [[number, place[address], kind] for number, address, kind in _stubs(history, messages)],
         "tenures": [
             {
-                "lane": place[one.owner], "computation": one.computation, "interval": str(one.interval),
-                "sequencer": one.sequencer, "begin": one.scan_begun, "replaced": one.replaced, "end": one.forgotten,
+                "lane": place[tenure.owner], "computation": tenure.computation, "interval": str(tenure.interval),
+                "sequencer": tenure.sequencer, "begin": tenure.scan_begun, "replaced": tenure.replaced, "end": tenure.forgotten,
             }
-            for one in tenures_of(history) if one.scan_begun is not None and one.owner in place
+            for tenure in tenures_of(history) if tenure.scan_begun is not None and tenure.owner in place
         ],
         "outages": [
-            {"lane": place[one.process], "kind": one.kind, "begin": one.begin, "end": one.end, "strikes": len(one.details)}
-            for one in outages_of(history) if one.process in place
+            {"lane": place[o.process], "kind": o.kind, "begin": o.begin, "end": o.end, "strikes": len(o.details)}
+            for o in outages_of(history) if o.process in place
         ],
         "watermarks": _watermarks(history),
         "verdicts": [
-            _violation(history, name, one, verdicts, links) for name, one in verdicts.items() if isinstance(one, Violated)
+            _violation(history, name, verdict, verdicts, links)
+            for name, verdict in verdicts.items() if isinstance(verdict, Violated)
         ],
         "told": told.invariant if told else "",
     }  # fmt: skip
+
+
+def _stubs(history: Sequence[h.Event], messages: Iterable[Link]) -> Iterator[tuple[int, str, str]]:
+    """Yield the messages of which only one end is an event: (its number, the process at the other end, what it is).
+
+    The master's request for a sequencer leaves no event at the master (``asked``). A lost ACK leaves no event at
+    the sender, nor does a repeated one (``acks``).
+    """
+    answered = {message.cause for message in messages if message.kind is LinkKind.ACK}
+    master = ""
+    for number, event in enumerate(history):
+        match event:
+            case h.RoleClaimed(role="master"):
+                master = event.holder.partition("#")[0]
+            case h.IntervalMinted() if master:
+                yield number, master, "asked"
+            case h.AckSent() if number not in answered and event.to != event.process:
+                yield number, event.to, "acks"
+            case _:
+                pass
 
 
 def _violation(
@@ -154,9 +202,10 @@ def _event(event: h.Event, place: Mapping[str, int]) -> dict[str, Any]:
         "lane": place.get(event.process, -1),
         "type": type(event).__name__,
         "group": _GROUPS[type(event)],
-        "label": phrase(event),
+        "label": _label(event),
+        "detail": _detail(event),
         "fields": {
-            name: _plain(getattr(event, name))
+            name: _field(name, getattr(event, name))
             for name in event.__struct_fields__
             if name not in ("at_us", "process")
         },
@@ -165,8 +214,53 @@ def _event(event: h.Event, place: Mapping[str, int]) -> dict[str, Any]:
     return {**document, "mark": mark} if mark else document
 
 
+def _label(event: h.Event) -> str:
+    """Return what happened in a few words; `_detail` tells the values."""
+    match event:
+        case h.Output():
+            return f"receive from {event.production.stream}"
+        case h.Acked():
+            return f"receive the ACK of {event.record_id}"
+        case _:
+            return phrase(event)
+
+
+def _detail(event: h.Event) -> str:
+    """Return the decoded values that an event carries, whole."""
+    match event:
+        case h.Injected():
+            return "; ".join(dict.fromkeys(map(_record, event.productions)))
+        case h.Executed() if event.productions:
+            made = "; ".join(dict.fromkeys(map(_record, event.productions)))
+            return f"produces {made}"
+        case h.Output():
+            return _record(event.production)
+        case h.Applied() if event.delta.state is not None:
+            return f"state: {_decoded(event.delta.state)}" if event.delta.state else "state: none"
+        case h.UserCodeFailed():
+            return event.error
+        case _:
+            return ""
+
+
+def _record(production: Production) -> str:
+    return f"{production.key!r} at {seconds(production.timestamp)}: {_decoded(production.value)}"
+
+
+def _decoded(value: bytes) -> str:
+    r"""Return a value as its codec wrote it if that is text, otherwise in hexadecimal digits.
+
+    >>> _decoded(b'{"count":1}'), _decoded(b"\xff\x00")
+    ('{"count":1}', '0xff00')
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
+
+
 def _mark(event: h.Event) -> str:
-    """What is special about an event, for its sign."""
+    """Return what is special about an event, for its sign."""
     match event:
         case h.Applied() if event.sequencer != event.live:
             return "stale"
@@ -180,8 +274,13 @@ def _mark(event: h.Event) -> str:
             return ""
 
 
+def _field(name: str, value: object) -> Any:
+    """Return a field's value for people: times in seconds."""
+    return seconds(value) if name in _TIMES and isinstance(value, int) else _plain(value)
+
+
 def _plain(value: object) -> Any:
-    """A value for a reader in a browser, whose numbers have 53 bits: the ends of time by name, bytes as text."""
+    """Return a value for a browser, whose numbers have 53 bits: the ends of time by name, bytes decoded."""
     match value:
         case Version():
             return str(value)
@@ -190,17 +289,17 @@ def _plain(value: object) -> Any:
         case int() if value <= MIN_TIME:
             return "unknown"
         case bytes():
-            return value.decode(errors="replace")
+            return _decoded(value)
         case tuple():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case msgspec.Struct():
-            return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+            return {name: _field(name, getattr(value, name)) for name in value.__struct_fields__}
         case _:
             return msgspec.to_builtins(value)
 
 
 def _watermarks(history: Sequence[h.Event]) -> list[dict[str, Any]]:
-    """What the authority has broadcast, as steps: (number of the event, value), by computation and injector."""
+    """Return what the authority broadcast for each computation and injector, as steps: (number of the event, value)."""
     steps: dict[str, list[tuple[int, Any]]] = {}
     for number, event in enumerate(history):
         if isinstance(event, h.Published):

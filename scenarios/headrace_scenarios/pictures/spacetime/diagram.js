@@ -2,13 +2,14 @@
 //
 // Events are known by their numbers in the History. `choose` says which are shown, `arrange` where, `paint` draws those that
 // are in the window: a run of thousands of events is laid out whole, and drawn as the reader comes to it. All colours are
-// attributes of the drawing, so that a saved figure needs no style sheet. What the reader does is page.js's affair.
+// attributes of the drawing, so that a saved figure needs no style sheet. `stage.js` plays the run; `page.js` handles input.
 "use strict";
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const EVENTS = DATA.events;
 const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault", "chart"]; // of events, and the watermarks' chart
-const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "write", ownership: "ownership", watermark: "watermark" };
+const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "write", ownership: "ownership", watermark: "watermark",
+  asked: "ownership", acks: "ack" };
 const MANY = 400, MANY_REPORTS = 20;
 const IDLE_US = 200_000;
 
@@ -25,8 +26,8 @@ const DARK = {
 const SERIES = { light: ["#7b3fa0", "#1f5fa8", "#1c7c3c", "#b06400", "#0f7f86", "#a3346b"],
   dark: ["#c99aec", "#7db4f0", "#6fcf8a", "#f0a848", "#62cfd6", "#f08ab8"] };
 
-const LANE = 174, GUTTER = 84, LINE = 34, CHAR = 5.6, TEXT = 11, ROW = 13, PAD = 4, HEAD = 52, CHART = 190;
-const FONT = 'font-family="Helvetica Neue, Helvetica, Arial, sans-serif"';
+const TEXT = 14, SMALL = 12, ROW = 19, CHART = 190, STUB = 13, SLANT = (35 * Math.PI) / 180;
+const FAMILY = "Helvetica Neue, Helvetica, Arial, sans-serif", FONT = `font-family="${FAMILY}"`;
 
 const $ = (id) => document.getElementById(id);
 const escape = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
@@ -100,6 +101,8 @@ function keysOf(event) {
 function choose() {
   const subject = verdict() ? new Set(verdict().subject) : null;
   const collapsed = struckAgain();
+  // An ACK goes to where it is received.
+  if (subject) for (const [cause, effect, kind] of DATA.links) if (kind === "ack" && subject.has(cause)) subject.add(effect);
   const wanted = (number) => {
     const event = EVENTS[number];
     if (subject && !subject.has(number) && !(event.lane < 0 && number <= Math.max(...subject))) return false;
@@ -128,63 +131,68 @@ function struckAgain() {
   return inside;
 }
 
-// ---- Arranging: where each event is
+// ---- Arranging: every event has a row of its own, and its text stands to the right of all processes
 
-function wrap(text, width) {
+const pen = document.createElement("canvas").getContext("2d");
+
+function measure(text, size, bold = false) {
+  pen.font = `${bold ? "700 " : ""}${size}px ${FAMILY}`;
+  return pen.measureText(text).width;
+}
+
+function wrap(text, width, size, bold = false, most = 6) {
   const lines = [""];
-  for (const word of text.replace(/(\d) s\b/g, "$1\u00a0s").split(" ")) {
-    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
-    if (longer.length <= width || !lines.at(-1)) lines[lines.length - 1] = longer;
-    else lines.push(word);
+  for (let word of String(text).replace(/\s+/g, " ").split(/(?= )/)) {
+    while (measure(lines.at(-1) + word, size, bold) > width) {
+      if (lines.at(-1)) { lines.push(""); word = word.trimStart(); continue; }
+      if (lines.length > most || word.length < 2) break;
+      let cut = word.length - 1;
+      while (cut > 1 && measure(word.slice(0, cut), size, bold) > width) cut -= 1;
+      lines[lines.length - 1] = word.slice(0, cut);
+      lines.push("");
+      word = word.slice(cut);
+    }
+    lines[lines.length - 1] += word;
+    if (lines.length > most) break;
   }
-  const cut = lines.map((line) => (line.length > width ? `${line.slice(0, width - 1)}…` : line));
-  return cut.length > 4 ? [...cut.slice(0, 3), `${cut[3].slice(0, width - 1)}…`] : cut;
+  return lines.length > most ? [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, -2)}…`] : lines;
 }
 
 function arrange(shown) {
-  const visible = new Set(shown);
+  const visible = new Set(shown), marked = witness();
   const links = DATA.links.filter(([cause, effect, kind]) => visible.has(cause) && visible.has(effect) && state.kinds.has(MESSAGE_GROUP[kind]));
-  const used = [...new Set(shown.map((n) => EVENTS[n].lane).filter((lane) => lane >= 0))].sort((a, b) => a - b);
-  const x = new Map(used.map((lane, index) => [lane, GUTTER + index * LANE + LINE]));
-  const width = Math.floor((LANE - LINE - 4) / CHAR);
-  const below = labelsBelow(links, x);
+  const hidden = (lane) => state.hidden.has(DATA.lanes[lane].address);
+  const stubs = DATA.stubs.filter(([number, lane, kind]) => visible.has(number) && state.kinds.has(MESSAGE_GROUP[kind]) && !hidden(lane));
+  const lanes = [...shown.map((n) => EVENTS[n].lane), ...stubs.map(([, lane]) => lane)].filter((lane) => lane >= 0);
+  const used = [...new Set(lanes)].sort((a, b) => a - b);
+  const view = $("figure").clientWidth || 900, small = view < 640;
+  const gutter = small ? 84 : 100, size = small ? 13 : TEXT, least = small ? 170 : 340, charts = charted(shown).length ? CHART : 0;
+  const lane = Math.max(24, Math.min(76, (view - gutter - least - 24 - (small ? 0 : charts)) / (used.length || 1)));
+  const x = new Map(used.map((one, index) => [one, gutter + (index + 0.5) * lane]));
+  const left = gutter + used.length * lane + 6, wide = Math.max(least, view - left - 16 - (small ? 0 : charts));
+  const names = Math.max(0, ...used.map((one) => measure(DATA.lanes[one].address, 13, true))), slanted = names > lane - 8;
+  const head = slanted ? Math.ceil(names * Math.sin(SLANT)) + 30 : 42;
   const begun = new Map(DATA.outages.filter((one) => one.strikes > 1).map((one) => [one.begin, `${one.kind} begins`]));
-  const rows = new Map(), bottoms = new Map(), gaps = [], order = [];
-  let y = HEAD, last = null;
+  const rows = new Map(), gaps = [], start = head + 12;
+  let bottom = start + 14, mark = start, last = null;
   for (const n of shown) {
-    const event = EVENTS[n], lane = event.lane;
-    const lines = lane < 0 ? [event.label] : wrap(begun.get(n) || event.label, width);
-    const size = lines.length * ROW;
-    const up = lane < 0 ? ROW : below.has(n) ? 6 : size + 1, down = lane < 0 ? 4 : below.has(n) ? size + 6 : 6;
+    const event = EVENTS[n], name = event.lane < 0 ? "" : DATA.lanes[event.lane].address;
     const passed = last === null ? 0 : event.at - last;
-    const before = y;
-    y += last === null ? 24 : distance(passed);
-    const floor = lane < 0 ? Math.max(0, ...bottoms.values()) : Math.max(bottoms.get(lane) || 0, bottoms.get(-1) || 0);
-    const idled = !state.linear && last !== null && passed > IDLE_US;
-    y = Math.max(y, floor + up + PAD, idled ? before + 40 : HEAD + up + 6);
-    if (idled) gaps.push({ y: (before + y) / 2 - 2, us: passed });
-    rows.set(n, { y, lines, below: below.has(n) });
-    order.push(n);
-    bottoms.set(lane, y + down);
+    if (!state.linear && passed > IDLE_US) { gaps.push({ y: bottom + 8, us: passed }); bottom += 26 * Math.max(1, state.zoom); }
+    const top = Math.max(bottom, last === null ? 0 : mark + distance(passed) - ROW / 2);
+    const lines = wrap(`${name} ${begun.get(n) || event.label}`.trim(), wide, size, marked.has(n)).map((text) => ({ text, size, detail: false }));
+    if (event.detail) lines.push(...wrap(event.detail, wide, SMALL, false, 2).map((text) => ({ text, size: SMALL, detail: true })));
+    mark = top + ROW / 2;
+    bottom = top + lines.length * ROW + 7;
+    rows.set(n, { y: mark, top: top - 3, bottom: bottom - 4, lines, name });
     last = event.at;
   }
-  return { shown: order, rows, x, links, gaps, used, height: y + 40, width: GUTTER + used.length * LANE + (charted(shown).length ? CHART : 10) };
+  return { shown, rows, x, links, stubs, gaps, used, gutter, left, wide, head, start, slanted, size, height: bottom + 20,
+    right: left + wide + 12, width: Math.max(left + wide + 12 + charts, small ? 0 : view) };
 }
 
 // The idle stretches of a run are much longer than its busy ones: a pause a thousand times as long is drawn a little longer.
-const distance = (us) => (state.linear ? (us / 1e6) * 160 * state.zoom : (2 + 3.2 * Math.log2(1 + us / 200)) * state.zoom);
-
-// An arrow to the right leaves below its label's place, one from the right arrives above it.
-function labelsBelow(links, x) {
-  const found = new Set(), leaving = new Set();
-  for (const [cause, effect] of links) {
-    const from = x.get(EVENTS[cause].lane), to = x.get(EVENTS[effect].lane);
-    if (from < to) leaving.add(cause);
-    if (from > to) found.add(effect);
-  }
-  for (const n of leaving) found.delete(n);
-  return found;
-}
+const distance = (us) => (state.linear ? (us / 1e6) * 160 : us > IDLE_US ? 0 : 3.2 * Math.log2(1 + us / 200)) * state.zoom;
 
 // Where an event that is not shown would be: between its neighbours.
 function heightOf(plan, number) {
@@ -196,11 +204,25 @@ function heightOf(plan, number) {
     if (plan.shown[middle] < number) low = middle + 1; else high = middle;
   }
   const before = plan.shown[low - 1], after = plan.shown[low];
-  if (before === undefined) return HEAD;
+  if (before === undefined) return plan.start;
   if (after === undefined) return plan.height - 12;
   const a = plan.rows.get(before).y, b = plan.rows.get(after).y;
   const span = EVENTS[after].at - EVENTS[before].at;
   return a + (b - a) * (span ? (EVENTS[number].at - EVENTS[before].at) / span : 0.5);
+}
+
+// The ends of what travels between processes: {lanes, heights, kind, bad, events}.
+function flights(plan) {
+  if (plan.flights) return plan.flights;
+  plan.flights = plan.links.map(([cause, effect, kind]) => ({ from: EVENTS[cause].lane, to: EVENTS[effect].lane, kind, cause, effect,
+    y1: plan.rows.get(cause).y, y2: plan.rows.get(effect).y, bad: kind === "write" && ["stale", "refused"].includes(EVENTS[effect].mark) }));
+  for (const [number, lane, kind] of plan.stubs) {
+    const own = EVENTS[number].lane, y = plan.rows.get(number).y, asked = kind === "asked";
+    plan.flights.push({ from: asked ? lane : own, to: asked ? own : lane, kind, cause: asked ? null : number, effect: asked ? number : null,
+      y1: asked ? y - STUB : y, y2: asked ? y : y + STUB, bad: false });
+  }
+  plan.flights = plan.flights.filter((one) => one.from !== one.to && plan.x.has(one.from) && plan.x.has(one.to));
+  return plan.flights;
 }
 
 // ---- Painting
@@ -215,34 +237,36 @@ function words(x, y, text, colour, more = "") {
   return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" fill="${colour}" ${more}>${escape(text)}</text>`;
 }
 
-const halo = (c) => `paint-order="stroke" stroke="${c.page}" stroke-width="3" stroke-linejoin="round"`;
-
 function paint(plan, c, series, from, to) {
   const inside = (a, b) => Math.max(a, b) >= from && Math.min(a, b) <= to;
-  const marked = witness(), parts = [];
-  parts.push(...bands(plan, c, inside), ...lives(plan, c, from, to), ...owners(plan, c, inside));
-  for (const gap of plan.gaps) if (inside(gap.y, gap.y)) parts.push(idle(gap, c));
-  for (const link of plan.links) {
-    const a = plan.rows.get(link[0]).y, b = plan.rows.get(link[1]).y;
-    if (inside(a, b)) parts.push(arrow(plan, link, c));
+  const marked = witness(), parts = [], seen = plan.shown.filter((n) => inside(plan.rows.get(n).top, plan.rows.get(n).bottom));
+  if (seen.includes(state.event)) {
+    const row = plan.rows.get(state.event);
+    parts.push(`<rect x="0" y="${row.top}" width="${plan.right}" height="${row.bottom - row.top}" fill="${c.chosen}"/>`);
   }
+  for (const n of seen) {
+    const row = plan.rows.get(n), lane = EVENTS[n].lane;
+    parts.push(line(lane < 0 ? plan.gutter : plan.x.get(lane), row.y, plan.left - 4, row.y, c.rule, lane < 0 ? 'stroke-dasharray="6 4"' : ""));
+  }
+  parts.push(...bands(plan, c, inside), ...lives(plan, c, from, to), ...owners(plan, c, inside));
+  const late = 'text-anchor="end" font-size="12"';
+  for (const gap of plan.gaps) if (inside(gap.y, gap.y)) parts.push(words(plan.gutter - 10, gap.y + 6, `+${(gap.us / 1e6).toFixed(1)} s ⋮`, c.faint, late));
+  for (const one of flights(plan)) if (inside(one.y1, one.y2)) parts.push(arrow(plan, one, c));
   parts.push(chart(plan, c, series, inside, marked));
-  let time = -99;
-  for (const n of plan.shown) {
+  if (plan.used.length && inside(plan.start, plan.start)) {
+    parts.push(words(plan.gutter - 10, plan.start + 4, seconds(EVENTS[0].at), c.faint, late), words(plan.left, plan.start + 5, "start of the run", c.faint));
+  }
+  for (const n of seen) {
     const row = plan.rows.get(n);
-    if (!inside(row.y - 40, row.y + 40)) continue;
-    if (row.y - time >= ROW) {
-      parts.push(words(GUTTER - 12, row.y + 4, seconds(EVENTS[n].at), c.faint, 'text-anchor="end" font-size="10"'));
-      time = row.y;
-    }
-    parts.push(mark(plan, n, row, c, marked));
+    parts.push(words(plan.gutter - 10, row.y + 4, seconds(EVENTS[n].at), c.faint, late), mark(plan, n, row, c, marked));
   }
   return parts.join("");
 }
 
 function lives(plan, c, from, to) {
-  const end = Math.min(to, plan.height - 8);
-  return plan.used.map((lane) => line(plan.x.get(lane), Math.max(from, 0), plan.x.get(lane), end, c.lane, 'stroke-width="1"'));
+  const end = Math.min(to, plan.height - 8), x = (lane) => plan.x.get(lane);
+  return plan.used.map((lane) => line(x(lane), Math.max(from, plan.start), x(lane), end, c.lane) +
+    line(x(lane) - 6, plan.start, x(lane) + 6, plan.start, c.ink, 'stroke-width="2.5"'));
 }
 
 function bands(plan, c, inside) {
@@ -250,12 +274,8 @@ function bands(plan, c, inside) {
   return DATA.outages.filter((one) => plan.x.has(one.lane) && one.begin <= end).map((one) => {
     const a = heightOf(plan, one.begin), b = one.end === null ? plan.height - 8 : heightOf(plan, one.end);
     if (!inside(a, b) || b - a < 3) return "";
-    const x = plan.x.get(one.lane), solid = one.kind === "crash" || one.kind === "pause";
-    const label = one.strikes > 1 ? `${one.kind}, ${one.strikes} strikes` : one.kind;
-    return `<rect x="${x - 7}" y="${a.toFixed(1)}" width="14" height="${(b - a).toFixed(1)}" fill="${c.outage}" ${solid ? "" : 'opacity="0.6"'}/>` +
-      (solid ? line(x - 7, b, x + 7, b, c.bad, 'stroke-width="1"') : "") +
-      `<text transform="translate(${x - 10},${((a + b) / 2).toFixed(1)}) rotate(-90)" text-anchor="middle" font-size="9" fill="${c.bad}" ${halo(c)}>${
-        b - a > label.length * 4.6 ? escape(label) : ""}</text>`;
+    const title = one.strikes > 1 ? `${one.kind}, ${one.strikes} strikes` : one.kind;
+    return `<rect x="${plan.x.get(one.lane) - 8}" y="${a.toFixed(1)}" width="16" height="${(b - a).toFixed(1)}" fill="${c.outage}"><title>${escape(title)}</title></rect>`;
   });
 }
 
@@ -267,36 +287,29 @@ function owners(plan, c, inside) {
     if (!plan.x.has(one.lane) || !state.kinds.has("ownership") || one.begin > plan.shown.at(-1)) continue;
     if (state.computation ? one.computation !== state.computation : !about.has(one.computation)) continue;
     const a = heightOf(plan, one.begin), end = one.end === null ? plan.height - 8 : heightOf(plan, one.end);
-    const slot = (taken.get(one.lane) || 0) % 3;
+    const slot = (taken.get(one.lane) || 0) % 2;
     taken.set(one.lane, slot + 1);
     if (!inside(a, end)) continue;
-    const x = plan.x.get(one.lane) - 20 + slot * -5, lost = one.replaced === null ? end : Math.min(end, Math.max(a, heightOf(plan, one.replaced)));
+    const x = plan.x.get(one.lane) - 11 + slot * -5, lost = one.replaced === null ? end : Math.min(end, Math.max(a, heightOf(plan, one.replaced)));
     const what = `${one.computation} ${one.interval}, sequencer ${one.sequencer}`;
-    parts.push(`<g><title>${escape(what)}</title>`, line(x, a, x, lost, c.ownership, 'stroke-width="3"'));
-    if (end > lost + 1) parts.push(line(x, lost, x, end, c.zombie, 'stroke-width="3" stroke-dasharray="3 2"'));
+    parts.push(`<g><title>${escape(what)}</title>`, line(x, a, x, lost, c.ownership, 'stroke-width="4"'));
+    if (end > lost + 1) parts.push(line(x, lost, x, end, c.zombie, 'stroke-width="4" stroke-dasharray="3 2"'));
     parts.push("</g>");
   }
   return parts;
 }
 
-function idle(gap, c) {
-  const x = GUTTER - 40;
-  return `<path d="M${x - 10} ${gap.y - 1} q5 -5 10 0 t10 0" fill="none" stroke="${c.faint}"/>` +
-    words(x, gap.y + 11, `+${(gap.us / 1e6).toFixed(gap.us < 1e6 ? 2 : 1)} s`, c.faint, 'font-size="9" text-anchor="middle"');
-}
+const colourOf = (one, c) => (one.bad ? c.bad : c[MESSAGE_GROUP[one.kind]]);
 
-function arrow(plan, [cause, effect, kind], c) {
-  const x1 = plan.x.get(EVENTS[cause].lane), x2 = plan.x.get(EVENTS[effect].lane);
-  if (x1 === undefined || x2 === undefined || x1 === x2) return "";
-  const y1 = plan.rows.get(cause).y, y2 = plan.rows.get(effect).y;
-  const bad = ["stale", "refused"].includes(EVENTS[effect].mark) && kind === "write";
-  const colour = bad ? c.bad : c[MESSAGE_GROUP[kind]];
-  const dash = kind === "ack" || kind === "reply" ? 'stroke-dasharray="5 3"' : kind === "watermark" ? 'stroke-dasharray="1.5 3"' : "";
+function arrow(plan, one, c) {
+  const x1 = plan.x.get(one.from), x2 = plan.x.get(one.to), { y1, y2, kind } = one, colour = colourOf(one, c);
+  const dash = ["ack", "acks", "reply"].includes(kind) ? 'stroke-dasharray="5 3"' : kind === "watermark" ? 'stroke-dasharray="1.5 3"' : "";
   const length = Math.hypot(x2 - x1, y2 - y1), dx = (x2 - x1) / length, dy = (y2 - y1) / length;
   const tx = x2 - dx * 6, ty = y2 - dy * 6;
-  const tip = [[tx, ty], [tx - dx * 8 - dy * 3.2, ty - dy * 8 + dx * 3.2], [tx - dx * 8 + dy * 3.2, ty - dy * 8 - dx * 3.2]];
-  const strong = state.event === cause || state.event === effect ? 2.4 : bad ? 1.8 : 1.2;
-  return line(x1 + dx * 5, y1 + dy * 5, tx - dx * 6, ty - dy * 6, colour, `stroke-width="${strong}" ${dash}`) +
+  const tip = [[tx, ty], [tx - dx * 9 - dy * 3.6, ty - dy * 9 + dx * 3.6], [tx - dx * 9 + dy * 3.6, ty - dy * 9 - dx * 3.6]];
+  const strong = state.event !== null && (state.event === one.cause || state.event === one.effect) ? 2.8 : one.bad ? 2.2 : 1.5;
+  return line(x1 + dx * 5, y1 + dy * 5, tx - dx * 7, ty - dy * 7, colour, `stroke-width="${strong}" ${dash}`) +
+    (kind === "asked" ? `<circle cx="${x1}" cy="${y1}" r="3" fill="${colour}"/>` : "") +
     `<polygon points="${tip.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" ")}" fill="${colour}"/>`;
 }
 
@@ -322,20 +335,17 @@ function sign(event, x, y, c) {
 }
 
 function mark(plan, n, row, c, marked) {
-  const event = EVENTS[n];
-  if (event.lane < 0) {
-    const width = GUTTER + plan.used.length * LANE;
-    return `<g data-event="${n}">${line(GUTTER - 6, row.y, width, row.y, c.faint, 'stroke-dasharray="6 4"')}${
-      words(width - 6, row.y - 3, event.label, c.faint, `font-size="10" text-anchor="end" ${halo(c)}`)}</g>`;
-  }
-  const x = plan.x.get(event.lane), proof = marked.has(n), bad = event.mark === "stale" || event.mark === "refused";
-  const colour = proof || bad || event.group === "fault" ? c.bad : event.group === "ack" || event.group === "watermark" ? c.faint : c.ink;
-  const top = row.below ? row.y + ROW + 1 : row.y - (row.lines.length - 1) * ROW - 4;
-  const text = row.lines.map((one, i) => words(x + (proof ? 14 : 9), top + i * ROW, one, colour, `${halo(c)} ${proof ? 'font-weight="700"' : ""}`)).join("");
-  const chosen = n === state.event
-    ? `<rect x="${x - 9}" y="${Math.min(row.y - 9, top - 11)}" width="${LANE - LINE + 5}" height="${row.lines.length * ROW + 10}" rx="3" fill="${c.chosen}"/>` : "";
-  const ring = proof ? `<circle cx="${x}" cy="${row.y}" r="10" fill="none" stroke="${c.bad}" stroke-width="2"/>` : "";
-  return `<g data-event="${n}">${chosen}<title>${escape(`${n}: ${event.type} at ${seconds(event.at)}`)}</title>${text}${sign(event, x, row.y, c)}${ring}</g>`;
+  const event = EVENTS[n], proof = marked.has(n), bad = proof || ["stale", "refused"].includes(event.mark) || event.group === "fault";
+  const colour = event.lane < 0 ? c.faint : bad ? c.bad : c.ink, bold = proof ? 'font-weight="700"' : "";
+  const text = row.lines.map(({ text, size, detail }, i) => {
+    const at = row.y + 5 + i * ROW;
+    if (detail) return words(plan.left, at, text, c.faint, `font-size="${size}"`);
+    if (i || !row.name || !text.startsWith(row.name)) return words(plan.left, at, text, colour, `font-size="${size}" ${bold}`);
+    return `<text x="${plan.left}" y="${at}" fill="${colour}" font-size="${size}" ${bold}><tspan font-weight="700">${escape(row.name)}</tspan>${escape(text.slice(row.name.length))}</text>`;
+  }).join("");
+  const x = plan.x.get(event.lane), ring = proof ? `<circle cx="${x}" cy="${row.y}" r="10" fill="none" stroke="${c.bad}" stroke-width="2"/>` : "";
+  const area = `<rect x="0" y="${row.top}" width="${plan.right}" height="${row.bottom - row.top}" fill="transparent"/>`;
+  return `<g data-event="${n}"><title>${escape(`${n}: ${event.type} at ${seconds(event.at)}`)}</title>${area}${text}${event.lane < 0 ? "" : sign(event, x, row.y, c)}${ring}</g>`;
 }
 
 // The computations of which a low watermark was known until the last event that is shown.
@@ -347,13 +357,13 @@ function charted(shown) {
 
 // The low watermarks as they were broadcast: event time across, in the same time down.
 function chart(plan, c, series, inside, marked) {
-  const left = GUTTER + plan.used.length * LANE + 24, right = left + CHART - 60;
+  const left = plan.right + 8, right = left + CHART - 60;
   const shown = charted(plan.shown);
   const values = shown.flatMap((one) => one.steps.filter(([number]) => number <= plan.shown.at(-1)).map(([, v]) => v)).filter((v) => typeof v === "number");
   if (!values.length) return "";
   const low = Math.min(...values), high = Math.max(...values);
   const at = (v) => (v === "unknown" ? left : v === "end" ? right : left + 14 + ((right - left - 34) * (v - low)) / (high - low || 1));
-  const parts = [line(left, HEAD, left, plan.height - 8, c.rule), line(right, HEAD, right, plan.height - 8, c.rule)];
+  const parts = [line(left, plan.start, left, plan.height - 8, c.rule), line(right, plan.start, right, plan.height - 8, c.rule)];
   const said = [];
   for (const one of shown) {
     const index = DATA.watermarks.indexOf(one);
@@ -363,7 +373,7 @@ function chart(plan, c, series, inside, marked) {
       const y = heightOf(plan, number), to = at(value) + shift;
       if (number > plan.shown.at(-1)) break;
       if (typeof value === "number" && inside(y, y) && said.every((other) => Math.abs(y - other) > ROW)) {
-        parts.push(words(to + 4, y - 3, seconds(value), colour, `font-size="9" ${halo(c)}`));
+        parts.push(words(to + 4, y - 3, seconds(value), colour, 'font-size="11"'));
         said.push(y);
       }
       path += path ? `V${y.toFixed(1)}H${to.toFixed(1)}` : `M${to.toFixed(1)} ${y.toFixed(1)}`;
@@ -376,24 +386,22 @@ function chart(plan, c, series, inside, marked) {
 }
 
 function head(plan, c, series) {
-  const parts = [words(GUTTER - 12, 14, "time", c.faint, 'text-anchor="end" font-size="10"')];
+  const parts = [];
   for (const lane of plan.used) {
-    const x = plan.x.get(lane), { address, role } = DATA.lanes[lane];
-    parts.push(words(x - 6, 14, address, c.ink, 'font-weight="700" font-size="12"'));
-    if (role !== address) parts.push(words(x - 6, 25, role, c.faint, 'font-size="9"'));
+    const x = plan.x.get(lane), y = plan.head - 12;
+    parts.push(words(x, y, DATA.lanes[lane].address, c.ink, `font-size="13" font-weight="700" ${plan.slanted ? `transform="rotate(-35 ${x} ${y})"` : 'text-anchor="middle"'}`));
   }
-  const drawn = charted(plan.shown);
+  const drawn = charted(plan.shown), left = plan.right + 8;
   if (drawn.length) {
-    const left = GUTTER + plan.used.length * LANE + 24;
-    parts.push(words(left, 14, "low watermarks", c.ink, 'font-weight="700" font-size="12"'));
-    let x = left, y = 25;
+    parts.push(words(left, 16, "low watermarks", c.ink, 'font-weight="700" font-size="13"'));
+    let x = left, y = 30;
     for (const one of drawn) {
-      const name = one.name.length > 18 ? `${one.name.slice(0, 17)}…` : one.name;
-      if (x > left && x + name.length * 4.8 > left + CHART - 20) [x, y] = [left, y + 10];
-      if (y > HEAD) break;
-      parts.push(words(x, y, name, series[DATA.watermarks.indexOf(one) % series.length], 'font-size="9"'));
-      x += name.length * 4.8 + 9;
+      const name = one.name.length > 18 ? `${one.name.slice(0, 17)}…` : one.name, width = measure(name, 11) + 10;
+      if (x > left && x + width > left + CHART - 10) [x, y] = [left, y + 13];
+      if (y > plan.head - 6) break;
+      parts.push(words(x, y, name, series[DATA.watermarks.indexOf(one) % series.length], 'font-size="11"'));
+      x += width;
     }
   }
-  return parts.join("") + line(0, HEAD - 4, plan.width, HEAD - 4, c.rule);
+  return parts.join("") + line(0, plan.head - 3, plan.width, plan.head - 3, c.rule);
 }

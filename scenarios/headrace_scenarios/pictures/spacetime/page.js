@@ -7,20 +7,22 @@ function refresh({ scroll = false } = {}) {
   const kept = plan && topEvent();
   plan = arrange(choose());
   const c = dark() ? DARK : LIGHT, series = dark() ? SERIES.dark : SERIES.light;
-  for (const [id, height] of [["head", HEAD], ["body", plan.height]]) {
+  for (const [id, height] of [["head", plan.head], ["body", plan.height]]) {
     $(id).setAttribute("width", plan.width);
     $(id).setAttribute("height", height);
     $(id).setAttribute("font-size", TEXT);
     $(id).setAttribute("font-family", "Helvetica Neue, Helvetica, Arial, sans-serif");
   }
-  $("body").style.marginTop = `${-HEAD + 8}px`;
+  $("body").style.marginTop = `${-plan.head + 8}px`;
   $("head").innerHTML = head(plan, c, series);
   if (scroll && state.event !== null && plan.rows.has(state.event)) show(state.event);
-  else if (kept !== null && kept !== undefined && plan.rows.has(kept)) $("figure").scrollTop = plan.rows.get(kept).y - HEAD - 20;
+  else if (kept !== null && kept !== undefined && plan.rows.has(kept)) $("figure").scrollTop = plan.rows.get(kept).y - plan.head - 20;
   repaint();
   $("count").textContent = `${plan.shown.length.toLocaleString("en")} of ${EVENTS.length.toLocaleString("en")} events`;
   const broken = verdict();
   $("caption").textContent = broken ? `${broken.name}, ${broken.title}: VIOLATED. ${broken.message}.` : "";
+  play.y = plan.rows.get(state.event)?.y ?? Math.min(Math.max(play.y, plan.start), plan.height - 12);
+  drawStage();
   tell();
   legend(c);
   writeAddress();
@@ -32,25 +34,25 @@ function repaint() {
   $("body").innerHTML = paint(plan, c, series, view.scrollTop - 600, view.scrollTop + view.clientHeight + 600);
 }
 
-const topEvent = () => plan.shown.find((n) => plan.rows.get(n).y >= $("figure").scrollTop + HEAD) ?? null;
+const topEvent = () => plan.shown.find((n) => plan.rows.get(n).y >= $("figure").scrollTop + plan.head) ?? null;
 
 function show(number) {
   const row = plan.rows.get(number), view = $("figure");
-  if (row.y < view.scrollTop + HEAD + 40 || row.y > view.scrollTop + view.clientHeight - 60) view.scrollTop = row.y - view.clientHeight / 2;
-  const x = plan.x.get(EVENTS[number].lane) ?? 0;
-  if (x < view.scrollLeft + 20 || x > view.scrollLeft + view.clientWidth - 120) view.scrollLeft = x - view.clientWidth / 2;
+  if (row.y < view.scrollTop + plan.head + 20 || row.y > view.scrollTop + view.clientHeight - 60) view.scrollTop = row.y - view.clientHeight / 2;
 }
 
 function select(number) {
   state.event = number;
   if (number !== null && !plan.rows.has(number)) { refresh({ scroll: true }); return; }
-  if (number !== null) show(number);
+  if (number !== null) { show(number); play.y = plan.rows.get(number).y; }
+  drawStage();
   repaint();
   tell();
   writeAddress();
 }
 
 function step(by) {
+  if (play.on) pause();
   const at = plan.shown.indexOf(state.event);
   const next = state.event === null ? (by > 0 ? 0 : plan.shown.length - 1) : Math.min(plan.shown.length - 1, Math.max(0, at + by));
   if (plan.shown.length) select(plan.shown[next]);
@@ -71,7 +73,7 @@ const reference = (n) => `<a data-go="${n}">${n}</a> ${escape(EVENTS[n].label)}`
 function tell() {
   const event = EVENTS[state.event];
   if (!event) {
-    $("event").innerHTML = "<h2>No event chosen</h2><p>Click one, or step with j and k; w goes to the witness, + and - zoom.</p>";
+    $("event").innerHTML = "<h2>No event chosen</h2><p>Tap or click one, or play the run.</p>";
   } else {
     const fields = Object.entries(event.fields).map(([name, value]) => `<dt>${escape(name)}</dt><dd>${escape(
       typeof value === "string" ? value : JSON.stringify(value, null, 1))}</dd>`).join("");
@@ -110,7 +112,7 @@ function figure() {
   const says = broken ? `${DATA.title}. ${broken.name}, ${broken.title}: violated. ${broken.message}.` : DATA.title;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${plan.width}" height="${plan.height}" viewBox="0 0 ${plan.width} ${plan.height}" ${FONT} font-size="${TEXT}">` +
     `<title>${escape(DATA.title)}</title><desc>${escape(says)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${body}${
-      `<rect width="${plan.width}" height="${HEAD}" fill="${c.page}"/>`}${head(plan, c, SERIES.light)}</svg>`;
+      `<rect width="${plan.width}" height="${plan.head}" fill="${c.page}"/>`}${head(plan, c, SERIES.light)}</svg>`;
 }
 
 function save() {
@@ -137,14 +139,17 @@ function controls() {
   $("kinds").onchange = ({ target }) => { state.kinds[target.checked ? "add" : "delete"](target.value); refresh(); };
   $("lanes").onchange = ({ target }) => { state.hidden[target.checked ? "delete" : "add"](target.value); refresh(); };
   const press = { in: () => zoom(1.25), out: () => zoom(0.8), svg: save, prev: () => step(-1), next: () => step(1), witness: stepWitness,
-    theme: () => { state.theme = dark() ? "light" : "dark"; refresh(); } };
+    play: () => (play.on ? pause() : start()), rewind: () => { pause(); moveTo(plan.start); $("figure").scrollTop = 0; },     theme: () => { state.theme = dark() ? "light" : "dark"; refresh(); } };
   for (const [id, act] of Object.entries(press)) $(id).onclick = act;
-  const keys = { j: press.next, ArrowDown: press.next, k: press.prev, ArrowUp: press.prev, w: press.witness, "+": press.in, "=": press.in, "-": press.out,
+  const keys = { j: press.next, ArrowDown: press.next, k: press.prev, ArrowUp: press.prev, ArrowRight: press.next, ArrowLeft: press.prev,
+    " ": press.play, Home: press.rewind, w: press.witness, "+": press.in, "=": press.in, "-": press.out,
     s: save, t: press.theme, c: () => { state.linear = !state.linear; adopt(); refresh(); }, Escape: () => select(null) };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
+    if (event.key === " " && ["BUTTON", "SUMMARY"].includes(event.target.tagName)) return; // it presses the button
     if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
   });
+  $("scrub").oninput = () => { if (play.on) pause(); moveTo(Number($("scrub").value)); if (state.event !== null) show(state.event); };
   $("figure").addEventListener("wheel", (event) => {
     if (!event.ctrlKey) return;
     event.preventDefault();
@@ -160,7 +165,8 @@ function controls() {
     if (link) select(Number(link.dataset.go));
     else if (event) select(Number(event.dataset.event));
   });
-  addEventListener("resize", repaint);
+  let width = innerWidth; // a phone's address bar changes only the height
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; refresh({ scroll: true }); } else repaint(); });
   addEventListener("hashchange", () => { readAddress(); adopt(); refresh({ scroll: true }); });
 }
 
@@ -175,6 +181,7 @@ function adopt() {
 readAddress();
 controls();
 adopt();
+$("filters").open = innerWidth > 900;
 refresh({ scroll: true });
-if (state.event === null && first) show(Math.max(...first.witness.filter((n) => plan.rows.has(n))));
+shape();
 document.body.dataset.ready = "yes";

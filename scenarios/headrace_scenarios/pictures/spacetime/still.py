@@ -1,22 +1,22 @@
 """A run as a still picture: one SVG file without scripts or style sheets, for a README or a paper.
 
-It shows what led to the violation; of a run that violates nothing, every record, step, write and change of ownership. The page
-(`spacetime_html`) draws the same data, and there a reader chooses.
+It shows what led to the violation; for a run without violations, every record, step, write and change of ownership. The page
+(`spacetime_html`) draws the same data, and lets the reader choose.
 """
 
 import math
-import textwrap
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from headrace import format_time
 from headrace.history import Event
+from headrace_properties.explain.event_summaries import seconds
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.pictures.spacetime import document_of
 
-_INK, _FAINT, _RULE, _BAD = "#1a1a1a", "#6b6b6b", "#d4d4d4", "#c0261c"
+_INK, _FAINT, _RULE, _BAD = "#1a1a1a", "#5f5f5f", "#dedede", "#c0261c"
 _COLOURS = {
     "record": "#1f5fa8",
     "run": _INK,
@@ -26,75 +26,102 @@ _COLOURS = {
     "watermark": "#7b3fa0",
     "fault": _BAD,
 }
-_LINKS = {"reply": "write"}
-"""The group of events to which a kind of message belongs, where it has another name."""
-_DASHES = {"ack": "5 3", "reply": "5 3", "watermark": "1.5 3"}
+_LINKS = {"reply": "write", "asked": "ownership", "acks": "ack"}
+"""Group of events whose colour a kind of message has, if the names differ."""
+_DASHES = {"ack": "5 3", "acks": "5 3", "reply": "5 3", "watermark": "1.5 3"}
 _BAD_MARKS = ("stale", "refused")
-_LANE, _GUTTER, _LABEL, _LETTERS = 190, 84, 10, 26
-_HEAD, _ROW, _GAP, _IDLE_US = 92, 13, 14, 200_000
+_GUTTER, _LANE, _WIDTH, _TEXT_WIDTH, _MARGIN = 104, 76, 960, 400, 14
+"""Pixels: the column of times, the distance of lanes, the whole picture and its column of text (at least), the edge."""
+_SIZE, _SMALL, _ROW = 14, 12, 19
+_IDLE_US = 200_000
+_SLANT = math.radians(35)
+_STUB = 13
 _FEW_REPORTS = 6
+_DETAIL_LINES = 2
 _USUAL = ("ProcessStarted", "RoleClaimed", "CheckpointsDeleted", "IdsCollected")
-"""They are left out where nothing is to be explained."""
+"""Left out where nothing is to be explained."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """Where everything is.
+    """Where everything is, in pixels.
 
     Attributes:
-        data: what `document_of` returned.
+        data: the result of `document_of`.
         shown: numbers of the events in the picture, in order.
-        x: of each lane that has one of them.
-        y: of each of them.
+        heading: lines above the lanes: (text, size, colour).
+        x: position of each lane shown.
+        y: position of each event's mark.
+        lines: lines of text of each event: (text, whether it is a detail). The first begins with the process.
+        start: position of the start of the run.
         idle: stretches of time without events: (y, microseconds).
         height: of the picture.
     """
 
     data: dict[str, Any]
     shown: list[int]
+    heading: list[tuple[str, int, str]] = field(default_factory=list)
     x: dict[int, int] = field(default_factory=dict)
     y: dict[int, float] = field(default_factory=dict)
+    lines: dict[int, list[tuple[str, bool]]] = field(default_factory=dict)
+    start: float = 0
     idle: list[tuple[float, int]] = field(default_factory=list)
-    height: float = _HEAD
+    height: float = 0
+
+    @property
+    def text(self) -> int:
+        """Left edge of the column of text."""
+        return _GUTTER + len(self.x) * _LANE + 6
 
     @property
     def width(self) -> int:
-        """Of the picture."""
-        return _GUTTER + (len(self.x) or 1) * _LANE + 20
+        """Width of the picture."""
+        return max(_WIDTH, self.text + _TEXT_WIDTH)
+
+    @property
+    def slanted(self) -> bool:
+        """Whether the names of lanes are too long to stand side by side."""
+        return any(width_of(self.name(lane), _SIZE, bold=True) > _LANE - 8 for lane in self.x)
+
+    def name(self, lane: int) -> str:
+        """Return the address of a lane's process."""
+        found: str = self.data["lanes"][lane]["address"]
+        return found
 
     def event(self, number: int) -> dict[str, Any]:
-        """What is known of an event."""
+        """Return an event's data."""
         found: dict[str, Any] = self.data["events"][number]
         return found
 
     def height_of(self, number: int | None) -> float:
-        """Where an event is, or would be between those that are shown; ``None``: the end of the run."""
+        """Return where an event is, or would be between those that are shown; ``None``: the end of the run."""
         if number is None:
             return self.height - 8
-        return next((self.y[one] for one in self.shown if one >= number), self.height - 8)
+        return next((self.y[shown] for shown in self.shown if shown >= number), self.height - 8)
 
 
 def spacetime_svg(
     history: Sequence[Event], verdicts: Mapping[str, Verdict], *, title: str, subtitle: str = ""
 ) -> str:
-    """Draw a run.
+    """Draw a run as a still picture.
 
     Args:
-        history: what happened.
-        verdicts: on it; the picture shows what led to the violation that is explained.
-        title: of the picture.
+        history: the run's events.
+        verdicts: the run's verdicts; the picture shows what led to the violation that is explained.
+        title: title of the picture.
         subtitle: one line: the pipeline, the protocol.
     """
     data = document_of(history, verdicts, title, subtitle)
-    told = next((one for one in data["verdicts"] if one["name"] == data["told"]), None)
+    told = next((verdict for verdict in data["verdicts"] if verdict["name"] == data["told"]), None)
     witness = set(told["witness"]) if told else set()
-    plan = _arrange(data, _choose(data, told))
-    parts = [*_head(plan, told), *_outages(plan), *_lanes(plan), *_owners(plan), *_idle(plan)]
+    plan = _arrange(data, _choose(data, told), told, witness)
+    parts = [*_head(plan), *_guides(plan), *_outages(plan), *_lanes(plan), *_owners(plan), *_times(plan)]
     parts += [*_messages(plan), *(part for number in plan.shown for part in _event(plan, number, witness))]
     fonts = "Helvetica Neue, Helvetica, Arial, DejaVu Sans, sans-serif"
     size = f'width="{plan.width}" height="{plan.height:.0f}"'
+    view = f'viewBox="0 0 {plan.width} {plan.height:.0f}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{fonts}" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} font-family="{fonts}" font-size="{_SIZE}">',
         f"<title>{escape(title)}</title>",
         f'<rect {size} fill="#ffffff"/>',
         *parts,
@@ -103,15 +130,48 @@ def spacetime_svg(
     return "\n".join(lines) + "\n"
 
 
+def width_of(text: str, size: float, *, bold: bool = False) -> float:
+    """Estimate the width of a text in the widest usual font, pixels; it is never wider."""
+    ems = sum(next((width for letters, width in _EMS if letter in letters), 0.66) for letter in text)
+    ems += 0.34 * sum(ord(letter) > 0x2FF for letter in text)
+    return ems * size * (1.12 if bold else 1)
+
+
+_EMS = (("ijl|'.,:;! ftrI()[]/\\-\"`", 0.46), ("mwMW@%", 1.0), ("ABCDEFGHJKLNOPQRSTUVXYZ=+<>#~^&$", 0.84))
+
+
+def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
+    """Break a text into lines of at most this width, pixels; a word that is too long is broken, too."""
+    lines = [""]
+    for word in re.findall(r"\s*\S+", re.sub(r"\s+", " ", text)):
+        rest = word
+        while width_of(lines[-1] + rest, size, bold=bold) > width:
+            if lines[-1]:
+                lines.append("")
+                rest = rest.lstrip()
+                continue
+            cut = next(
+                n for n in range(len(rest), 0, -1) if n == 1 or width_of(rest[:n], size, bold=bold) <= width
+            )
+            if cut >= len(rest):
+                break
+            lines[-1], rest = rest[:cut], rest[cut:]
+            lines.append("")
+        lines[-1] += rest
+    return lines
+
+
 def _choose(data: dict[str, Any], told: dict[str, Any] | None) -> list[int]:
     events = data["events"]
     subject = sorted({*told["subject"], *told["witness"]} if told else range(len(events)))
     reports = [number for number in subject if events[number]["group"] == "watermark"]
     left_out = set(reports) - set(told["witness"] if told else ()) if len(reports) > _FEW_REPORTS else set()
-    for one in data["outages"]:
-        if one["strikes"] > 1:  # the first of many stands for all, beside the band
+    for outage in data["outages"]:
+        if outage["strikes"] > 1:  # the first of many stands for all, beside the band
             left_out |= {
-                n for n in subject if n > one["begin"] and _struck(events[n]) == (one["lane"], one["kind"])
+                n
+                for n in subject
+                if n > outage["begin"] and _struck(events[n]) == (outage["lane"], outage["kind"])
             }
     if told is None:
         left_out |= {
@@ -119,45 +179,62 @@ def _choose(data: dict[str, Any], told: dict[str, Any] | None) -> list[int]:
             for number in subject
             if events[number]["group"] == "ack" or events[number]["type"] in _USUAL
         }
-    shown = [number for number in subject if number not in left_out and events[number]["lane"] >= 0]
+    shown = {number for number in subject if number not in left_out and events[number]["lane"] >= 0}
+    shown |= {effect for cause, effect, kind, _ in data["links"] if kind == "ack" and cause in shown}
     busy = {events[number]["lane"] for number in shown if events[number]["group"] != "fault"}
-    return [number for number in shown if events[number]["lane"] in busy]
+    busy |= {lane for number, lane, _ in data["stubs"] if number in shown}
+    return sorted(number for number in shown if events[number]["lane"] in busy)
 
 
 def _struck(event: dict[str, Any]) -> tuple[int, str] | None:
-    """Where which fault struck, if that is what happened."""
+    """Return where which fault struck, if that is what happened."""
     return (event["lane"], event["fields"]["kind"]) if event["type"] == "FaultStruck" else None
 
 
-def _arrange(data: dict[str, Any], shown: list[int]) -> _Plan:
+def _arrange(data: dict[str, Any], shown: list[int], told: dict[str, Any] | None, witness: set[int]) -> _Plan:
     plan = _Plan(data, shown)
-    lanes = sorted({data["events"][number]["lane"] for number in shown})
-    plan.x = {lane: _GUTTER + place * _LANE + 30 for place, lane in enumerate(lanes)}
-    bottoms: dict[int, float] = {}
-    y, last = float(_HEAD), None
+    known = set(shown)
+    lanes = {data["events"][number]["lane"] for number in shown}
+    lanes |= {lane for number, lane, _ in data["stubs"] if number in known}
+    plan.x = {lane: _GUTTER + place * _LANE + _LANE // 2 for place, lane in enumerate(sorted(lanes))}
+    width = plan.width - 2 * _MARGIN
+    plan.heading = [(line, 18, _INK) for line in wrapped(data["title"], width, 18, bold=True)]
+    plan.heading += [(line, _SIZE, _FAINT) for line in wrapped(data["subtitle"], width, _SIZE)]
+    if told:
+        broken = f"{told['name']} violated: {told['title']}"
+        plan.heading += [(line, _SIZE, _BAD) for line in wrapped(broken, width, _SIZE, bold=True)]
+    longest = max((width_of(plan.name(lane), _SIZE, bold=True) for lane in plan.x), default=0)
+    names = longest * math.sin(_SLANT) + 14 if plan.slanted else 22
+    top = 14 + 22 * len(plan.heading) + names
+    plan.start = top + 16
+    top, last = plan.start + 16, None
     for number in shown:
         event = plan.event(number)
         passed = 0 if last is None else event["at"] - last
-        step = 3.2 * math.log2(1 + passed / 200)
-        above = len(_lines(plan, number)) * _ROW
-        free = max(y + step, bottoms.get(event["lane"], 0) + above + 4, _HEAD + above)
         if passed > _IDLE_US:
-            free = max(free, y + 40)
-            plan.idle.append(((y + free) / 2, passed))
-        y = plan.y[number] = free
-        bottoms[event["lane"]] = y + 6
+            plan.idle.append((top + 8, passed))
+            top += 26
+        else:
+            top += 1.4 * math.log2(1 + passed / 200)
+        lines = plan.lines[number] = _lines(plan, number, bold=number in witness)
+        plan.y[number] = top + _ROW / 2
+        top += len(lines) * _ROW + 7
         last = event["at"]
-    plan.height = y + 32
+    plan.height = top + 20
     return plan
 
 
-def _lines(plan: _Plan, number: int) -> list[str]:
+def _lines(plan: _Plan, number: int, *, bold: bool) -> list[tuple[str, bool]]:
+    """Return an event's lines of text; the process comes first."""
     event = plan.event(number)
-    label = event["label"]
-    for one in plan.data["outages"]:
-        if one["begin"] == number and one["strikes"] > 1:
-            label = f"{one['kind']} begins"
-    return textwrap.wrap(label, _LETTERS) or [""]
+    begun = (o["kind"] for o in plan.data["outages"] if o["begin"] == number and o["strikes"] > 1)
+    label = next((f"{kind} begins" for kind in begun), event["label"])
+    width = plan.width - plan.text - _MARGIN
+    text = wrapped(f"{plan.name(event['lane'])}  {label}".replace("  ", " \u00a0"), width, _SIZE, bold=bold)
+    detail = wrapped(event["detail"], width, _SMALL) if event["detail"] else []
+    if len(detail) > _DETAIL_LINES:
+        detail = [*detail[: _DETAIL_LINES - 1], f"{detail[_DETAIL_LINES - 1][:-2]}…"]
+    return [(line, False) for line in text] + [(line, True) for line in detail]
 
 
 def _text(x: float, y: float, text: str, colour: str = _INK, more: str = "") -> str:
@@ -168,92 +245,136 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" {more}/>'
 
 
-def _head(plan: _Plan, told: dict[str, Any] | None) -> Iterator[str]:
-    yield _text(8, 18, plan.data["title"], more='font-size="14" font-weight="700"')
-    yield _text(8, 33, plan.data["subtitle"], _FAINT)
-    if told:
-        yield _text(8, 48, f"{told['name']} violated: {told['title']}", _BAD, 'font-weight="700"')
+def _head(plan: _Plan) -> Iterator[str]:
+    for place, (line, size, colour) in enumerate(plan.heading):
+        bold = 'font-weight="700"' if colour != _FAINT else ""
+        yield _text(_MARGIN, 26 + 22 * place, line, colour, f'font-size="{size}" {bold}')
+    y = plan.start - 18
     for lane, x in plan.x.items():
-        yield _text(x - 6, 68, plan.data["lanes"][lane]["address"], more='font-weight="700" font-size="12"')
-    yield _line(0, 75, plan.width, 75, _RULE)
+        turned = f'transform="rotate(-35 {x} {y:.1f})"' if plan.slanted else 'text-anchor="middle"'
+        yield _text(x, y, plan.name(lane), more=f'font-weight="700" {turned}')
+
+
+def _guides(plan: _Plan) -> Iterator[str]:
+    """Lead the eye from each mark to its text."""
+    for number in plan.shown:
+        y = plan.y[number]
+        yield _line(plan.x[plan.event(number)["lane"]], y, plan.text - 4, y, _RULE, 'class="guide"')
 
 
 def _lanes(plan: _Plan) -> Iterator[str]:
     for x in plan.x.values():
-        yield _line(x, 75, x, plan.height - 8, "#8a8a8a")
+        yield _line(x, plan.start, x, plan.height - 8, "#8a8a8a", 'class="lane"')
+        yield _line(x - 7, plan.start, x + 7, plan.start, _INK, 'stroke-width="2.5"')
+    if plan.x:
+        yield _text(plan.text, plan.start + 5, "start of the run", _FAINT)
+
+
+def _times(plan: _Plan) -> Iterator[str]:
+    first = plan.data["events"][0]["at"] if plan.data["events"] else 0
+    more = f'text-anchor="end" font-size="{_SMALL}"'
+    yield _text(_GUTTER - 12, plan.start + 4, seconds(first), _FAINT, more)
+    for number in plan.shown:
+        yield _text(_GUTTER - 12, plan.y[number] + 4, seconds(plan.event(number)["at"]), _FAINT, more)
+    for y, passed in plan.idle:
+        yield _text(_GUTTER - 12, y + 6, f"+{passed / 1e6:.1f} s ⋮", "#9a9a9a", more)
 
 
 def _outages(plan: _Plan) -> Iterator[str]:
-    """Bands behind the lanes, as long as the faults last."""
-    for one in plan.data["outages"]:
-        if one["lane"] in plan.x and plan.shown and one["begin"] <= plan.shown[-1]:
-            x, top, bottom = plan.x[one["lane"]], plan.height_of(one["begin"]), plan.height_of(one["end"])
+    """Draw bands behind the lanes, as long as the faults last."""
+    for outage in plan.data["outages"]:
+        if outage["lane"] in plan.x and plan.shown and outage["begin"] <= plan.shown[-1]:
+            x, top, bottom = (
+                plan.x[outage["lane"]],
+                plan.height_of(outage["begin"]),
+                plan.height_of(outage["end"]),
+            )
             yield (
-                f'<rect x="{x - 7}" y="{top:.1f}" width="14" height="{bottom - top:.1f}" fill="#f3d9d6">'
-                f"<title>{escape(one['kind'])}</title></rect>"
+                f'<rect x="{x - 8}" y="{top:.1f}" width="16" height="{bottom - top:.1f}" fill="#f3d9d6">'
+                f"<title>{escape(outage['kind'])}</title></rect>"
             )
 
 
 def _owners(plan: _Plan) -> Iterator[str]:
-    """A bar for each interval: solid while its worker owns it, dashed while the worker only believes so."""
+    """Draw a bar for each interval: solid while its worker owns it, dashed while the worker only believes so."""
     about = {plan.event(number)["fields"].get("computation") for number in plan.shown}
-    for one in plan.data["tenures"]:
-        if one["lane"] not in plan.x or one["computation"] not in about or one["begin"] > plan.shown[-1]:
+    for tenure in plan.data["tenures"]:
+        if (
+            tenure["lane"] not in plan.x
+            or tenure["computation"] not in about
+            or tenure["begin"] > plan.shown[-1]
+        ):
             continue
-        x, top, bottom = plan.x[one["lane"]] - 16, plan.height_of(one["begin"]), plan.height_of(one["end"])
-        lost = bottom if one["replaced"] is None else max(top, min(bottom, plan.height_of(one["replaced"])))
-        what = f"{one['computation']} {one['interval']}, sequencer {one['sequencer']}"
+        x, top, bottom = (
+            plan.x[tenure["lane"]] - 14,
+            plan.height_of(tenure["begin"]),
+            plan.height_of(tenure["end"]),
+        )
+        lost = (
+            bottom
+            if tenure["replaced"] is None
+            else max(top, min(bottom, plan.height_of(tenure["replaced"])))
+        )
+        what = f"{tenure['computation']} {tenure['interval']}, sequencer {tenure['sequencer']}"
         yield f"<g><title>{escape(what)}</title>"
-        yield _line(x, top, x, lost, _COLOURS["ownership"], 'stroke-width="3"')
+        yield _line(x, top, x, lost, _COLOURS["ownership"], 'stroke-width="4"')
         if bottom > lost + 1:
-            yield _line(x, lost, x, bottom, _BAD, 'stroke-width="3" stroke-dasharray="3 2"')
+            yield _line(x, lost, x, bottom, _BAD, 'stroke-width="4" stroke-dasharray="3 2"')
         yield "</g>"
 
 
-def _idle(plan: _Plan) -> Iterator[str]:
-    for y, passed in plan.idle:
-        yield _text(_GUTTER - 44, y, f"+{passed / 1e6:.1f} s", _FAINT, 'font-size="9" text-anchor="middle"')
-
-
 def _messages(plan: _Plan) -> Iterator[str]:
-    """Arrows between the events at their ends."""
+    """Draw arrows between events, and between an event and a process where the other end is no event."""
     for cause, effect, kind, _ in plan.data["links"]:
-        if cause not in plan.y or effect not in plan.y:
-            continue
-        x1, x2 = (plan.x[plan.event(number)["lane"]] for number in (cause, effect))
-        if x1 == x2:
-            continue
-        y1, y2 = plan.y[cause], plan.y[effect]
-        bad = plan.event(effect).get("mark") in _BAD_MARKS and kind == "write"
-        colour = _BAD if bad else _COLOURS[_LINKS.get(kind, kind)]
-        length = math.hypot(x2 - x1, y2 - y1)
-        dx, dy = (x2 - x1) / length, (y2 - y1) / length
-        tip_x, tip_y = x2 - dx * 6, y2 - dy * 6
-        corners = [
-            (tip_x, tip_y),
-            (tip_x - dx * 8 - dy * 3.2, tip_y - dy * 8 + dx * 3.2),
-            (tip_x - dx * 8 + dy * 3.2, tip_y - dy * 8 - dx * 3.2),
-        ]
-        dash = f'stroke-dasharray="{_DASHES[kind]}"' if kind in _DASHES else ""
-        more = f'stroke-width="{1.8 if bad else 1.2}" {dash}'
-        yield _line(x1 + dx * 5, y1 + dy * 5, tip_x - dx * 6, tip_y - dy * 6, colour, more)
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-        yield f'<polygon points="{points}" fill="{colour}"/>'
+        if cause in plan.y and effect in plan.y:
+            bad = plan.event(effect).get("mark") in _BAD_MARKS and kind == "write"
+            ends = [(plan.x[plan.event(number)["lane"]], plan.y[number]) for number in (cause, effect)]
+            yield from _arrow(*ends[0], *ends[1], kind, bad=bad)
+    for number, lane, kind in plan.data["stubs"]:
+        if number in plan.y:
+            x, y = plan.x[plan.event(number)["lane"]], plan.y[number]
+            if kind == "asked":
+                yield f'<circle cx="{plan.x[lane]}" cy="{y - _STUB:.1f}" r="3" fill="{_COLOURS["ownership"]}"/>'
+                yield from _arrow(plan.x[lane], y - _STUB, x, y, kind)
+            else:
+                yield from _arrow(x, y, plan.x[lane], y + _STUB, kind)
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, kind: str, *, bad: bool = False) -> Iterator[str]:
+    if x1 == x2:
+        return
+    colour = _BAD if bad else _COLOURS[_LINKS.get(kind, kind)]
+    length = math.hypot(x2 - x1, y2 - y1)
+    dx, dy = (x2 - x1) / length, (y2 - y1) / length
+    tip_x, tip_y = x2 - dx * 6, y2 - dy * 6
+    corners = [
+        (tip_x, tip_y),
+        (tip_x - dx * 9 - dy * 3.6, tip_y - dy * 9 + dx * 3.6),
+        (tip_x - dx * 9 + dy * 3.6, tip_y - dy * 9 - dx * 3.6),
+    ]
+    dash = f'stroke-dasharray="{_DASHES[kind]}"' if kind in _DASHES else ""
+    more = f'class="{kind}" stroke-width="{2.2 if bad else 1.5}" {dash}'
+    yield _line(x1 + dx * 5, y1 + dy * 5, tip_x - dx * 7, tip_y - dy * 7, colour, more)
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    yield f'<polygon points="{points}" fill="{colour}"/>'
 
 
 def _event(plan: _Plan, number: int, witness: set[int]) -> Iterator[str]:
-    event, y, lines = plan.event(number), plan.y[number], _lines(plan, number)
-    x = plan.x[event["lane"]]
+    event, y = plan.event(number), plan.y[number]
+    x, name = plan.x[event["lane"]], plan.name(event["lane"])
     bad = number in witness or event.get("mark") in _BAD_MARKS or event["group"] == "fault"
-    before = [one for one in plan.shown if one < number]
-    if not before or y - plan.y[before[-1]] >= _ROW:
-        yield _text(_GUTTER - 12, y + 4, format_time(event["at"]), _FAINT, 'text-anchor="end" font-size="10"')
-    halo = 'paint-order="stroke" stroke="#ffffff" stroke-width="3" stroke-linejoin="round"'
     weight = 'font-weight="700"' if number in witness else ""
-    indent = 14 if number in witness else _LABEL
-    for place, line in enumerate(lines):
-        top = y - (len(lines) - 1 - place) * _ROW - 3
-        yield _text(x + indent, top, line, _BAD if bad else _INK, f"{halo} {weight}")
+    for place, (line, detail) in enumerate(plan.lines[number]):
+        at = y + 5 + place * _ROW
+        if detail:
+            yield _text(plan.text, at, line, _FAINT, f'font-size="{_SMALL}"')
+        elif place == 0 and line.startswith(name):
+            yield (
+                f'<text x="{plan.text:.1f}" y="{at:.1f}" fill="{_BAD if bad else _INK}" {weight}>'
+                f'<tspan font-weight="700">{escape(name)}</tspan>{escape(line[len(name) :], quote=False)}</text>'
+            )
+        else:
+            yield _text(plan.text, at, line, _BAD if bad else _INK, weight)
     yield _sign(event, x, y)
     if number in witness:
         yield f'<circle cx="{x}" cy="{y:.1f}" r="10" fill="none" stroke="{_BAD}" stroke-width="2"/>'
