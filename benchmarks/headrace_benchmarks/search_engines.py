@@ -160,7 +160,7 @@ def by_us(aimed: int) -> Callable[[Mutant, int], EngineTrial]:
     def search(mutant: Mutant, seed: int) -> EngineTrial:
         trial, workload = EngineTrial(mutant, seed), WORKLOADS[mutant.workload]
         application, covered = _application(workload), Counter[Spot]()
-        steering = Steering(application, workload.options, seed, aimed)
+        steering = Steering(application, workload.options, seed, aimed=aimed)
         while trial.failure is None and trial.runs < MOST_RUNS:
             for one in steering.round(covered.copy()):
                 outcome = trial.test(one)
@@ -206,7 +206,7 @@ def reach(runs: int = REACH_RUNS, seed: int = 0) -> dict[str, int]:
 
     found = {}
     for name, aimed in (("bytes", 0), ("steered bytes", AIMED)):
-        steering, seen = Steering(application, workload.options, seed, aimed), Counter[Spot]()
+        steering, seen = Steering(application, workload.options, seed, aimed=aimed), Counter[Spot]()
         trials = (trial for _ in range(runs) for trial in steering.round(seen.copy()))
         for trial in islice(trials, runs):
             seen.update(try_plan(application, trial).covered)

@@ -106,6 +106,7 @@ class SearchReport:
         if found.events:
             runs, events = counted(found.runs, "run"), counted(found.events, "event")
             print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
+            print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
         print_dropped(console, found.dropped)
         if self.shrinking:
@@ -154,6 +155,7 @@ class SearchReport:
             "versions": list(self.target.versions),
             "feed": self.target.feed_name,
             "seed": self.seed,
+            "feed_seeds": list(found.feed_seeds),
             "protocol": self.protocol.name,
             "result": RESULT_WORDS[self.code],
             "not_judged": list(found.unknown),
@@ -179,6 +181,18 @@ class SearchReport:
         if self.saved_as is not None:
             document |= {"saved_as": str(self.saved_as), "replay_command": self.replay_command}
         return document
+
+
+def _inputs(found: Verification, feed: str) -> str:
+    """Say which inputs the runs had."""
+    seeds = found.feed_seeds
+    made = counted(len(seeds), "input")
+    if len(seeds) == found.feeds_asked == 1:
+        return f"{made}: {feed}({seeds[0]})"
+    named = ", ".join(f"{feed}({seed})" for seed in seeds)
+    if len(seeds) == found.feeds_asked:
+        return f"{made}: {feed}({seeds[0]}) to {feed}({seeds[-1]})"
+    return f"{made}: {named}; the other seeds up to {seeds[0] + found.feeds_asked - 1} make the same"
 
 
 def _print_counts(console: Console, heading: str, counts: dict[str, int], missing: list[str]) -> None:

@@ -22,8 +22,9 @@ from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.parallel import cores
 from headrace_properties.search.step_faults import single_faults
-from headrace_properties.search.verification import Verification
+from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
 from headrace_properties.user_code.review import review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
@@ -79,12 +80,23 @@ class SearchOptions:
         ),
     ] = 200
     jobs: Annotated[
-        int,
-        typer.Option(min=1, help="Processes that share the runs. The result is the same with any number."),
-    ] = 1
+        int | None,
+        typer.Option(
+            min=1,
+            show_default="all cores",
+            help="Processes that share the runs, as far as more help. The result is the same with any number.",
+        ),
+    ] = None
     seed: Annotated[
-        int, typer.Option(help="Of the search and of the input: the same seed makes the same search.")
+        int, typer.Option(help="Of the search and of the first input: the same seed makes the same search.")
     ] = 0
+    feeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Random: inputs that the runs take turns with, made from the seed and the next ones.",
+        ),
+    ] = FEEDS
 
 
 PipelineArgument = Annotated[
@@ -188,12 +200,13 @@ def _found(
     options: SearchOptions,
     on_run: Callable[[Verification], None],
 ) -> Verification:
-    examples, seed, jobs = options.examples, options.seed, options.jobs
+    examples, seed, jobs = options.examples, options.seed, options.jobs or cores()
     if options.how is SearchKind.RANDOM:
         return search(
             application,
             examples=examples,
             seed=seed,
+            feeds=options.feeds,
             protocol=protocol,
             jobs=jobs,
             on_run=on_run,

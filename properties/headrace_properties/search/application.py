@@ -53,6 +53,19 @@ class Application:
         """The version in force from the start."""
         return versions_of(self.versions)[0]
 
+    def feed_seeds(self, first: int, most: int) -> tuple[int, ...]:
+        """Return the seeds of the different inputs among those of ``most`` seeds in a row.
+
+        Args:
+            first: the first seed; always returned.
+            most: how many seeds to look at.
+        """
+        seeds: list[int] = []
+        for seed in range(first, first + most):
+            if all(self.feed(seed) != self.feed(other) for other in seeds):
+                seeds.append(seed)
+        return tuple(seeds)
+
     def feed(self, seed: int) -> Feed:
         """Return the whole input of a seed."""
         if seed not in self._feeds:

@@ -8,7 +8,7 @@ from random import Random
 
 from headrace import SECOND
 from headrace_properties.search.application import Application, Trial
-from headrace_properties.search.parallel import runner
+from headrace_properties.search.parallel import runner, useful_jobs
 from headrace_properties.search.plans import Plan, ground_of
 from headrace_properties.search.step_faults import pairs_of, single_faults
 from headrace_properties.search.verification import Verification
@@ -51,8 +51,8 @@ def enumerate_faults(
     heal_at_us = ground_of(application.versions, feed, base).horizon_us + SECOND
     plans = [Plan(FaultSchedule((), heal_at_us, at_steps=one), base, 0) for one in chosen]
     trials = [Trial(plan, feed_seed) for plan in plans]
-    found = Verification()
-    with runner(application, protocol, jobs) as run:
+    found = Verification(feed_seeds=(feed_seed,))
+    with runner(application, protocol, useful_jobs(jobs, len(trials))) as run:
         for trial, judged in zip(trials, run(trials), strict=True):
             found.take(judged)
             if judged.failed:

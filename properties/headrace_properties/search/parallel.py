@@ -1,6 +1,7 @@
 """Work spread over processes: trials, whose results come in their order, and other things, whose results come once done."""
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -64,6 +65,23 @@ RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
 
 _AT_ONCE = 16
 """Choice: so many trials at most go to a process at once, for a run takes a few milliseconds only."""
+
+
+_WORTH_A_PROCESS = 16
+"""Choice: so many runs at least are worth a process more."""
+
+_MOST_JOBS = 32
+"""Choice: what one round of a search can keep busy."""
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def useful_jobs(jobs: int, runs: int) -> int:
+    """Return how many of the processes wanted help with so many runs."""
+    return max(1, min(jobs, runs // _WORTH_A_PROCESS, _MOST_JOBS))
 
 
 @contextmanager

@@ -7,11 +7,12 @@ Rules of this file:
 * Hypothesis draws the bytes. All faults at all steps of the healthy run are known beforehand
   (`headrace_properties.search.step_faults`); every plan gets `AIMED` of them, where faults have struck or been tried least
   often. So what a search has not reached is not left to chance, and meets faults that are.
-* The very first plan is the one without faults.
+* The very first plan is the one without faults, on the first input. The inputs take turns.
 """
 
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from random import Random
 
 import hypothesis
@@ -67,12 +68,23 @@ class Steering:
     Args:
         application: what is under test.
         base: options that plans vary.
-        seed: of all draws and of the input.
+        seed: of all draws.
+        feed_seeds: of the inputs, which take turns; default: the search's seed.
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
     """
 
-    def __init__(self, application: Application, base: ClusterOptions, seed: int, aimed: int = AIMED) -> None:
-        self._ground = ground_of(application.versions, application.feed(seed), base)
+    def __init__(
+        self,
+        application: Application,
+        base: ClusterOptions,
+        seed: int,
+        feed_seeds: Sequence[int] | None = None,
+        aimed: int = AIMED,
+    ) -> None:
+        self._feed_seeds = feed_seeds or (seed,)
+        self._grounds = [
+            ground_of(application.versions, application.feed(one), base) for one in self._feed_seeds
+        ]
         self._base = base
         self._seed = seed
         self._aimed = aimed
@@ -86,7 +98,7 @@ class Steering:
         if not self._aimed:
             return []
         try:
-            faults = single_faults(application.versions, application.feed(self._seed), self._base)
+            faults = single_faults(application.versions, application.feed(self._feed_seeds[0]), self._base)
         except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
             return []
         Random(f"{self._seed}/steering").shuffle(faults)
@@ -95,9 +107,16 @@ class Steering:
     def round(self, covered: Counter[Spot]) -> list[Trial]:
         """The next round. ``covered``: where faults have struck in those before."""
         number, self._rounds = self._rounds, self._rounds + 1
-        plans = [decode_plan(data, self._ground, self._base) for data in drawn(self._seed, number)]
-        aimed = [self._aim(plan, covered) if plan.faults.count else plan for plan in plans]
-        return [Trial(plan, self._seed) for plan in aimed]
+        return [
+            self._trial(data, number * ROUND + place, covered)
+            for place, data in enumerate(drawn(self._seed, number))
+        ]
+
+    def _trial(self, data: bytes, number: int, covered: Counter[Spot]) -> Trial:
+        """Aim a plan that was drawn, and give it the input whose turn it is."""
+        turn = number % len(self._feed_seeds)
+        plan = decode_plan(data, self._grounds[turn], self._base)
+        return Trial(self._aim(plan, covered) if plan.faults.count else plan, self._feed_seeds[turn])
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
         faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]

@@ -13,7 +13,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
-from headrace_properties.search.parallel import RunTrials, runner
+from headrace_properties.search.parallel import RunTrials, runner, useful_jobs
 from headrace_properties.search.shrinking import Test, shrink
 from headrace_properties.search.steering import Steering
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -33,6 +33,8 @@ class Verification:
         covered: protocol step, fault and role to how often that fault struck there.
         dropped: elements that groupings of the Dataflow layer dropped, by computation, in all runs.
         verdicts: invariant to its verdict over all runs.
+        feed_seeds: seeds of the different inputs that the runs take turns with.
+        feeds_asked: how many inputs were wanted; more than there are if some seeds make the same one.
         failure: the shrunk counterexample, if there is one.
     """
 
@@ -44,6 +46,8 @@ class Verification:
     covered: Counter[Spot] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    feed_seeds: tuple[int, ...] = ()
+    feeds_asked: int = 1
     failure: Failure | None = None
     _held: Counter[str] = field(default_factory=Counter)
 
@@ -99,11 +103,16 @@ def _outranks_holds(verdict: Verdict) -> bool:
     return isinstance(verdict, Violated) or (isinstance(verdict, Unknown) and verdict.cut_short)
 
 
+FEEDS = 12
+"""Inputs of a search, unless it is told otherwise. Choice: each gets many runs."""
+
+
 def verify(
     application: Application,
     *,
     examples: int = 200,
     seed: int = 0,
+    feeds: int = FEEDS,
     options: ClusterOptions | None = None,
     protocol: Protocol = SOUND,
     jobs: int = 1,
@@ -114,16 +123,18 @@ def verify(
     Args:
         application: what is under test; plans put its versions in force, if there are several.
         examples: how many runs in which at least one fault strikes.
-        seed: of the search and of the input.
+        seed: of the search and of the first input.
+        feeds: how many inputs the runs take turns with: those of this seed and the next ones.
         options: of the cluster; each plan draws some of them anew.
         protocol: the state machines to host; default: the engine's own.
         jobs: processes that share the runs. The result does not depend on it.
         on_run: told after each run, for progress.
     """
     base = options or ClusterOptions()
-    steering = Steering(application, base, seed)
-    search = Search(application, base, on_run)
-    with runner(application, protocol, jobs) as run:
+    feed_seeds = application.feed_seeds(seed, feeds)
+    steering = Steering(application, base, seed, feed_seeds)
+    search = Search(application, base, on_run, Verification(feed_seeds=feed_seeds, feeds_asked=feeds))
+    with runner(application, protocol, useful_jobs(jobs, examples)) as run:
         search.find(steering, run, examples)
     return search.result(lambda trial: try_plan(application, trial, protocol))
 
@@ -139,15 +150,20 @@ class Search:
         application: what is under test.
         base: options that plans vary.
         on_run: told after each run.
+        found: where to note what is found.
     """
 
     def __init__(
-        self, application: Application, base: ClusterOptions, on_run: Callable[[Verification], None] | None = None
-    ) -> None:  # fmt: skip
+        self,
+        application: Application,
+        base: ClusterOptions,
+        on_run: Callable[[Verification], None] | None = None,
+        found: Verification | None = None,
+    ) -> None:
         self._application = application
         self._base = base
         self._on_run = on_run
-        self._found = Verification()
+        self._found = found or Verification()
 
     def find(self, steering: Steering, run: RunTrials, examples: int) -> None:
         """Make runs, round by round, until one fails or so many of them count.

@@ -47,4 +47,4 @@ def test_a_killed_process_ends_the_work_with_an_error_that_says_so() -> None:
 
 def test_a_search_does_not_wait_for_a_killed_process() -> None:
     with pytest.raises(KilledProcessError, match="memory"):
-        verify(Application.with_input(_deadly(), letters(_deadly(), 3)), examples=20, jobs=2)
+        verify(Application.with_input(_deadly(), letters(_deadly(), 3)), examples=40, jobs=2)

@@ -20,7 +20,7 @@ NOTHING: Counter[Spot] = Counter()
 
 
 def steering(seed: int = 0, aimed: int = AIMED) -> Steering:
-    return Steering(APPLICATION, OPTIONS, seed, aimed)
+    return Steering(APPLICATION, OPTIONS, seed, aimed=aimed)
 
 
 def plans(one: Steering, covered: Counter[Spot] = NOTHING) -> list[Plan]:

@@ -11,7 +11,7 @@ import pytest
 from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace.history import FaultStruck
 from headrace_properties.mutants import MUTANTS
-from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.application import Application
 from headrace_properties.search.judging import JudgedRun, is_finding, run_plan, violations
 from headrace_properties.search.replay_file import REPLAY_FORMAT, ReplayFile, to_replay
 from headrace_properties.search.verification import Verification, verify
@@ -127,6 +127,27 @@ def test_the_result_is_the_same_with_any_number_of_processes() -> None:
         assert (one.failure is None) == (protocol is SOUND)
 
 
+def test_the_runs_take_turns_with_a_dozen_inputs() -> None:
+    """Only input 17 has a letter whose handler raises."""
+    made: list[int] = []
+
+    def feed(seed: int) -> Feed:
+        made.append(seed)
+        return letters(touchy(), 21 if seed == 17 else seed)
+
+    found = verify(Application(touchy(), feed), examples=40, seed=9, jobs=1)
+    assert found.feed_seeds == tuple(range(9, 21))
+    assert sorted(made) == list(range(9, 21))
+    assert found.failure is not None
+    assert (found.failure.feed_seed, found.failure.plan.faults.count, found.failure.kept) == (17, 0, (20,))
+    assert verify(Application(touchy(), feed), examples=40, seed=9, feeds=1).failure is None
+
+
+def test_inputs_that_are_the_same_take_one_turn() -> None:
+    found = verify(Application(mail(), lambda seed: letters(mail(), 5 + seed % 2)), examples=3)
+    assert (found.feed_seeds, found.feeds_asked) == ((0, 1), 12)
+
+
 def test_the_first_plan_is_the_one_without_faults() -> None:
     assert verify(Application(mail(), small_feed), examples=1).idle == 1
 
@@ -214,9 +235,7 @@ def test_it_is_found_out_on_a_small_pipeline_by_any_seed(seed: int) -> None:
 
 def test_the_same_plan_is_survived_with_sequencers(broken: Verification) -> None:
     assert broken.failure is not None
-    _, verdicts, cases = run_plan(
-        Application(zeitgeist.pipeline, short_evening), Trial(broken.failure.plan, BROKEN_SEED)
-    )
+    _, verdicts, cases = run_plan(Application(zeitgeist.pipeline, short_evening), broken.failure.trial)
     assert violations(verdicts) == {}
     assert cases["a zombie's write was applied"] == 0
 
@@ -246,7 +265,7 @@ def test_a_file_that_names_no_records_needs_the_whole_input(broken: Verification
     del data["kept"]
     application = Application(zeitgeist.pipeline, short_evening)
     trial = msgspec.convert(data, ReplayFile).trial
-    assert application.input_of(trial) is application.feed(BROKEN_SEED)
+    assert application.input_of(trial) is application.feed(broken.failure.feed_seed)
 
 
 # Code that fails
@@ -281,6 +300,21 @@ def test_user_code_that_fails_in_a_run_is_a_finding_with_its_error() -> None:
     assert (found.failure.violations, found.failure.digest) == ({}, "")
     replay = msgspec.json.decode(to_replay(found.failure, "m:p"), type=ReplayFile)
     assert replay.violations == {"error": found.failure.error}
+
+
+class Touchy(Computation):
+    """Cannot stand the twentieth letter."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value["number"] == 20:
+            raise ValueError("a twentieth letter")
+
+
+def touchy() -> Pipeline:
+    pipeline = Pipeline("touchy")
+    pipeline.injector("mail")
+    pipeline.add(Touchy(), name="touchy", inputs={"mail": city})
+    return pipeline
 
 
 # Findings about user code
