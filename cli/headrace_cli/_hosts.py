@@ -17,6 +17,7 @@ from headrace_cli._signals import stop_requested
 from headrace_properties.checkers import Judge, judge
 from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.explain.progress import ProgressCounter
+from headrace_properties.promises import Promise, PromiseJudge, judge_promises
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.plans import draw_faults, ground_of
@@ -75,11 +76,13 @@ class HostOptions:
         seed: of all that the host draws.
         faults: how many faults are to strike, at most; only the simulated cluster can make them.
         judge: on Spark, judge the History of this part of the keys, up to 1; ``None``: do not. The cluster is always judged.
+        promises: what to judge by besides the invariants.
     """
 
     seed: int = 0
     faults: int = 0
     judge: float | None = None
+    promises: tuple[Promise, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,10 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     ground = ground_of(pipeline, feed, cluster_options)
     schedule = draw_faults(ground, options.faults, options.seed, without=(LateRecords,))
     cluster = start(pipeline, feed, options=cluster_options, faults=schedule, seed=options.seed)
-    until_us, reading = max(schedule.heals_at_us, feed.end_us), _HistoryReader(pipeline, cluster_options)
+    until_us, reading = (
+        max(schedule.heals_at_us, feed.end_us),
+        _HistoryReader(pipeline, cluster_options, options.promises),
+    )
     for step in range(1, _STEPS + 1):
         cluster.run_until(until_us * step // _STEPS)
         reading.take(cluster.history)
@@ -133,7 +139,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
     return HostRun(
         outputs=reading.outputs,
         notes=(f"{seconds:.1f} simulated seconds, {reading.events:,} events judged",),
-        verdicts=reading.judge.verdicts(),
+        verdicts=reading.judge.verdicts() | reading.promises.verdicts(),
         struck=dict(sorted(reading.struck.items())),
         progress=reading.counter.progress(),
         dropped=reading.drops.counts(),
@@ -145,6 +151,7 @@ class _HistoryReader:
 
     Attributes:
         judge: all checkers.
+        promises: judges by the promises.
         counter: of each computation's progress.
         drops: elements that were dropped.
         outputs: how often each record went outside.
@@ -152,8 +159,9 @@ class _HistoryReader:
         events: how many there were.
     """
 
-    def __init__(self, pipeline: Pipeline, options: ClusterOptions) -> None:
+    def __init__(self, pipeline: Pipeline, options: ClusterOptions, promises: tuple[Promise, ...]) -> None:
         self.judge = Judge([pipeline], options.engine)
+        self.promises = PromiseJudge(promises, [pipeline])
         self.counter = ProgressCounter(pipeline)
         self.drops = DropCounter([pipeline])
         self.outputs: Counter[Emitted] = Counter()
@@ -164,6 +172,7 @@ class _HistoryReader:
         """Take what has happened since."""
         events = history.events
         self.judge.take(events)
+        self.promises.take(events)
         self.counter.take(events)
         self.drops.take(events)
         self.outputs += outputs_of(events)
@@ -230,7 +239,10 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
     if stopped_by is not None:
         done = f"{run.events:,} of {len(events):,} records and watermarks"
         notes.append(f"Stopped by {stopped_by.name} after {done}: what those have led to is in the output")
-    verdicts = judge(run.history, [pipeline]) if run.history is not None else {}
+    verdicts: dict[str, Verdict] = {}
+    if run.history is not None:
+        verdicts = judge(run.history, [pipeline])
+        verdicts |= judge_promises(run.history, options.promises, [pipeline], host.user_key)
     outputs = Counter(Emitted(*output) for output in run.outputs)
     drops = DropCounter([pipeline])
     drops.take(run.history or ())

@@ -1,9 +1,10 @@
-"""Invariants that are named on the command line."""
+"""Invariants and promises that are named on the command line."""
 
 from collections.abc import Sequence
 
 from headrace import HeadraceError, Pipeline
 from headrace_properties.checkers import all_checkers
+from headrace_properties.promises import Promise
 
 ALL = "all"
 
@@ -17,18 +18,23 @@ class UnknownInvariantError(HeadraceError):
 
     def __str__(self) -> str:
         """Say which there are."""
-        return f"--allow-unknown {self.name}: there is no such invariant. There are: {', '.join(self.known)}"
+        return f"--allow-unknown {self.name}: there is no such invariant or promise. There are: {', '.join(self.known)}"
 
 
-def invariants_named(names: str, versions: Sequence[Pipeline]) -> tuple[str, ...]:
+def invariants_named(
+    names: str, versions: Sequence[Pipeline], promises: Sequence[Promise] = ()
+) -> tuple[str, ...]:
     """Read a list of names, separated by commas; ``all``: every one that applies to a pipeline's versions.
+
+    Choice: ``all`` means invariants; a promise that nothing exercises has to be named.
 
     Raises:
         UnknownInvariantError: there is none of a name.
     """
     known = tuple(checker.name for checker in all_checkers(versions) if not checker.finding)
+    own = tuple(promise.name for promise in promises)
     wanted = tuple(name for name in map(str.strip, names.split(",")) if name)
     for name in wanted:
-        if name not in (*known, ALL):
-            raise UnknownInvariantError(name, known)
-    return known if ALL in wanted else wanted
+        if name not in (*known, *own, ALL):
+            raise UnknownInvariantError(name, (*known, *own))
+    return (*known, *(name for name in wanted if name in own)) if ALL in wanted else wanted

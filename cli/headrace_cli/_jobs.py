@@ -12,7 +12,8 @@ from pathlib import Path
 
 from headrace import MAX_TIME, HeadraceError, Pipeline
 from headrace_cli._input import InputOptions, read_input
-from headrace_cli._targets import DEFAULT_FEED, load_pipeline, load_target
+from headrace_cli._targets import DEFAULT_FEED, load_pipeline, load_promises, load_target
+from headrace_properties.promises import Promise
 from headrace_scenarios.zeitgeist import flights
 from headrace_scenarios.zeitgeist.flight_log import YEAR, FlightLog, LogOptions, flight_log, midnight_us
 from headrace_sim import Feed
@@ -59,11 +60,13 @@ class Job:
         name: as the user wrote it.
         pipeline: the pipeline, validated.
         input_for: makes the input for a host, by its name; for several, what the least of them can take.
+        promises: those of its module.
     """
 
     name: str
     pipeline: Pipeline
     input_for: Callable[[*tuple[str, ...]], JobInput]
+    promises: tuple[Promise, ...] = ()
 
 
 def load_job(
@@ -98,10 +101,10 @@ def load_job(
     if path is not None:
         pipeline = load_pipeline(name)
         from_file = JobInput(read_input(path, pipeline, reading))
-        return Job(name, pipeline, lambda *_: from_file)
+        return Job(name, pipeline, lambda *_: from_file, load_promises(name))
     target = load_target(name, feed or DEFAULT_FEED)
     made = JobInput(target.feed(seed))
-    return Job(name, target.pipeline, lambda *_: made)
+    return Job(name, target.pipeline, lambda *_: made, target.promises)
 
 
 def _last(hosts: tuple[str, ...]) -> date:

@@ -8,6 +8,15 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+PromiseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--promise",
+        metavar="NAME",
+        help="Judge by this promise of the module only; more than once for more. Default: all in its list promises.",
+    ),
+]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

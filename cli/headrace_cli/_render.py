@@ -67,12 +67,18 @@ def print_table(console: Console, table: Table, *, indent: int = 0) -> None:
     print_lines(console, "\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
-def print_verdicts(console: Console, verdicts: Mapping[str, Verdict]) -> None:
-    """Print each invariant: what it says, the verdict, and how often its case came up or why not."""
-    table = plain_table("invariant", "", "verdict", "")
+def print_verdicts(
+    console: Console, verdicts: Mapping[str, Verdict], says: Mapping[str, str] | None = None
+) -> None:
+    """Print each invariant: what it says, the verdict, and how often its case came up or why not.
+
+    ``says``: name to what it says; default: what the invariants say.
+    """
+    lines = titles() if says is None else says
+    table = plain_table("invariant" if says is None else "promise", "", "verdict", "")
     for name, verdict in verdicts.items():
         word, style, detail = _verdict_words(name, verdict)
-        table.add_row(Text(name), Text(titles().get(name, "")), Text(word, style=style), Text(detail))
+        table.add_row(Text(name), Text(lines.get(name, "")), Text(word, style=style), Text(detail))
     print_table(console, table, indent=_INDENT)
 
 
@@ -94,7 +100,7 @@ def print_violations(console: Console, verdicts: Mapping[str, Verdict], *, witne
         if not isinstance(verdict, Violated):
             continue
         word = "a finding about your code" if is_finding(name) else "VIOLATED"
-        print_heading(console, f"{name}, {titles().get(name, 'an invariant')}: {word}")
+        print_heading(console, f"{name}, {titles().get(name, 'a promise')}: {word}")
         print_text(console, verdict.message, indent=2)
         if witnesses and verdict.witness:
             console.print("  Witness:")

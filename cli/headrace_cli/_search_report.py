@@ -94,7 +94,8 @@ class SearchReport:
         not_judged = ", ".join(found.unknown)
         if self.code is ExitCode.UNKNOWN:
             return f"UNKNOWN: nothing is violated, but the case of {not_judged or 'anything'} never came up"
-        holds = f"HOLDS: every invariant, in {counted(found.runs, 'run')} with faults"
+        what = "every invariant and promise" if self._promised else "every invariant"
+        holds = f"HOLDS: {what}, in {counted(found.runs, 'run')} with faults"
         return f"{holds}; not judged: {not_judged}" if not_judged else holds
 
     def print(self, console: Console) -> None:
@@ -112,12 +113,24 @@ class SearchReport:
         if self.shrinking:
             print_text(console, "The same command with the same --seed finds the failure again.")
         if found.verdicts:
+            promised = self._promised
+            if promised:
+                print_heading(console, "Promises")
+                says = {promise.name: promise.title for promise in self.target.promises}
+                print_verdicts(console, promised, says)
             print_heading(console, "Invariants")
-            print_verdicts(console, found.verdicts)
+            rest = {name: one for name, one in found.verdicts.items() if name not in promised}
+            print_verdicts(console, rest)
         self._print_coverage(console)
         self._print_failure(console)
         if self.review is not None:
             _print_review(console, self.review)
+
+    @property
+    def _promised(self) -> dict[str, Verdict]:
+        """The verdicts on the promises of the module."""
+        names = {promise.name for promise in self.target.promises}
+        return {name: one for name, one in self.verification.verdicts.items() if name in names}
 
     def _print_coverage(self, console: Console) -> None:
         found = self.verification
@@ -164,7 +177,14 @@ class SearchReport:
             "events": found.events,
             "elapsed_s": round(self.elapsed_s, 3),
             "runs_per_second": round(self.runs_per_second, 3),
-            "invariants": invariants_document(found.verdicts),
+            "promises": {
+                promise.name: {"title": promise.title, **verdict_document(found.verdicts[promise.name])}
+                for promise in self.target.promises
+                if promise.name in found.verdicts
+            },
+            "invariants": invariants_document(
+                {name: one for name, one in found.verdicts.items() if name not in self._promised}
+            ),
             "faults_struck": dict(sorted(found.struck.items())),
             "dropped": dict(sorted(found.dropped.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},

@@ -13,10 +13,13 @@ from types import ModuleType
 
 from headrace import HeadraceError, Pipeline
 from headrace.api.versions import check_versions
+from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import Application
 from headrace_sim import Feed, FeedEntry
 
 DEFAULT_FEED = "feed"
+PROMISES = "promises"
+"""What a module calls the list of its promises."""
 
 _OUR_PACKAGES = ("headrace", "headrace_sim", "headrace_properties", "headrace_cli")
 
@@ -45,6 +48,7 @@ class PipelineTarget:
         feed_name: the function that makes its input.
         feed_of: that function.
         versions: further versions of the pipeline, as they were written and as pipelines.
+        promises: those of the module that are asked for.
     """
 
     name: str
@@ -52,6 +56,7 @@ class PipelineTarget:
     feed_name: str
     feed_of: Callable[[int], object]
     versions: Mapping[str, Pipeline] = field(default_factory=dict)
+    promises: tuple[Promise, ...] = ()
 
     @property
     def deployed(self) -> tuple[Pipeline, ...]:
@@ -61,7 +66,7 @@ class PipelineTarget:
     @property
     def application(self) -> Application:
         """It, as a search takes it."""
-        return Application(self.deployed, self.feed)
+        return Application(self.deployed, self.feed, self.promises)
 
     def feed(self, seed: int) -> Feed:
         """Make the input.
@@ -85,25 +90,58 @@ class PipelineTarget:
         return feed
 
 
-def load_target(name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = ()) -> PipelineTarget:
-    """Import a pipeline and find its input.
+def load_target(
+    name: str, feed_name: str = DEFAULT_FEED, versions: Sequence[str] = (), promises: Sequence[str] = ()
+) -> PipelineTarget:
+    """Import a pipeline and find its input and its promises.
 
     Args:
         name: ``MODULE:PIPELINE``. The current directory is searched first.
         feed_name: the function of the same module that makes the input from a seed.
         versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
+        promises: names of the promises to keep; none: all of the module.
 
     Raises:
         TargetError: one of them is not there, or not what it should be.
+        PromiseError: a promise of the module is wrong in itself.
         HeadraceError: the pipeline's graph does not fit together, or its versions do not.
     """
     module, pipeline = _load(name)
     feed_of = _feed_function(name, module, feed_name)
-    target = PipelineTarget(
-        name, pipeline, feed_name, feed_of, {version: load_pipeline(version) for version in versions}
-    )
-    check_versions(target.deployed)
-    return target
+    deployed = {version: load_pipeline(version) for version in versions}
+    check_versions((pipeline, *deployed.values()))
+    found = _promises(name, module, (pipeline, *deployed.values()), promises)
+    return PipelineTarget(name, pipeline, feed_name, feed_of, deployed, found)
+
+
+def load_promises(name: str) -> tuple[Promise, ...]:
+    """Import the promises that stand beside a pipeline, ``MODULE:PIPELINE``.
+
+    Raises:
+        TargetError: the pipeline is not there, or ``promises`` is not a list.
+        PromiseError: a promise is wrong in itself.
+    """
+    module, pipeline = _load(name)
+    return _promises(name, module, (pipeline,), ())
+
+
+def _promises(
+    name: str, module: ModuleType, pipelines: Sequence[Pipeline], wanted: Sequence[str]
+) -> tuple[Promise, ...]:
+    found = getattr(module, PROMISES, ())
+    if not isinstance(found, list | tuple):
+        problem = f"{PROMISES!r} is a {type(found).__name__}, not a list of promises"
+        raise TargetError(name, problem, f"Write {PROMISES} = [...] with promises, or give it another name")
+    checked = check_promises(found, pipelines)
+    known = [promise.name for promise in checked]
+    for one in wanted:
+        if one not in known:
+            problem = f"--promise {one}: module {module.__name__!r} has no such promise"
+            remedy = (
+                f"It has: {', '.join(known)}" if known else f"It has none: write {PROMISES} = [...] there"
+            )
+            raise TargetError(name, problem, remedy)
+    return tuple(promise for promise in checked if not wanted or promise.name in wanted)
 
 
 def load_pipeline(name: str) -> Pipeline:

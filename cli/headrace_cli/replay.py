@@ -14,13 +14,14 @@ from headrace_cli._consoles import output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
 from headrace_cli._files import OutputFiles
-from headrace_cli._options import JsonOption, with_options
+from headrace_cli._options import JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._render import counted, print_error, print_heading, print_plan, print_text, print_violations
 from headrace_cli._replay_file import Recorded, load_failure
-from headrace_cli._targets import load_target
+from headrace_cli._targets import TargetError, load_target
 from headrace_cli._trust import check_trusted
 from headrace_cli._until import cut, print_until, until_document
+from headrace_properties.promises import PromiseError
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
@@ -97,6 +98,7 @@ def replay(
             metavar="[MODULE:PIPELINE]", help="Run this pipeline instead of the one that the file names."
         ),
     ] = None,
+    promise: PromiseOption = None,
     until: UntilOption = None,
     trust: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--trust", help="Import the file's module even if it is not part of this project.")
@@ -114,7 +116,7 @@ def replay(
             recorded = load_failure(file)
             if not trust:
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
-            replayed = _run(recorded, pipeline)
+            replayed = _run(recorded, pipeline, promise or ())
         verdicts = dict(replayed.verdicts)
         stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
         if as_json:
@@ -152,19 +154,31 @@ def _targets(file: ReplayFile, pipeline: str | None) -> list[str]:
     return [pipeline or file.pipeline, *file.versions]
 
 
-def _run(recorded: Recorded, pipeline: str | None) -> ReplayedFailure:
+def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> ReplayedFailure:
     file = recorded.file
     first, *others = _targets(file, pipeline)
-    application = load_target(first, file.feed, others).application
+    application = load_target(first, file.feed, others, promises).application
     feed = application.feed(file.feed_seed)
     wrong = implausible(file.plan, feed) or _wrong_records(file, feed)
     if wrong:
         raise HistoryFormatError("replay file", recorded.path, wrong)
     try:
         history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
+        if not promises:
+            _check_promises_are_there(first, file, verdicts)
+    except (PromiseError, TargetError):
+        raise
     except (HeadraceError, AssertionError) as error:
         return ReplayedFailure(recorded, {}, "", f"{type(error).__name__}: {error}")
     return ReplayedFailure(recorded, verdicts, history.digest(), "", history.events)
+
+
+def _check_promises_are_there(name: str, file: ReplayFile, verdicts: Mapping[str, Verdict]) -> None:
+    """Refuse to say that a promise is kept that the module no longer makes."""
+    gone = [one for one in file.violations if one.isidentifier() and one not in (*verdicts, "error")]
+    if gone:
+        problem = f"the file records a violation of {gone[0]!r}, which the module no longer promises"
+        raise TargetError(name, problem, "Put it back into the list promises, or delete the file")
 
 
 def _print(console: Console, replayed: ReplayedFailure) -> None:

@@ -158,7 +158,12 @@ def run(
             ran = _run(
                 job,
                 on,
-                HostOptions(seed, 0 if on is not HostName.SIM and compare == HostName.SIM else faults, judge),
+                HostOptions(
+                    seed,
+                    0 if on is not HostName.SIM and compare == HostName.SIM else faults,
+                    judge,
+                    job.promises,
+                ),
             )
             _compare(ran, compare, faults)
         _write(ran, output, charts, files)
@@ -237,7 +242,9 @@ def _compare(ran: Ran, compare: str | None, faults: int) -> None:
         return
     if compare in HOSTS:
         host = HostName(compare)
-        options = HostOptions(ran.options.seed, faults if host is HostName.SIM else 0, ran.options.judge)
+        options = HostOptions(
+            ran.options.seed, faults if host is HostName.SIM else 0, ran.options.judge, ran.job.promises
+        )
         ran.other = _run(ran.job, host, options, beside=(ran.host,))
         if ran.other.run.stopped_by is not None:
             return

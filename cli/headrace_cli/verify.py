@@ -13,7 +13,7 @@ from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._invariants import invariants_named
-from headrace_cli._options import JsonOption, with_options
+from headrace_cli._options import JsonOption, PromiseOption, with_options
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
@@ -134,6 +134,7 @@ def verify(
     options: SearchOptions,
     versions: VersionsOption = None,
     feed: FeedOption = DEFAULT_FEED,
+    promise: PromiseOption = None,
     without: WithoutOption = None,
     allow_unknown: UnknownOption = "",
     save: SaveOption = None,
@@ -142,15 +143,16 @@ def verify(
 ) -> None:
     """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
 
-    If an invariant breaks, the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
+    The invariants of the protocol and the promises of the module must hold in each. If one breaks,
+    the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
     """
     with tidy_errors():
         files = OutputFiles(force=force)
         files.claim(save, "--save")
         protocol = protocol_without(without)
         with stdout_reserved():
-            target = load_target(pipeline, feed, versions or ())
-            may_be_unknown = invariants_named(allow_unknown, target.deployed)
+            target = load_target(pipeline, feed, versions or (), promise or ())
+            may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
             report = _search(target, protocol, options)
         report.may_be_unknown = may_be_unknown
         failure = report.verification.failure

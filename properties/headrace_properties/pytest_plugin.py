@@ -12,7 +12,7 @@ are needed: the plugin is loaded with every pytest of the environment.
 import hashlib
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from headrace import Pipeline
+    from headrace_properties.promises import Promise
     from headrace_properties.search.application import FeedOf
     from headrace_properties.search.judging import Failure
     from headrace_properties.search.verification import Verification
@@ -85,6 +86,7 @@ class Verifier:
         seed: int | None = None,
         options: "ClusterOptions | None" = None,
         protocol: "Protocol | None" = None,
+        promises: "Sequence[Promise] | None" = None,
     ) -> "Verification":
         """Run a pipeline under fault schedules, and fail the test if one of them breaks an invariant, or if its code has a bug.
 
@@ -97,20 +99,25 @@ class Verifier:
             seed: instead of the command line's.
             options: of the cluster, where a plan does not vary them.
             protocol: the state machines to host; default: the engine's own.
+            promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
 
         Raises:
-            InvariantViolatedError: an invariant is broken, the run stopped with an error, or user code keeps or shares state.
+            PromiseError: a promise is wrong in itself.
+            InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
+                or shares state.
         """
         __tracebackhide__ = True
         from headrace_properties.explain.descriptions import describe_failure  # noqa: PLC0415
+        from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
         from headrace_properties.search.verification import verify  # noqa: PLC0415
         from headrace_properties.user_code.review import review  # noqa: PLC0415  see the module's docstring
         from headrace_sim import SOUND  # noqa: PLC0415
 
         hosted, used_seed = protocol or SOUND, self.seed if seed is None else seed
+        asked = _promises_beside(pipeline, feed) if promises is None else promises
         found = verify(
-            Application(pipeline, feed),
+            Application(pipeline, feed, check_promises(asked, [pipeline])),
             examples=examples or self.examples,
             seed=used_seed,
             options=options,
@@ -197,6 +204,7 @@ def _save(
     failure: "Failure", pipeline: "Pipeline", feed: "FeedOf", protocol: "Protocol", folder: Path
 ) -> str:
     """Write the replay file; returns the command that replays it, or why there is none."""
+    from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
     from headrace_properties.search.replay_file import to_replay  # noqa: PLC0415
 
     name = _importable_name(pipeline, feed)
@@ -204,11 +212,28 @@ def _save(
         return (
             "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
         )
+    beside = {getattr(promise, "name", "") for promise in _promises_beside(pipeline, feed)}
+    lacking = [
+        one
+        for one in failure.violations
+        if one.isidentifier() and one not in beside and not is_invariant(one)
+    ]
+    if lacking:
+        return f"(no replay file: add {lacking[0]} to a list promises beside the pipeline, where replay reads it)"
     data = to_replay(failure, name[0], protocol.name, name[1])
     path = folder / f"headrace-failure-{hashlib.sha256(data).hexdigest()[:8]}.json"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data + b"\n")
     return f"headrace replay {shlex.quote(str(path))} --explain"
+
+
+def _promises_beside(pipeline: "Pipeline", feed: "FeedOf") -> "Sequence[Promise]":
+    """Return the list ``promises`` of the module that has the pipeline and its feed; nothing if there is none."""
+    name = _importable_name(pipeline, feed)
+    found = None if name is None else getattr(sys.modules[name[0].partition(":")[0]], "promises", None)
+    if found is None:
+        return ()
+    return found if isinstance(found, list | tuple) else [found]
 
 
 def _importable_name(pipeline: "Pipeline", feed: "FeedOf") -> tuple[str, str] | None:

@@ -165,7 +165,9 @@ def test_what_may_be_unknown_is_what_was_named_and_nothing_else(folder: Path, ru
     assert result.exit_code == 3
     wrong = run("verify", "stateless:pipeline", "--allow-unknown", "S8,S99")
     assert wrong.exit_code == 2
-    assert "--allow-unknown S99: there is no such invariant. There are: S1, S2," in plain(wrong.stderr)
+    assert "--allow-unknown S99: there is no such invariant or promise. There are: S1, S2," in plain(
+        wrong.stderr
+    )
 
 
 def test_that_all_may_be_unknown_excuses_no_violation(folder: Path, run: Run) -> None:

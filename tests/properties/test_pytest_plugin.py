@@ -43,6 +43,30 @@ def test_counter(headrace_verify):
     headrace_verify(pipeline, views.feed)
 """
 
+PROMISES = """
+from headrace_properties.promises import always
+from views import *
+
+@always(stream="counts")
+def small_counts(moment):
+    assert moment.changed.value < 2, "two views in a second"
+
+@always(stream="counts")
+def counts_are_numbers(moment):
+    return isinstance(moment.changed.value, int)
+
+"""
+
+GIVEN = """
+import promising
+
+def test_given(headrace_verify):
+    headrace_verify(promising.pipeline, promising.feed, promises=[promising.counts_are_numbers])
+
+def test_broken(headrace_verify):
+    headrace_verify(promising.pipeline, promising.feed, promises=[promising.small_counts])
+"""
+
 FEW = ("--headrace-examples", "5")
 
 
@@ -129,3 +153,22 @@ def test_the_help_names_the_profiles(project: Path) -> None:
     assert code == 0
     assert "--headrace-profile={ci,dev,nightly}" in text
     assert list(PROFILES) == ["dev", "ci", "nightly"]
+
+
+def test_a_promise_beside_a_pipeline_of_the_settings_is_judged_and_replayed(project: Path) -> None:
+    (project / "promising.py").write_text(PROMISES + "promises = [counts_are_numbers, small_counts]\n")
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = promising:pipeline\n")
+    code, text = pytest_in(project, *FEW)
+    assert code == 1
+    assert "breaks small_counts" in text
+    assert "two views in a second" in text
+    assert "headrace replay" in text
+
+
+def test_promises_given_to_the_fixture_count_and_are_not_replayed_from_nowhere(project: Path) -> None:
+    (project / "promising.py").write_text(PROMISES)
+    (project / "test_given.py").write_text(GIVEN)
+    code, text = pytest_in(project, *FEW)
+    assert code == 1
+    assert "1 failed, 1 passed" in text
+    assert "add small_counts to a list promises beside the pipeline" in text

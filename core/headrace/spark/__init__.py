@@ -36,7 +36,7 @@ if _missing:
     raise MissingPackageError(_missing)
 
 # ruff: noqa: E402  these imports need the packages checked above
-from headrace.spark.hosting.history_export import history_of
+from headrace.spark.hosting.history_export import history_of, user_key
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.outputs import Outputs
 from headrace.spark.io_errors import (
@@ -122,4 +122,5 @@ __all__ = [
     "session",
     "skip_record",
     "spark_submit",
+    "user_key",
 ]

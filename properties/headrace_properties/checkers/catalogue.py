@@ -44,6 +44,11 @@ def _meaning(checker: Checker) -> str:
     return inspect.cleandoc(type(checker).__doc__ or "").removeprefix(f"{checker.name}: ")
 
 
+def is_invariant(name: str) -> bool:
+    """Tell whether a name is an invariant's, and not that of a promise or a finding about user code."""
+    return name in rules()
+
+
 def rule(name: str) -> Rule:
     """One of them; a rule without words for a name that no checker has."""
     return rules().get(name, Rule(name, "an invariant", "?"))

@@ -31,7 +31,7 @@ def describe_failure(failure: Failure, name: str) -> str:
     """
     lines = [f"{name} breaks {', '.join(failure.violations) or 'under faults: the run stopped'}"]
     for invariant, violated in failure.violations.items():
-        lines += ["", f"{invariant}, {titles().get(invariant, 'an invariant')}", f"  {violated.message}"]
+        lines += ["", f"{invariant}, {titles().get(invariant, 'a promise')}", f"  {violated.message}"]
     if failure.error:
         lines += ["", *failure.error.splitlines()]
     lines += ["", "The smallest fault schedule found that does this"]

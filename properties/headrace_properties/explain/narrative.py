@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace import history as h
-from headrace_properties.checkers.catalogue import rule
+from headrace_properties.checkers.catalogue import is_invariant, rule
 from headrace_properties.explain.causality import Link, LinkKind, causal_past, links_of, numbers_of
 from headrace_properties.explain.event_summaries import changes, found_by, phrase, seconds
 from headrace_properties.explain.tenures import Outage, Tenure, outages_of, tenures_of
+from headrace_properties.search.judging import is_finding
 from headrace_properties.verdict import Verdict, Violated
 
 LONGEST = 20
@@ -75,13 +76,14 @@ class Narrative:
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """All of it, a sentence or two each, ending with the rule."""
+        """All of it, a sentence or two each, ending with the rule; a broken promise is told first, as it is what went wrong."""
         omitted = (
             f"Left out: {self.left_out:,} of {self.told + self.left_out:,} events, which had no part in it."
         )
         if self.shortened:
             omitted += f" {self.shortened} more that had are not told, to keep this short."
-        return (*[sentence.text for sentence in self.sentences], omitted, *self.consequences, self.rule)
+        story = (*[sentence.text for sentence in self.sentences], omitted, *self.consequences)
+        return (*story, self.rule) if is_invariant(self.invariant) else (self.rule, *story)
 
 
 def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: str = "") -> Narrative | None:
@@ -95,10 +97,13 @@ def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: 
     broken = {name: one for name, one in verdicts.items() if isinstance(one, Violated)}
     if not broken:
         return None
-    name = about or min(
-        broken, key=lambda one: _TOLD_FIRST.index(one) if one in _TOLD_FIRST else len(_TOLD_FIRST)
-    )
+    name = about or min(broken, key=_precedence)
     return _Narrator(history, name, broken[name]).tell(broken)
+
+
+def _precedence(name: str) -> tuple[int, bool]:
+    """What the protocol breaks is the cause of what the user's code then breaks; findings that only explain come last."""
+    return _TOLD_FIRST.index(name) if name in _TOLD_FIRST else len(_TOLD_FIRST), is_finding(name)
 
 
 def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequence[Link]) -> set[int]:
@@ -179,6 +184,8 @@ class _Narrator:
         )
 
     def _rule(self) -> str:
+        if not is_invariant(self._name):
+            return f"The promise that was broken is {self._name}: {self._violated.message}."
         broken, message = rule(self._name), self._violated.message
         section = "" if "MillWheel" in message else f" (MillWheel {broken.section})"
         return f"The rule that was broken is {self._name}, {broken.title}{section}: {message}."
@@ -464,5 +471,5 @@ def _listed(words: Sequence[str]) -> str:
 
 def _consequences(others: Sequence[str], broken: Mapping[str, Violated]) -> str:
     """What else the run broke, in a line; the verdicts have the rest."""
-    told = _listed([f"{name} ({rule(name).title})" for name in others])
+    told = _listed([f"{name} ({rule(name).title})" if is_invariant(name) else name for name in others])
     return f"The same run also breaks {told}." if broken else ""

@@ -13,6 +13,7 @@ from typing import Any
 from headrace import Pipeline
 from headrace.history import Event
 from headrace_properties.checkers.catalogue import rules
+from headrace_properties.checkers.topology import Topology
 from headrace_properties.promises.asking import Asker
 from headrace_properties.promises.errors import PromiseError
 from headrace_properties.promises.promise import Kind, Promise
@@ -42,7 +43,10 @@ def judge_promises(
     Raises:
         PromiseError: a promise is wrong in itself.
     """
-    judge = PromiseJudge(promises, pipelines, key_of)
+    asked = tuple(promises)
+    if not asked:
+        return {}
+    judge = PromiseJudge(asked, pipelines, key_of)
     judge.take(history)
     return judge.verdicts()
 
@@ -53,11 +57,15 @@ def check_promises(promises: Iterable[Promise], pipelines: Sequence[Pipeline]) -
     Raises:
         PromiseError: something is not a promise, a name is taken, or a computation or stream does not exist.
     """
-    world, checked = World(pipelines), tuple(promises)
+    return _checked(promises, Topology(pipelines))
+
+
+def _checked(promises: Iterable[Promise], topology: Topology) -> tuple[Promise, ...]:
+    checked = tuple(promises)
     names = set[str]()
     for promise in checked:
         _check_is_promise(promise)
-        problem = _problem_of(promise, names, world)
+        problem = _problem_of(promise, names, topology)
         if problem:
             raise PromiseError(promise.name, "declaration", promise.where, problem)
         names.add(promise.name)
@@ -72,13 +80,13 @@ def _check_is_promise(thing: object) -> None:
         raise PromiseError(name, "declaration", "", reason)
 
 
-def _problem_of(promise: Promise, names: set[str], world: World) -> str:
+def _problem_of(promise: Promise, names: set[str], topology: Topology) -> str:
     if promise.name in rules():
         return "has the name of an invariant. Give it another name"
     if promise.name in names:
         return "has the name of another promise. Give each its own name"
-    nodes = {*world.topology.computations}
-    streams = {stream for pipeline in world.topology.versions for stream in pipeline.streams}
+    nodes = {*topology.computations}
+    streams = {stream for pipeline in topology.versions for stream in pipeline.streams}
     for kind, asked, known in (
         ("computation", promise.of, nodes),
         ("stream", promise.streams, streams),
@@ -87,7 +95,7 @@ def _problem_of(promise: Promise, names: set[str], world: World) -> str:
         for name in asked:
             if name not in known:
                 return f"names a {kind} {name!r} that the pipeline does not have: {', '.join(sorted(known))}"
-    outside = {stream for pipeline in world.topology.versions for stream in pipeline.output_streams}
+    outside = {stream for pipeline in topology.versions for stream in pipeline.output_streams}
     inner = [stream for stream in promise.streams if stream not in outside]
     if inner:
         return f"waits for records that leave on stream {inner[0]!r}, which a computation consumes. Use of= that computation"
@@ -117,7 +125,9 @@ class PromiseJudge:
         self._world = World(pipelines, key_of)
         self._watch = Watch(patience_s)
         self._number = 0
-        askers = [Asker(promise, self._world, self._watch) for promise in check_promises(promises, pipelines)]
+        askers = [
+            Asker(promise, self._world, self._watch) for promise in _checked(promises, self._world.topology)
+        ]
         self._trials = [TRIALS[asker.promise.kind](asker) for asker in askers]
         self._told: dict[type, list[Callable[[Any], None]]] = {kind: [] for kind in self._world.handlers}
         for trial in self._trials:

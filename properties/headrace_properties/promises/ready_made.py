@@ -63,7 +63,8 @@ def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Am
             raise Broken(f"{told}; each step balances, so a record was lost or took effect twice")
         change, before, after = moment.memory["unbalanced"]
         raise Broken(
-            f"{told}. The first step that does not balance made {after} of {before}: the {change!r}", change
+            f"{told}. The first step that does not balance made {after} of {before}: the {change!r}{_moved(change)}",
+            change,
         )
 
     uses = (*held, *carried)
@@ -71,6 +72,13 @@ def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Am
         raise PromiseError(name, "declaration", "", "conserves nothing: give held= and carried=")
     title = f"what comes in on {', '.join(carried)} is held by {', '.join(held)} or leaves"
     return make(balances, Kind.ALWAYS, name=name, title=title, of=held, uses=uses, ending=nothing_lost)
+
+
+def _moved(change: RowChange) -> str:
+    """What a step consumed and produced, as the tail of a sentence."""
+    consumed = ", ".join(repr(view.value) for view in change.consumed) or "nothing"
+    produced = ", ".join(repr(view.value) for view in change.produced) or "nothing"
+    return f"; it consumed {consumed} and produced {produced}"
 
 
 def answered_once(

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
 from headrace import Pipeline
+from headrace_properties.promises import Promise
 from headrace_properties.search.plans import Plan
 from headrace_sim import Feed, Versions, versions_of
 
@@ -40,11 +40,11 @@ class Application:
 
     versions: Versions
     feed_of: FeedOf
-    promises: tuple[Any, ...] = ()
+    promises: tuple[Promise, ...] = ()
     _feeds: dict[int, Feed] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def with_input(cls, versions: Versions, feed: Feed, promises: tuple[Any, ...] = ()) -> "Application":
+    def with_input(cls, versions: Versions, feed: Feed, promises: tuple[Promise, ...] = ()) -> "Application":
         """Return an application whose input is the same for every seed."""
         return cls(versions, lambda _: feed, promises)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headrace.history import History
 from headrace_properties.checkers import judge, reached
 from headrace_properties.checkers.drops import DropCounter
+from headrace_properties.promises import PromiseError, judge_promises
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.plans import Plan
@@ -21,7 +22,7 @@ class Failure:
     Attributes:
         plan: the faults, options and seed.
         feed_seed: of the input.
-        violations: invariant to what it broke.
+        violations: invariant or promise to what broke it.
         digest: of its History.
         error: what the run stopped with instead, if it did.
         kept: which of the input's records it needs, by their order from 0; ``None``: all.
@@ -45,7 +46,7 @@ class JudgedRun:
     """What a run has come to.
 
     Attributes:
-        verdicts: by invariant; none if it stopped with an error.
+        verdicts: by invariant or promise; none if it stopped with an error.
         cases: interesting case to how often it came up.
         covered: where which fault struck.
         strikes: fault to how often it struck.
@@ -66,12 +67,12 @@ class JudgedRun:
 
     @property
     def broken(self) -> dict[str, Violated]:
-        """The invariants that it violates."""
+        """The invariants and promises that it breaks."""
         return violations(self.verdicts)
 
     @property
     def failed(self) -> bool:
-        """It violates an invariant, or stopped with an error."""
+        """It breaks an invariant or a promise, or stopped with an error."""
         return bool(self.error or self.broken)
 
     def failure(self, trial: Trial) -> Failure:
@@ -82,17 +83,20 @@ class JudgedRun:
 def run_plan(
     application: Application, trial: Trial, protocol: Protocol = SOUND
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
-    """Make one run and judge it: (history, verdict by invariant, interesting cases).
+    """Make one run and judge it: (history, verdict by invariant or promise, interesting cases).
 
     Raises:
-        HeadraceError: user code or input stopped the run.
+        HeadraceError: user code or input stopped the run, or a promise is wrong in itself.
     """
     plan, versions = trial.plan, application.versions
     feed = application.input_of(trial)
     history = simulate(
         versions, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
     )
-    return history, judge(history, versions_of(versions), plan.options.engine), reached(history)
+    deployed = versions_of(versions)
+    verdicts = judge(history, deployed, plan.options.engine)
+    verdicts |= judge_promises(history, application.promises, deployed)
+    return history, verdicts, reached(history)
 
 
 def try_plan(
@@ -104,10 +108,15 @@ def try_plan(
     """Make a run, judge it, and take note of what struck; an error is an outcome, too.
 
     ``more``: gives further verdicts of the History, beside those of the checkers.
+
+    Raises:
+        PromiseError: a promise is wrong in itself, which says nothing of the application.
     """
     application.feed(trial.feed_seed)  # what makes the input may fail, too, and that is no outcome of a run
     try:
         history, verdicts, cases = run_plan(application, trial, protocol)
+    except PromiseError:
+        raise
     except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
     drops = DropCounter(versions_of(application.versions))

@@ -173,6 +173,11 @@ def _key(number: int, key: str) -> str:
     return f"{number:04d}/{key}"
 
 
+def user_key(key: str) -> str:
+    """Return the key as user code knows it, of one in the History of a run on Spark: without the group that it is in."""
+    return key.partition("/")[2]
+
+
 def _interval(number: int) -> KeyInterval:
     return KeyInterval(f"{number:04d}/", f"{number:04d}0")  # "0" is the character after "/"
 
