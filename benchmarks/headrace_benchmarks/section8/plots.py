@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, groupby
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,27 @@ from headrace_benchmarks.section8.reporting import Measured
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+_BLUE, _ORANGE, _GREEN, _RED = "#0b62a4", "#c25a00", "#1c7c3c", "#b3261e"
+"""Distinguishable with any colour vision, and dark enough for text."""
+_PALE = {_BLUE: "#9cc9ee", _ORANGE: "#f6c08f"}
+_COLOURS = (_BLUE, _ORANGE, _GREEN, _RED, "#7b3fa0")
+_MARKERS = "osD^v"
+_STYLE = {
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "svg.hashsalt": "headrace",
+}
 
 
 class NoPlotsError(HeadraceError):
@@ -37,8 +58,8 @@ def draw(measured: Measured) -> bytes:
         from matplotlib.figure import Figure  # noqa: PLC0415  as above
     except ImportError as error:
         raise NoPlotsError from error
-    with mpl.rc_context({"font.size": 9, "svg.hashsalt": "headrace"}):
-        figure = Figure(figsize=(9, 4), layout="constrained")
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(10, _HEIGHTS.get(measured.name, 4.4)), layout="constrained")
         _PLOTS[measured.name](figure, measured)
         file = io.BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
@@ -46,11 +67,15 @@ def draw(measured: Measured) -> bytes:
 
 
 def _figure_13(figure: "Figure", measured: Measured) -> None:
-    """Draw a histogram and a CDF over all seeds, with the paper's percentiles as crosses."""
+    """Draw a histogram and a CDF over all seeds, with the paper's percentiles as crosses.
+
+    Exactly-once delivery changes little, so the curves with it are thin, and lie on wide, pale curves without it.
+    """
     histogram, cdf = figure.subplots(1, 2)
     for axes, title in ((histogram, "Fraction of records"), (cdf, "Cumulative fraction of records")):
         axes.set(xscale="log", xlabel="latency, simulated ms", title=title, xlim=(0.3, 1_000))
-    for number, point in enumerate(dict.fromkeys(sample.point for sample in measured.samples)):
+        axes.xaxis.set_major_formatter("{x:g}")
+    for point in sorted(dict.fromkeys(sample.point for sample in measured.samples), key=_is_on):
         counts: Counter[int] = Counter()
         for sample in measured.samples:
             if sample.point == point:
@@ -58,24 +83,47 @@ def _figure_13(figure: "Figure", measured: Measured) -> None:
         bins = range(min(counts), max(counts) + 1)
         edges = [bin_ms(bin_) for bin_ in (*bins, bins[-1] + 1)]
         parts = [counts[bin_] / counts.total() for bin_ in bins]
-        histogram.stairs(parts, edges, label=point, color=f"C{number}")
-        cdf.plot(edges, [0.0, *accumulate(parts)], label=point, color=f"C{number}")
+        colour = _BLUE if point.startswith("weak") else _ORANGE
+        colour, width = (colour, 1.4) if _is_on(point) else (_PALE[colour], 6)
+        histogram.stairs(parts, edges, label=point, color=colour, linewidth=width)
+        cdf.plot(edges, [0.0, *accumulate(parts)], label=point, color=colour, linewidth=width)
         for figure_name, part in (("median", 0.5), ("95 %", 0.95)):
             claim = CLAIMS.get((measured.name, point, figure_name))
             if claim is not None and claim.value is not None:
-                cdf.plot([claim.value], [part], "x", color=f"C{number}", markersize=9)
-    cdf.plot([], [], "kx", label="paper")
-    cdf.legend(frameon=False)
+                cdf.plot([claim.value], [part], "kx", markersize=10, markeredgewidth=2, zorder=5)
+    cdf.plot([], [], "kx", markersize=10, markeredgewidth=2, label="paper")
+    figure.legend(*cdf.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+
+
+def _is_on(point: str) -> bool:
+    return point.endswith("on")
 
 
 def _figure_14(figure: "Figure", measured: Measured) -> None:
     """Draw each figure over the size of the cluster."""
     axes = figure.subplots()
     axes.set(xscale="log", yscale="log", xlabel="CPUs", ylabel="latency, simulated ms")
-    for name in dict.fromkeys(row.figure for row in measured.rows):
+    for number, name in enumerate(dict.fromkeys(row.figure for row in measured.rows)):
         rows = [row for row in measured.rows if row.figure == name]
-        _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, name)
-    axes.legend(frameon=False)
+        sizes = [float(row.point.split(maxsplit=1)[0]) for row in rows]
+        _with_intervals(axes, sizes, rows, name, number)
+        axes.set_xticks(sizes, [f"{size:g}" for size in sizes], minor=False)
+        _at_end(axes, sizes[-1], rows[-1].value.mean, name, number)
+    axes.minorticks_off()
+    axes.set_yticks([3, 10, 30, 100], ["3", "10", "30", "100"])
+
+
+def _at_end(axes: "Axes", x: float, y: float, label: str, number: int) -> None:
+    """Write a curve's name behind its last point."""
+    axes.annotate(
+        label,
+        (x, y),
+        xytext=(8, 0),
+        textcoords="offset points",
+        va="center",
+        color=_COLOURS[number],
+        annotation_clip=False,
+    )
 
 
 def _figure_15(figure: "Figure", measured: Measured) -> None:
@@ -83,11 +131,11 @@ def _figure_15(figure: "Figure", measured: Measured) -> None:
     axes = figure.subplots()
     rows = [row for row in measured.rows if row.figure == "mean"]
     axes.set(ylabel="lag of the low watermark, simulated ms", xlim=(0.5, len(rows) + 0.5))
-    _with_intervals(axes, [float(number) for number in range(1, len(rows) + 1)], rows, "model")
+    _with_intervals(axes, [float(number) for number in range(1, len(rows) + 1)], rows, "model", 0)
     found = [CLAIMS[measured.name, row.point, "mean"].value or 0.0 for row in rows]
-    axes.plot(range(1, len(rows) + 1), found, "kx", markersize=9, label="paper")
+    axes.plot(range(1, len(rows) + 1), found, "kx", markersize=10, markeredgewidth=2, label="paper")
     axes.set_xticks(range(1, len(rows) + 1), [row.point for row in rows])
-    axes.legend(frameon=False)
+    axes.legend()
 
 
 def _figure_16(figure: "Figure", measured: Measured) -> None:
@@ -95,14 +143,14 @@ def _figure_16(figure: "Figure", measured: Measured) -> None:
     axes = figure.subplots()
     axes.set(
         xlabel="cache, fraction of the working set",
-        ylabel="CPU of workers and store, % of that without cache",
+        title="CPU of workers and store, % of that without cache",
     )
     axes.set_ylim(0, 105)
-    for point in dict.fromkeys(row.figure for row in measured.rows):
+    for number, point in enumerate(dict.fromkeys(row.figure for row in measured.rows)):
         found = [(figure_16.part_of(row.point), row) for row in measured.rows if row.figure == point]
         placed = [(part, row) for part, row in found if part is not None]
-        _with_intervals(axes, [part for part, _ in placed], [row for _, row in placed], point)
-    axes.legend(frameon=False)
+        _with_intervals(axes, [part for part, _ in placed], [row for _, row in placed], point, number)
+    axes.legend()
 
 
 def _depth(figure: "Figure", measured: Measured) -> None:
@@ -117,79 +165,145 @@ def _depth(figure: "Figure", measured: Measured) -> None:
         for name in names:
             rows = [row for row in measured.rows if row.figure == name]
             ways = dict.fromkeys(row.point.partition(", ")[2] for row in rows)
-            for way in ways:
+            for number, way in enumerate(ways, names.index(name)):
                 line = [row for row in rows if row.point.partition(", ")[2] == way]
-                places = [float(row.point.split(maxsplit=1)[0]) for row in line]
-                _with_intervals(axes, places, line, way or {CHANCE: "model"}.get(name, "1 - 0.99^depth"))
+                places = [
+                    float(row.point.split(maxsplit=1)[0]) + 0.12 * (number - len(ways) // 2) for row in line
+                ]
+                _with_intervals(
+                    axes, places, line, way or {CHANCE: "model"}.get(name, "1 - 0.99^depth"), number
+                )
         axes.set_ylim(bottom=0)
-    for axes in (chance, retained):
-        axes.legend(frameon=False, fontsize=7)
+        axes.set_title(fill(label, 30))
+        axes.set_ylabel("")
+    chance.legend(loc="upper left")
+    figure.legend(*retained.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
 def _strong_weak(figure: "Figure", measured: Measured) -> None:
     """Draw latency, re-runs of user code, and differences in the output, for each code and combination."""
     names = (strong_weak.LATENCY, strong_weak.AGAIN, strong_weak.REPEATED, strong_weak.CHANGED)
-    _bars(figure, measured, names)
+    points = list(dict.fromkeys(row.point for row in measured.rows))
+    places, ticks, place = dict[str, float](), list[tuple[float, str]](), 0.0
+    for code, group in groupby(points, lambda point: point.partition(", ")[0]):
+        ticks.append((place, code))
+        for point in group:
+            place += 1
+            places[point] = place
+            ticks.append((place, point.partition(", ")[2]))
+        place += 1.6
+    columns = figure.subplots(1, len(names), sharey=True)
+    for axes, name in zip(columns, names, strict=True):
+        rows = [row for row in measured.rows if row.figure == name]
+        means, halves = [row.value.mean for row in rows], [row.value.half or 0.0 for row in rows]
+        error = {"ecolor": "#5f5f5f", "elinewidth": 1.2}
+        axes.barh([places[row.point] for row in rows], means, 0.72, xerr=halves, color=_BLUE, error_kw=error)
+        right = max(mean + half for mean, half in zip(means, halves, strict=True))
+        for row, mean, half in zip(rows, means, halves, strict=True):
+            axes.annotate(
+                _short(mean),
+                (mean + half, places[row.point]),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        axes.set(title=fill(name, 18), xlim=(0, right * 1.35), ylim=(place - 0.6, -0.8))
+        axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+    for label, (_, text) in zip(columns[0].get_yticklabels(), ticks, strict=True):
+        label.set_fontweight("bold" if "(" in text else "normal")
 
 
 def _spark(figure: "Figure", measured: Measured) -> None:
-    """Draw throughput, latency and recovery, one bar per job."""
-    _bars(figure, measured, (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY))
-
-
-def _bars(figure: "Figure", measured: Measured, names: tuple[str, ...]) -> None:
-    """Draw bar charts of several figures side by side, one bar per point."""
+    """Draw throughput, latency and recovery of each job as points on logarithmic scales, since they differ by factors."""
     points = list(dict.fromkeys(row.point for row in measured.rows))
+    names = (on_spark.THROUGHPUT, on_spark.LATENCY, on_spark.RECOVERY)
     for axes, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
         rows = [row for row in measured.rows if row.figure == name]
-        halves = [row.value.half or 0.0 for row in rows]
-        axes.barh([points.index(row.point) for row in rows], [row.value.mean for row in rows], xerr=halves)
-        axes.set_title(fill(name, 24), fontsize=7)
-        axes.set_yticks(range(len(points)), points, fontsize=6)
-        axes.set_ylim(len(points) - 0.5, -0.5)
+        means = [row.value.mean for row in rows]
+        places = [points.index(row.point) for row in rows]
+        axes.plot(means, places, "o", color=_BLUE, markersize=9)
+        for mean, place in zip(means, places, strict=True):
+            axes.annotate(
+                f"{mean:,.0f}", (mean, place), xytext=(0, 9), textcoords="offset points", ha="center"
+            )
+        axes.set(
+            title=name, xscale="log", xlim=(min(means) / 2, max(means) * 2), ylim=(len(points) - 0.5, -0.7)
+        )
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.minorticks_off()
+        axes.set_yticks(range(len(points)), points)
+        axes.tick_params(axis="y", length=0)
+
+
+def _short(value: float) -> str:
+    """Write a figure with at most two digits behind the point."""
+    return f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
 
 
 def _hot_key(figure: "Figure", measured: Measured) -> None:
     """Draw the delay of the last record, and the busiest machine's share, over the key's share."""
     behind, busiest = figure.subplots(1, 2)
     for axes, name in ((behind, hot_key.BEHIND), (busiest, BUSIEST)):
-        axes.set(xlabel="records of one key, %", ylabel=name)
+        axes.set(xlabel="records of one key, %", title=fill(name, 40))
         rows = [row for row in measured.rows if row.figure == name]
         one = [row for row in rows if row.point != hot_key.TWO_PHASES]
         two = [row for row in rows if row.point == hot_key.TWO_PHASES]
-        for line, label in ((one, "one phase"), (two, "two phases")):
-            _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in line], line, label)
-        axes.legend(frameon=False)
+        for number, (line, label) in enumerate(((one, "one phase"), (two, "two phases"))):
+            _with_intervals(
+                axes, [float(row.point.split(maxsplit=1)[0]) for row in line], line, label, number
+            )
+        axes.legend()
 
 
 def _skew(figure: "Figure", measured: Measured) -> None:
     """Draw buffered and waiting bytes over the hours by which one source is behind."""
     buffered, waiting = figure.subplots(1, 2, sharey=True)
     for axes, name in ((buffered, skew.BUFFERED), (waiting, skew.WAITING)):
-        axes.set(xlabel="hours by which one source is behind", ylabel=name)
-        for point in (skew.UNLIMITED, skew.LIMITED):
+        axes.set(xlabel="hours by which one source is behind", title=name)
+        for number, point in enumerate((skew.UNLIMITED, skew.LIMITED)):
             rows = [row for row in measured.rows if row.figure == name and row.point.endswith(point)]
-            _with_intervals(axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, point)
-        axes.legend(frameon=False)
+            _with_intervals(
+                axes, [float(row.point.split(maxsplit=1)[0]) for row in rows], rows, point, number
+            )
+    waiting.legend(loc="upper left")
 
 
 def _authority(figure: "Figure", measured: Measured) -> None:
     """Draw the CPU time per update over the number of intervals."""
     axes = figure.subplots()
     axes.set(xscale="log", xlabel="key intervals", ylabel="real CPU µs per update")
+    number = 0
     for name in dict.fromkeys(row.figure for row in measured.rows):
         for shards in dict.fromkeys(row.point.partition(", ")[2] for row in measured.rows):
             rows = [row for row in measured.rows if row.figure == name and row.point.endswith(f", {shards}")]
             places = [float(row.point.split(maxsplit=1)[0].replace(",", "")) for row in rows]
-            _with_intervals(axes, places, rows, f"{name.rpartition(', ')[2]}, {shards}")
+            _with_intervals(axes, places, rows, f"{name.rpartition(', ')[2]}, {shards}", number)
+            number += 1
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    axes.legend()
 
 
-def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: str) -> None:
+def _with_intervals(axes: "Axes", places: list[float], rows: list[Row], label: str, number: int) -> None:
+    """Draw a curve with confidence intervals; its number gives it a colour and a marker."""
     means, halves = [row.value.mean for row in rows], [row.value.half or 0.0 for row in rows]
-    axes.errorbar(places, means, yerr=halves, marker=".", capsize=3, label=label)
+    colour, marker = _COLOURS[number], _MARKERS[number]
+    axes.errorbar(
+        places,
+        means,
+        yerr=halves,
+        label=label,
+        color=colour,
+        marker=marker,
+        markersize=5,
+        capsize=3,
+        elinewidth=1.1,
+    )
 
+
+_HEIGHTS = {"figure-13": 5.0, "strong-weak": 8.0, "depth": 5.0, "spark": 3.6}
+"""Heights of figures, inches; all are 10 inches wide."""
 
 _PLOTS = {
     "figure-13": _figure_13,
