@@ -32,6 +32,7 @@ PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
 
 _PIPELINES = "headrace_pipelines"
 _GROUP = "headrace"
+_PROMISES = "promises"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -230,20 +231,22 @@ def _save(
 def _promises_beside(pipeline: "Pipeline", feed: "FeedOf") -> "Sequence[Promise]":
     """Return the list ``promises`` of the module that has the pipeline and its feed; nothing if there is none."""
     name = _importable_name(pipeline, feed)
-    found = None if name is None else getattr(sys.modules[name[0].partition(":")[0]], "promises", None)
+    found = None if name is None else getattr(sys.modules[name[0].partition(":")[0]], _PROMISES, None)
     if found is None:
         return ()
     return found if isinstance(found, list | tuple) else [found]
 
 
 def _importable_name(pipeline: "Pipeline", feed: "FeedOf") -> tuple[str, str] | None:
-    """(``MODULE:PIPELINE``, the feed's name) of a module that has both; first the one that the feed was written in."""
+    """(``MODULE:PIPELINE``, the feed's name) of a module that has both; if several do, of one that has promises, too."""
     home = sys.modules.get(getattr(feed, "__module__", ""))
+    found: list[tuple[bool, tuple[str, str]]] = []
     for module in [home, *sys.modules.values()]:
         variables = getattr(module, "__dict__", {})
         names = [
             next((n for n, value in variables.items() if value is one), None) for one in (pipeline, feed)
         ]
         if names[0] and names[1]:
-            return f"{variables['__name__']}:{names[0]}", names[1]
-    return None
+            found.append((_PROMISES in variables, (f"{variables['__name__']}:{names[0]}", names[1])))
+    promising = [name for has_promises, name in found if has_promises]
+    return next(iter([*promising, *[name for _, name in found]]), None)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from headrace import SECOND
+from headrace.history import ProcessStarted
 from headrace_properties.promises import (
     Broken,
     Moment,
@@ -58,8 +59,35 @@ def no_overdraft_at_end(moment: Moment) -> bool:
 def test_code_that_ran_and_is_not_durable_says_nothing() -> None:
     told = Told()
     told.run("ann", "in1", 7, production("told", "", "ann", {"id": 1}, "out"))
-    assert isinstance(told.end().verdict(no_overdraft), Unknown)
-    assert isinstance(told.verdict(always(nothing_told)), Unknown)
+    assert isinstance(told.verdict(no_overdraft), Unknown)
+    told.apply("bob", {"balance": 1})
+    assert told.end().verdict(always(nothing_told)) == Holds(1)
+
+
+def test_a_record_on_its_way_has_not_left() -> None:
+    told = Told()
+    told.apply("ann", {"balance": 1}, makes=[production("told", "", "ann", {"id": 1}, "x")])
+    assert told.end().verdict(always(nothing_told)) == Holds(1)
+    told.output("ann", {"id": 1}, name="x")
+    assert isinstance(told.verdict(always(nothing_told)), Violated)
+
+
+def test_a_process_that_starts_again_changes_nothing_durable() -> None:
+    told = Told()
+    told.apply("ann", {"balance": 10})
+    told.add(ProcessStarted(told.at_us, "store", 2))
+    assert told.end().verdict(at_end(rich)) == Holds(1)
+    told.apply("ann", {"balance": -1})
+    assert isinstance(told.verdict(no_overdraft), Violated)
+
+
+def test_always_is_asked_while_faults_strike() -> None:
+    told = Told()
+    told.fault()
+    told.apply("ann", {"balance": -1})
+    told.heal()
+    told.apply("ann", {"balance": 1})
+    assert isinstance(told.end().verdict(no_overdraft), Violated)
 
 
 def nothing_told(moment: Moment) -> bool:
