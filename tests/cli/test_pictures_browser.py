@@ -73,7 +73,7 @@ def test_it_opens_at_the_witness_and_what_led_to_it_under_the_verdict(
     assert witness <= drawn(document)
     assert len(drawn(document)) < 40
     assert words(document, "caption").startswith(
-        "S6, only the latest owner writes: VIOLATED. a write of key 'cat videos'"
+        "S6 violated: only the latest owner writes. A write of key 'cat videos'"
     )
     body = document.split('<svg id="body"', 1)[1].split("</svg>", 1)[0]
     assert body.count('r="10"') == len(witness)

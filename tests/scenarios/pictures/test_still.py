@@ -13,6 +13,7 @@ import pytest
 from PIL import ImageFont
 
 from headrace.history import Acked, AckSent, History, IntervalMinted, Output
+from headrace_properties.verdict import Violated
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 from headrace_scenarios.scenario import ScenarioRun
@@ -67,6 +68,13 @@ def test_a_run_that_violates_nothing_shows_its_steps_and_the_refused_write() -> 
         "worker-1 partition begins",
         "master-0 partition begins",
     ]
+
+
+def test_a_broken_promise_says_what_was_meant(zombie: ScenarioRun) -> None:
+    broken = Violated("no count is lost: 1 of 2", zombie.violations["S6"].witness)
+    svg = spacetime_svg(zombie.history.events, {"complete counts": broken}, title="A run")
+    said = texts(ET.fromstring(svg))  # noqa: S314  it was written a line above
+    assert said[1] == "complete counts violated: no count is lost: 1 of 2"
 
 
 def test_values_are_decoded(zombie: ScenarioRun) -> None:

@@ -19,7 +19,7 @@ from headrace import MAX_TIME, MIN_TIME
 from headrace import history as h
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production, Version
-from headrace_properties.checkers.catalogue import rule
+from headrace_properties.checkers.catalogue import is_invariant, rule
 from headrace_properties.explain.causality import Link, LinkKind, links_of, messages_of, numbers_of
 from headrace_properties.explain.event_summaries import phrase, seconds
 from headrace_properties.explain.narrative import narrate, subject_of
@@ -183,16 +183,16 @@ def _violation(
 ) -> dict[str, Any]:
     witness = numbers_of(history, violated.witness)
     story = narrate(history, verdicts, name)
-    paragraphs = story.paragraphs if story else ()
     sentences = story.sentences if story else ()
+    told = {sentence.text for sentence in sentences}
     return {
         "name": name,
-        "title": rule(name).title,
+        "title": rule(name).title if is_invariant(name) else violated.message,
         "message": violated.message,
         "witness": witness,
         "subject": sorted(subject_of(history, witness, links)),
         "story": [{"event": sentence.number, "text": sentence.text} for sentence in sentences],
-        "moral": list(paragraphs[len(sentences) :]),
+        "moral": [text for text in story.paragraphs if text not in told] if story else [],
     }
 
 

@@ -20,7 +20,7 @@ function refresh({ scroll = false } = {}) {
   repaint();
   $("count").textContent = `${plan.shown.length.toLocaleString("en")} of ${EVENTS.length.toLocaleString("en")} events`;
   const broken = verdict();
-  $("caption").textContent = broken ? `${broken.name}, ${broken.title}: VIOLATED. ${broken.message}.` : "";
+  $("caption").textContent = broken ? `${broken.name} violated: ${says(broken)}` : "";
   play.y = plan.rows.get(state.event)?.y ?? Math.min(Math.max(play.y, plan.start), plan.height - 12);
   drawStage();
   tell();
@@ -33,6 +33,8 @@ function repaint() {
   const view = $("figure"), c = dark() ? DARK : LIGHT, series = dark() ? SERIES.dark : SERIES.light;
   $("body").innerHTML = paint(plan, c, series, view.scrollTop - 600, view.scrollTop + view.clientHeight + 600);
 }
+
+const says = ({ title, message }) => (title === message ? `${message}.` : `${title}. ${message[0].toUpperCase()}${message.slice(1)}.`);
 
 const topEvent = () => plan.shown.find((n) => plan.rows.get(n).y >= $("figure").scrollTop + plan.head) ?? null;
 
@@ -109,9 +111,9 @@ function figure() {
   const body = paint(plan, c, SERIES.light, -Infinity, Infinity);
   state.event = chosen;
   const broken = verdict();
-  const says = broken ? `${DATA.title}. ${broken.name}, ${broken.title}: violated. ${broken.message}.` : DATA.title;
+  const description = broken ? `${DATA.title}. ${broken.name} violated: ${says(broken)}` : DATA.title;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${plan.width}" height="${plan.height}" viewBox="0 0 ${plan.width} ${plan.height}" ${FONT} font-size="${TEXT}">` +
-    `<title>${escape(DATA.title)}</title><desc>${escape(says)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${body}${
+    `<title>${escape(DATA.title)}</title><desc>${escape(description)}</desc><rect width="100%" height="100%" fill="${c.page}"/>${body}${
       `<rect width="${plan.width}" height="${plan.head}" fill="${c.page}"/>`}${head(plan, c, SERIES.light)}</svg>`;
 }
 

@@ -199,7 +199,8 @@ def _arrange(data: dict[str, Any], shown: list[int], told: dict[str, Any] | None
     plan.x = {lane: _GUTTER + place * _LANE + _LANE // 2 for place, lane in enumerate(sorted(lanes))}
     width = plan.width - 2 * _MARGIN
     plan.heading = [(line, 18, _INK) for line in wrapped(data["title"], width, 18, bold=True)]
-    plan.heading += [(line, _SIZE, _FAINT) for line in wrapped(data["subtitle"], width, _SIZE)]
+    subtitle = wrapped(data["subtitle"], width, _SIZE) if data["subtitle"] else []
+    plan.heading += [(line, _SIZE, _FAINT) for line in subtitle]
     if told:
         broken = f"{told['name']} violated: {told['title']}"
         plan.heading += [(line, _SIZE, _BAD) for line in wrapped(broken, width, _SIZE, bold=True)]
