@@ -42,7 +42,7 @@ EVERY_ERROR: list[HeadraceError] = [
     SparkHostError("what", "Remedy"),
     LogError("stage", "problem", "Remedy"),
     QueryFailedError("query", "reason"),
-    JobStoppedError("count", "anna", "mail:1", 3, "Traceback", "/jobs/one of them"),
+    JobStoppedError("count", "anna", "mail:1", 3, "Traceback", "1", "/jobs/one of them"),
     QueryStoppedError("query"),
     SourceMissingError("mail", "directory", "Remedy"),
     SourceChangedError("mail", "file", "problem", "Remedy"),

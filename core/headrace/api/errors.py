@@ -4,6 +4,8 @@ Our own bugs raise ``AssertionError``. Exceptions take positional fields and for
 rebuilt as ``type(error)(*error.args)``.
 """
 
+import traceback
+
 
 class HeadraceError(Exception):
     """The base class of all errors that Headrace raises on purpose."""
@@ -136,22 +138,37 @@ class ContextArgumentError(HeadraceError):
 
 
 class UserCodeError(HeadraceError):
-    """User code kept failing. Fields: computation, key, record_id, attempts, traceback."""
+    """User code kept failing. Fields: computation, key, record_id, attempts, traceback, value (decoded; ``""``: of a timer)."""
 
-    def __init__(self, computation: str, key: str, record_id: str, attempts: int, traceback: str) -> None:
-        super().__init__(computation, key, record_id, attempts, traceback)
+    def __init__(
+        self, computation: str, key: str, record_id: str, attempts: int, traceback: str, value: str = ""
+    ) -> None:
+        super().__init__(computation, key, record_id, attempts, traceback, value)
         self.computation, self.key, self.record_id = computation, key, record_id
-        self.attempts, self.traceback = attempts, traceback
+        self.attempts, self.traceback, self.value = attempts, traceback, value
 
     def __str__(self) -> str:
         """Say what it failed on, and show the traceback."""
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        value = f", whose value is {self.value}" if self.value else ""
         return (
-            f"computation {self.computation!r}, key {self.key!r}: user code failed {self.attempts} times on {self.record_id}. "
+            f"computation {self.computation!r}, key {self.key!r}: user code failed {times} on {self.record_id}{value}. "
             f"{self._remedy()}\n{self.traceback.rstrip()}"
         )
 
     def _remedy(self) -> str:
         return "Fix it, or give the computation on_failure=DeadLetter(stream)"
+
+
+def traceback_of_user_code(error: BaseException) -> str:
+    """Format an error's traceback from the first frame of user code on, if there is one."""
+    found = error.__traceback__
+    while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        found = found.tb_next
+    return "".join(traceback.format_exception(type(error), error, found or error.__traceback__))
+
+
+_OURS = "headrace.", "headrace_properties."
 
 
 class OptionsError(HeadraceError):

@@ -129,14 +129,21 @@ class LogError(HeadraceError):
 class JobStoppedError(UserCodeError):
     """User code of a job kept failing. If nothing changes, the next start fails on the same record.
 
-    Fields: computation, key, record_id, attempts, traceback, directory (of the job).
+    Fields: computation, key, record_id, attempts, traceback, value, directory (of the job).
     """
 
     def __init__(
-        self, computation: str, key: str, record_id: str, attempts: int, traceback: str, directory: str
+        self,
+        computation: str,
+        key: str,
+        record_id: str,
+        attempts: int,
+        traceback: str,
+        value: str,
+        directory: str,
     ) -> None:
-        super().__init__(computation, key, record_id, attempts, traceback)
-        self.args = (computation, key, record_id, attempts, traceback, directory)
+        super().__init__(computation, key, record_id, attempts, traceback, value)
+        self.args = (computation, key, record_id, attempts, traceback, value, directory)
         self.directory = directory
 
     def _remedy(self) -> str:

@@ -4,12 +4,10 @@ Rules of this file: user code that fails leaves no trace in its step; what it em
 `headrace.delivery.addressing`.
 """
 
-import traceback
-
-from headrace.api.codecs import encode_at, unreadable
+from headrace.api.codecs import Codec, encode_at, unreadable
 from headrace.api.context import Context, Emission
 from headrace.api.dead_letters import step_letter
-from headrace.api.errors import HeadraceError, UserCodeError
+from headrace.api.errors import HeadraceError, UserCodeError, traceback_of_user_code
 from headrace.api.records import Clock, Record, Timer
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.addressing import CONSUMED
@@ -94,12 +92,21 @@ def stored_timers(
     return found
 
 
-def final_error(where: Deployed, key: str, cause: str, attempts: int, error: Exception) -> HeadraceError:
-    """What the user is told when a step has failed for good."""
+def final_error(
+    where: Deployed, key: str, cause: str, attempts: int, production: Production | None, error: Exception
+) -> HeadraceError:
+    """Make the error of a step that has failed for good. ``production``: the record; ``None``: it was a timer."""
     if isinstance(error, HeadraceError):
         return error
-    text = "".join(traceback.format_exception(error))
-    return UserCodeError(where.spec.name, key, cause, attempts, text)
+    value = "" if production is None else _shown(where.codec(production.stream), production.value)
+    return UserCodeError(where.spec.name, key, cause, attempts, traceback_of_user_code(error), value)
+
+
+def _shown(codec: Codec, data: bytes) -> str:
+    try:
+        return repr(codec.decode(data))
+    except Exception:  # noqa: BLE001  a codec or a repr may be the user's
+        return repr(data)
 
 
 _DEAD = "stream {!r}, dead letters of {!r}"

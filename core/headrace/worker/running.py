@@ -297,7 +297,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
         where, key = self.where, self.slot.key
         stream = letters_to(where.spec.on_failure, cause.identity)
         if stream is None:
-            self.error = final_error(where, key, cause.identity, attempts, error)
+            self.error = final_error(where, key, cause.identity, attempts, cause.production, error)
             return False
         timer = cause.timer
         timestamp = cause.timestamp if timer is None else stamp_of(timer, self.watermark)

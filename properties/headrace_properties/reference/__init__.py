@@ -14,7 +14,6 @@ Skew limits (8.4) delay records and change nothing else, so they are ignored.
 """
 
 import base64
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from headrace.api.errors import (
     KeyExtractorError,
     MalformedRecordError,
     UserCodeError,
+    traceback_of_user_code,
 )
 from headrace.api.pipeline import Pipeline
 from headrace.api.records import Clock, Record, Timer
@@ -254,12 +254,21 @@ class _Reference:
         except Exception as error:
             policy = stage.spec.on_failure
             if not isinstance(policy, DeadLetter):
-                raise _user_error(stage, step.key, step.cause, error) from error
+                raise self._user_error(stage, step, error) from error
             letter = self._step_letter(step, policy.stream, error)
             self._send(self._productions(stage, [letter], step.cause))
         else:
             stage.adopt(step.key, result.state, result.hold, result.timers)
             self._send(deliveries)
+
+    def _user_error(self, stage: RunningComputation, step: Step, error: Exception) -> HeadraceError:
+        if isinstance(error, HeadraceError):
+            return error
+        value = ""
+        if step.record is not None:
+            codec = self._pipeline.codec(step.record.stream)
+            value = repr(codec.decode(step.record.value))
+        return UserCodeError(stage.spec.name, step.key, step.cause, 1, traceback_of_user_code(error), value)
 
     def _step_letter(self, step: Step, stream: str, error: Exception) -> Emitted:
         """Write a dead letter as `DeadLetter` describes it."""
@@ -329,9 +338,3 @@ def _letter(codec: Codec, letter: dict[str, Any], stream: str, sender: str) -> b
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _user_error(stage: RunningComputation, key: str, cause: str, error: Exception) -> HeadraceError:
-    if isinstance(error, HeadraceError):
-        return error
-    return UserCodeError(stage.spec.name, key, cause, 1, "".join(traceback.format_exception(error)))

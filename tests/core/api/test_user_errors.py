@@ -47,6 +47,8 @@ from headrace.wire.effects import Halt, SourceRecord, Start, Wake
 from headrace.wire.keys import ALL_KEYS
 from headrace.wire.messages import Claimed, MintChange, Peeked, Table, Write
 from headrace.wire.rows import Production, RowDelta
+from headrace_properties.reference import run_reference
+from headrace_sim import FeedBuilder, simulate
 from tests.core.driver import (
     QUIET,
     WORKER,
@@ -559,3 +561,22 @@ def test_the_last_time_of_all_is_one_that_a_record_a_timer_and_a_hold_may_have()
     rig.feed(click("r1"))
     (delta,) = rig.write().deltas
     assert ([one.timestamp for one in delta.productions], delta.hold) == ([MAX_TIME - 1], MAX_TIME - 1)
+
+
+def test_a_failure_of_user_code_shows_the_records_value_and_only_the_frames_of_user_code() -> None:
+    class Fails(Computation):
+        def process_record(self, context: Context, record: Record) -> None:
+            json.loads("{")
+
+    pipeline = Pipeline("p")
+    pipeline.injector("in")
+    pipeline.add(Fails(), name="fails", inputs=["in"], outputs=["out"])
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=0, value={"account": "ann", "amount": 3}, timestamp=0)
+    for host in (simulate, run_reference):
+        with pytest.raises(UserCodeError) as raised:
+            host(pipeline, builder.build())
+        first, header, place, *_ = str(raised.value).splitlines()
+        assert "on in/0:0, whose value is {'account': 'ann', 'amount': 3}. Fix it" in first
+        assert header == "Traceback (most recent call last):"
+        assert place.startswith(f'  File "{__file__}", line ')

@@ -94,7 +94,8 @@ class Running:
         found = error_from(self.name, failure or raised, self._checkpoint)
         if type(found) is UserCodeError:
             stopped = JobStoppedError(
-                found.computation, found.key, found.record_id, found.attempts, found.traceback, str(self._checkpoint.parents[1])
+                found.computation, found.key, found.record_id, found.attempts, found.traceback, found.value,
+                str(self._checkpoint.parents[1]),
             )  # fmt: skip
             stopped.__cause__ = None
             return stopped
