@@ -28,15 +28,24 @@ def print_document(document: Mapping[str, Any] | list[dict[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-def invariants_document(verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, Any]]:
-    """Invariant to its title, verdict, and what the verdict says."""
+def invariants_document(
+    verdicts: Mapping[str, Verdict], names: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of invariants or promises, by name.
+
+    Args:
+        verdicts: by name.
+        names: what each promise says, by name.
+    """
+    known = {**titles(), **(names or {})}
     return {
-        name: {"title": titles().get(name, ""), **verdict_document(one)} for name, one in verdicts.items()
+        name: {"title": known.get(name, ""), **verdict_document(verdict)}
+        for name, verdict in verdicts.items()
     }
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """A verdict, and what it says."""
+    """Return a verdict with its fields."""
     match verdict:
         case Holds(reached=reached):
             return {"verdict": "holds", "reached": reached}

@@ -17,6 +17,9 @@ PromiseOption = Annotated[
     ),
 ]
 
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Print all tables, and the whole input of a failure.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

@@ -12,13 +12,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from headrace import format_time
-from headrace_properties.explain.descriptions import plan_lines, short, titles
+from headrace import Pipeline, format_time
+from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
+from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import is_finding
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_sim import Feed
 
 _INDENT = 2
+_MOST_RECORDS = 20
 
 
 def print_text(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
@@ -68,18 +71,24 @@ def print_table(console: Console, table: Table, *, indent: int = 0) -> None:
 
 
 def print_verdicts(
-    console: Console, verdicts: Mapping[str, Verdict], says: Mapping[str, str] | None = None
+    console: Console, verdicts: Mapping[str, Verdict], names: Mapping[str, str] | None = None
 ) -> None:
-    """Print each invariant: what it says, the verdict, and how often its case came up or why not.
+    """Print each invariant or promise: what it says, its verdict, and how often it was exercised or why not.
 
-    ``says``: name to what it says; default: what the invariants say.
+    Args:
+        console: where to.
+        verdicts: by name.
+        names: what each promise says, by name.
     """
-    lines = titles() if says is None else says
-    table = plain_table("invariant" if says is None else "promise", "", "verdict", "")
+    table = Table.grid(padding=(0, 2, 0, 0))
     for name, verdict in verdicts.items():
         word, style, detail = _verdict_words(name, verdict)
-        table.add_row(Text(name), Text(lines.get(name, "")), Text(word, style=style), Text(detail))
+        table.add_row(Text(name), Text(_title(name, names)), Text(word, style=style), Text(detail))
     print_table(console, table, indent=_INDENT)
+
+
+def _title(name: str, names: Mapping[str, str] | None) -> str:
+    return titles().get(name) or (names or {}).get(name, "")
 
 
 def _verdict_words(name: str, verdict: Verdict) -> tuple[str, str, str]:
@@ -94,13 +103,20 @@ def _verdict_words(name: str, verdict: Verdict) -> tuple[str, str, str]:
             return "unknown", "yellow", why
 
 
-def print_violations(console: Console, verdicts: Mapping[str, Verdict], *, witnesses: bool = False) -> None:
-    """Print what each violation was, and the events that show it."""
+def print_violations(
+    console: Console,
+    verdicts: Mapping[str, Verdict],
+    names: Mapping[str, str] | None = None,
+    *,
+    witnesses: bool = False,
+) -> None:
+    """Print each violation, and the events that prove it. ``names``: see `print_verdicts`."""
     for name, verdict in verdicts.items():
         if not isinstance(verdict, Violated):
             continue
         word = "a finding about your code" if is_finding(name) else "VIOLATED"
-        print_heading(console, f"{name}, {titles().get(name, 'a promise')}: {word}")
+        title = _title(name, names)
+        print_heading(console, f"{name}, {title}: {word}" if title else f"{name}: {word}")
         print_text(console, verdict.message, indent=2)
         if witnesses and verdict.witness:
             console.print("  Witness:")
@@ -133,6 +149,15 @@ def print_plan(console: Console, plan: Plan) -> None:
     print_text(console, options, indent=2)
 
 
+def print_input(console: Console, pipeline: Pipeline, feed: Feed, *, whole: bool = False) -> None:
+    """Print the records of an input, their values decoded; of a long one the first, unless the ``whole`` is wanted."""
+    lines = describe_input(pipeline, feed)
+    shown = lines if whole or len(lines) <= _MOST_RECORDS else lines[:_MOST_RECORDS]
+    print_lines(console, "\n".join(shown) or "no records", indent=2)
+    if len(shown) < len(lines):
+        print_text(console, f"... and {len(lines) - len(shown):,} more (--verbose shows all)", indent=2)
+
+
 def describe_event(event: msgspec.Struct) -> str:
     """Write an event of a History in a line.
 
@@ -140,14 +165,9 @@ def describe_event(event: msgspec.Struct) -> str:
     >>> describe_event(AckSent(1_500_000, "worker-1", "B", ("A@1.1#0",), "worker-0"))
     "1.500000s worker-1: AckSent computation='B' record_ids=['A@1.1#0'] to='worker-0'"
     """
-    fields = [name for name in event.__struct_fields__ if name not in ("at_us", "process")]
-    words = [
-        f"{name}={short(getattr(event, name))}"
-        for name in fields
-        if getattr(event, name) not in (None, (), "")
-    ]
     place = getattr(event, "process", "") or "the run"
-    return " ".join([format_time(getattr(event, "at_us", 0)), f"{place}:", type(event).__name__, *words])
+    fields = describe_fields(event, ("at_us", "process"))
+    return f"{format_time(getattr(event, 'at_us', 0))} {place}: {type(event).__name__} {fields}".rstrip()
 
 
 def print_dropped(console: Console, dropped: Mapping[str, int]) -> None:

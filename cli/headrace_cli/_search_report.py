@@ -1,8 +1,12 @@
-"""What ``headrace verify`` has to say of a search, for people and as JSON."""
+"""The report of ``headrace verify``, for people and as JSON.
+
+Rule of this file: the verdict comes first, then the promises, the user's code, and the protocol in one line.
+"""
 
 import shlex
 import signal
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from headrace_cli._concerns import Concern, about
 from headrace_cli._documents import failure_document, invariants_document, verdict_document
 from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_search
 from headrace_cli._render import (
@@ -19,6 +24,7 @@ from headrace_cli._render import (
     print_dropped,
     print_error,
     print_heading,
+    print_input,
     print_lines,
     print_plan,
     print_table,
@@ -28,6 +34,8 @@ from headrace_cli._render import (
 )
 from headrace_cli._targets import PipelineTarget
 from headrace_properties.checkers import CASES
+from headrace_properties.printable import describe_input
+from headrace_properties.search.judging import violations
 from headrace_properties.search.verification import Verification
 from headrace_properties.user_code.findings import UserFinding
 from headrace_properties.user_code.review import CodeReview
@@ -81,25 +89,44 @@ class SearchReport:
         return () if self.review is None else self.review.bugs
 
     @property
+    def _violated(self) -> list[str]:
+        """What is violated: first by the smallest failing run, then by the one that it was shrunk from."""
+        failure = self.verification.failure
+        smallest = [] if failure is None else list(failure.violations)
+        return list(dict.fromkeys([*smallest, *violations(self.verification.verdicts)]))
+
+    @property
+    def _titles(self) -> dict[str, str]:
+        """What each promise says, by name."""
+        return {promise.name: promise.title for promise in self.target.promises}
+
+    @property
     def headline(self) -> str:
         """The result in a line."""
         found = self.verification
+        violated = ", ".join(self._violated) or "the run stopped with an error"
         if self.stopped_by is not None:
             when = ", while a failure was being shrunk" if self.shrinking else ""
-            return f"{RESULT_WORDS[self.code].upper()} after {counted(found.runs, 'run')}{when}"
+            so_far = f"; VIOLATED so far: {violated}" if found.failure is not None else ""
+            return f"{RESULT_WORDS[self.code].upper()} after {counted(found.runs, 'run')}{when}{so_far}"
         if found.failure is not None:
-            return f"VIOLATED: {', '.join(found.failure.violations) or 'the run stopped with an error'}"
+            return f"VIOLATED: {violated}"
         if self._bugs:
             return f"BUG: {', and '.join(f'the code {bug.habit.value}' for bug in self._bugs)}"
-        not_judged = ", ".join(found.unknown)
+        unknown = ", ".join(found.unknown)
         if self.code is ExitCode.UNKNOWN:
-            return f"UNKNOWN: nothing is violated, but the case of {not_judged or 'anything'} never came up"
-        what = "every invariant and promise" if self._promised else "every invariant"
+            return f"UNKNOWN: nothing is violated, but no run exercised {unknown or 'anything'}"
+        what = "every invariant and promise" if self._titles else "every invariant"
         holds = f"HOLDS: {what}, in {counted(found.runs, 'run')} with faults"
-        return f"{holds}; not judged: {not_judged}" if not_judged else holds
+        return f"{holds}; not exercised: {unknown}" if unknown else holds
 
-    def print(self, console: Console) -> None:
-        """Print it for people."""
+    def print(self, console: Console, *, verbose: bool = False) -> None:
+        """Print it for people: the verdict, the promises, the user's code, the protocol, and then the failure, if any.
+
+        Args:
+            console: where to.
+            verbose: with all tables, and the whole input of a failure.
+        """
         found = self.verification
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
         names = ", then ".join([self.target.name, *self.target.versions])
@@ -111,26 +138,46 @@ class SearchReport:
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
         print_dropped(console, found.dropped)
         if self.shrinking:
-            print_text(console, "The same command with the same --seed finds the failure again.")
-        if found.verdicts:
-            promised = self._promised
-            if promised:
-                print_heading(console, "Promises")
-                says = {promise.name: promise.title for promise in self.target.promises}
-                print_verdicts(console, promised, says)
-            print_heading(console, "Invariants")
-            rest = {name: one for name, one in found.verdicts.items() if name not in promised}
-            print_verdicts(console, rest)
-        self._print_coverage(console)
-        self._print_failure(console)
+            words = "The failure below is not yet the smallest. The same command with the same --seed finds the failure again."
+            print_text(console, words)
+        self._print_promises(console)
+        self._print_code(console)
+        self._print_protocol(console, verbose=verbose)
+        self._print_failure(console, verbose=verbose)
+
+    def _print_promises(self, console: Console) -> None:
+        verdicts = about(Concern.PROMISES, self.verification.verdicts)
+        if verdicts:
+            print_heading(console, "Promises")
+            print_verdicts(console, verdicts, self._titles)
+
+    def _print_code(self, console: Console) -> None:
+        verdicts = about(Concern.CODE, self.verification.verdicts)
+        if not verdicts and self.review is None:
+            return
+        print_heading(console, "Your code")
+        if verdicts:
+            print_verdicts(console, verdicts)
         if self.review is not None:
             _print_review(console, self.review)
 
-    @property
-    def _promised(self) -> dict[str, Verdict]:
-        """The verdicts on the promises of the module."""
-        names = {promise.name for promise in self.target.promises}
-        return {name: one for name, one in self.verification.verdicts.items() if name in names}
+    def _print_protocol(self, console: Console, *, verbose: bool) -> None:
+        """In one line, and in a table of what is wrong there, if something is; with all tables if they are wanted."""
+        found = self.verification
+        verdicts = about(Concern.PROTOCOL, found.verdicts)
+        if not verdicts:
+            return
+        print_heading(console, "Protocol")
+        print_text(console, _protocol_words(found, verdicts), indent=2)
+        wrong = {
+            name: verdict
+            for name, verdict in verdicts.items()
+            if not isinstance(verdict, Holds) and name not in self.may_be_unknown
+        }
+        if verbose or wrong:
+            print_verdicts(console, verdicts if verbose else wrong)
+        if verbose:
+            self._print_coverage(console)
 
     def _print_coverage(self, console: Console) -> None:
         found = self.verification
@@ -139,17 +186,26 @@ class SearchReport:
         _print_counts(console, "Faults that struck", struck, _kinds_that_never_struck(found))
         _print_counts(console, "Interesting cases", cases, [case for case in CASES if not cases[case]])
         if found.covered:
-            print_heading(console, "Coverage: at how many protocol steps each fault struck, by role")
+            print_heading(console, "Coverage: number of protocol steps at which each fault struck, by role")
             print_table(console, _coverage_table(found), indent=2)
 
-    def _print_failure(self, console: Console) -> None:
-        print_violations(console, self.verification.verdicts)
+    def _print_failure(self, console: Console, *, verbose: bool) -> None:
         failure = self.verification.failure
+        shown = failure.violations if failure is not None and not verbose else self.verification.verdicts
+        print_violations(console, shown, self._titles)
         if failure is None:
             return
+        others = [name for name in self._violated if name not in failure.violations]
+        if others:
+            console.print()
+            print_text(console, f"The run that this was shrunk from also violates {', '.join(others)}.")
         if failure.error:
             print_error(console, failure.error, sound=self.protocol.name == Protocol().name)
-        print_heading(console, "The smallest fault schedule found that does this")
+        application = self.target.application
+        which = "An" if self.shrinking else "The smallest"
+        print_heading(console, f"{which} input found that does this")
+        print_input(console, application.pipeline, application.input_of(failure.trial), whole=verbose)
+        print_heading(console, f"{'A' if self.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
         if self.saved_as is not None:
             print_heading(console, "Run it again")
@@ -177,14 +233,9 @@ class SearchReport:
             "events": found.events,
             "elapsed_s": round(self.elapsed_s, 3),
             "runs_per_second": round(self.runs_per_second, 3),
-            "promises": {
-                promise.name: {"title": promise.title, **verdict_document(found.verdicts[promise.name])}
-                for promise in self.target.promises
-                if promise.name in found.verdicts
-            },
-            "invariants": invariants_document(
-                {name: one for name, one in found.verdicts.items() if name not in self._promised}
-            ),
+            "promises": invariants_document(about(Concern.PROMISES, found.verdicts), self._titles),
+            "invariants": invariants_document(about(Concern.PROTOCOL, found.verdicts)),
+            "findings": invariants_document(about(Concern.CODE, found.verdicts)),
             "faults_struck": dict(sorted(found.struck.items())),
             "dropped": dict(sorted(found.dropped.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},
@@ -197,7 +248,9 @@ class SearchReport:
         failure = self.verification.failure
         if failure is None:
             return None
+        application = self.target.application
         document = failure_document(failure)
+        document["input"] = describe_input(application.pipeline, application.input_of(failure.trial))
         if self.saved_as is not None:
             document |= {"saved_as": str(self.saved_as), "replay_command": self.replay_command}
         return document
@@ -224,8 +277,22 @@ def _print_counts(console: Console, heading: str, counts: dict[str, int], missin
         print_text(console, f"never: {', '.join(missing)}", indent=2)
 
 
+def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str:
+    """Sum up the protocol in a line."""
+    names: dict[type[Verdict], list[str]] = {Holds: [], Violated: [], Unknown: []}
+    for name, verdict in verdicts.items():
+        names[type(verdict)].append(name)
+    held = len(names[Holds])
+    words = [f"{held} invariants hold" if held != 1 else "1 invariant holds"]
+    words += [f"violated: {', '.join(names[Violated])}"] if names[Violated] else []
+    words += [f"not exercised: {', '.join(names[Unknown])}"] if names[Unknown] else []
+    steps = len({(spot.role, spot.step) for spot in found.covered})
+    kinds = len(KINDS) - len(_kinds_that_never_struck(found))
+    faults = f"{kinds} of {len(KINDS)} kinds of faults struck, at {counted(steps, 'protocol step')}"
+    return f"{'; '.join(words)}; {faults} (--verbose shows tables)"
+
+
 def _print_review(console: Console, review: CodeReview) -> None:
-    print_heading(console, "Your code")
     for finding in review.findings:
         print_text(console, f"{'BUG: ' if finding.is_bug else ''}{finding}", indent=2)
     groups: dict[str, list[str]] = {}
@@ -238,11 +305,11 @@ def _print_review(console: Console, review: CodeReview) -> None:
 def _relation_words(verdict: Verdict) -> str:
     match verdict:
         case Holds():
-            return "the outcome stays the same"
+            return "output unaffected by"
         case Violated():
-            return "the outcome changes (--json says how)"
+            return "output changed by (--json says how)"
         case Unknown(why=why):
-            return f"not known, {why.partition(';')[0]}"
+            return f"unknown, {why.partition(';')[0]}"
 
 
 def _review_document(review: CodeReview) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._invariants import invariants_named
-from headrace_cli._options import JsonOption, PromiseOption, with_options
+from headrace_cli._options import JsonOption, PromiseOption, VerboseOption, with_options
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
@@ -139,6 +139,7 @@ def verify(
     allow_unknown: UnknownOption = "",
     save: SaveOption = None,
     force: ForceOption = False,  # noqa: FBT002  typer's way
+    verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a pipeline through many fault schedules in a simulated cluster, and judge each run.
@@ -161,7 +162,7 @@ def verify(
         if as_json:
             print_document(report.document())
         else:
-            report.print(output_console())
+            report.print(output_console(), verbose=verbose)
         raise typer.Exit(report.code)
 
 

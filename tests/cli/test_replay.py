@@ -29,7 +29,7 @@ def test_the_recorded_run_is_run_again_byte_for_byte_with_the_events_that_prove_
     assert "The run is the recorded one, byte for byte (History digest " in result.stdout
     assert "views:pipeline, input feed(0), protocol: without sequencers\n" in result.stdout
     assert (
-        "\n  0.768750s pause process=worker-0 for=1.220000s\n  5.000000s everything heals\n  seed 0\n"
+        "\n  0.768750s pause process=worker-0 for=1.220000s\n  5.000000s all faults end\n  seed 0\n"
         in result.stdout
     )
     _, finding = result.stdout.split("\nS6, only the latest owner writes: VIOLATED\n")

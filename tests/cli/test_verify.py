@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,12 +29,29 @@ def test_a_pipeline_that_holds_exits_0_and_the_report_says_what_was_tried(folder
     assert "views:pipeline, seed 3, protocol: sound\n" in result.stdout
     assert "10 runs in which a fault struck, " in result.stdout
     assert " runs a second\n" in result.stdout
+    assert "\nProtocol\n  23 invariants hold; " in result.stdout
+    assert "S1 " not in result.stdout
+    assert result.stderr == ""
+    assert list(folder.glob("*.json")) == []
+
+
+def test_all_tables_are_printed_on_request(folder: Path, run: Run) -> None:
+    result = run("verify", "views:pipeline", "--examples", "10", "--verbose")
     assert "\n  S1           no record is lost " in result.stdout
     assert "\nFaults that struck\n" in result.stdout
     assert "\nInteresting cases\n" in result.stdout
     assert "  a timer fired\n" in result.stdout
-    assert result.stderr == ""
-    assert list(folder.glob("*.json")) == []
+
+
+def test_header_and_table_name_the_same_invariants_and_the_input_is_shown_decoded(
+    folder: Path, run: Run
+) -> None:
+    result = run("verify", "views:pipeline", "--without", "sequencers", "--seed", "2")
+    header, *lines = result.stdout.splitlines()
+    table = [line.split()[0] for line in lines if " VIOLATED  " in line]
+    assert sorted(table) == sorted(header.removeprefix("VIOLATED: ").split(", "))
+    _, shown = result.stdout.split("\nThe smallest input found that does this\n")
+    assert re.match(r"  \d\.\d{6}s record stream=views key='.' timestamp=\d\.\d{6}s value=2\n", shown)
 
 
 def test_json_has_the_same_facts_and_nothing_else_is_on_stdout(folder: Path, run: Run) -> None:
@@ -66,13 +84,21 @@ def test_the_same_seed_makes_the_same_search(folder: Path, run: Run) -> None:
 
 def test_every_single_fault_is_tried_and_the_report_says_where_they_struck(folder: Path, run: Run) -> None:
     result = run(
-        "verify", "views:pipeline", "--search", "enumerate", "--jobs", "2", "--without", "sequencers"
+        "verify",
+        "views:pipeline",
+        "--search",
+        "enumerate",
+        "--jobs",
+        "2",
+        "--without",
+        "sequencers",
+        "--verbose",
     )
     assert result.exit_code == 1
     _, schedule = result.stdout.split("\nThe smallest fault schedule found that does this\n")
-    faults, _ = schedule.split(" everything heals\n")
+    faults, _ = schedule.split(" all faults end\n")
     assert len(faults.splitlines()) == 2, "one fault, and when all heals"
-    assert "\nCoverage: at how many protocol steps each fault struck, by role\n" in result.stdout
+    assert "\nCoverage: number of protocol steps at which each fault struck, by role\n" in result.stdout
     (saved,) = folder.glob("headrace-failure-????????.json")
     assert "byte for byte" in run("replay", saved.name).stdout
 
@@ -127,7 +153,7 @@ def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_re
     assert result.stdout.startswith("VIOLATED: ")
     assert ": VIOLATED\n" in result.stdout
     _, schedule = result.stdout.split("\nThe smallest fault schedule found that does this\n")
-    faults, _ = schedule.split(" everything heals\n")
+    faults, _ = schedule.split(" all faults end\n")
     *faults_in_order, _ = faults.splitlines()
     assert 1 <= len(faults_in_order) <= 3, "this is not shrunk"
     *_, again = result.stdout.splitlines()
@@ -142,9 +168,7 @@ def test_without_sequencers_it_exits_1_with_a_shrunk_schedule_and_a_file_that_re
 def test_an_invariant_whose_case_never_came_up_makes_it_unknown_and_exits_3(folder: Path, run: Run) -> None:
     result = run("verify", "stateless:pipeline", "--examples", "3")
     assert result.exit_code == 3
-    assert result.stdout.startswith(
-        "UNKNOWN: nothing is violated, but the case of S8, S9, L1 never came up\n"
-    )
+    assert result.stdout.startswith("UNKNOWN: nothing is violated, but no run exercised S8, S9, L1\n")
     assert searched(run, "stateless:pipeline", "--examples", "3")["result"] == "unknown"
 
 
@@ -155,7 +179,9 @@ def test_an_invariant_that_may_be_unknown_does_not_fail_it_and_the_headline_name
     arguments = ("stateless:pipeline", "--examples", "3", "--allow-unknown", allowed)
     result = run("verify", *arguments)
     assert result.exit_code == 0
-    assert result.stdout.startswith("HOLDS: every invariant, in 3 runs with faults; not judged: S8, S9, L1\n")
+    assert result.stdout.startswith(
+        "HOLDS: every invariant, in 3 runs with faults; not exercised: S8, S9, L1\n"
+    )
     document = searched(run, *arguments)
     assert (document["result"], document["not_judged"]) == ("holds", ["S8", "S9", "L1"])
 
@@ -195,7 +221,7 @@ def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, ru
     failure = json.loads(result.stdout)["failure"]
     assert "printed by user code" in result.stderr
     assert set(failure) == {
-        "violations", "error", "fault_schedule", "plan", "feed_seed", "digest", "saved_as", "replay_command",
+        "violations", "error", "fault_schedule", "plan", "feed_seed", "digest", "saved_as", "replay_command", "input",
     }  # fmt: skip
     assert failure["error"].startswith("UserCodeError: ")
     assert failure["fault_schedule"] == ["no faults"]
@@ -325,7 +351,7 @@ def test_ctrl_c_exits_130_with_a_summary_so_far(
     result = run("verify", "views:pipeline")
     assert result.exit_code == 130
     assert result.stdout.startswith("INTERRUPTED after 4 runs\n")
-    assert "\n  S1           no record is lost " in result.stdout
+    assert "\nProtocol\n" in result.stdout
     result = run("verify", "views:pipeline", "--json")
     assert result.exit_code == 130
     document = json.loads(result.stdout)
@@ -339,8 +365,9 @@ def test_ctrl_c_while_a_failure_is_shrunk_says_how_to_find_it_again(
     monkeypatch.setattr("headrace_cli.verify.search", shrinking)
     result = run("verify", "views:pipeline", "--without", "sequencers")
     assert result.exit_code == 130
-    assert "while a failure was being shrunk\n" in result.stdout
-    assert "The same command with the same --seed finds the failure again." in result.stdout
+    assert "while a failure was being shrunk; VIOLATED so far: S" in result.stdout
+    assert "The same command with the same --seed finds the failure again." in plain(result.stdout)
+    assert "\nAn input found that does this\n" in result.stdout
 
 
 def test_progress_is_shown_on_a_terminal_only_and_never_on_stdout(folder: Path) -> None:
@@ -414,7 +441,7 @@ def test_what_may_change_without_changing_the_outcome_is_told(folder: Path, run:
     assert document["code"]["findings"] == []
     assert document["code"]["relations"]["reference"]["verdict"] == "holds"
     text = run("verify", "views:pipeline", "--examples", "3").stdout
-    assert "\nYour code\n  the outcome stays the same: " in text
+    assert "\nYour code\n  output unaffected by: " in text
 
 
 def test_a_broken_protocol_says_nothing_of_the_code(folder: Path, run: Run) -> None:

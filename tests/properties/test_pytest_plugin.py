@@ -99,7 +99,7 @@ def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_work
     assert "views breaks S" in text
     assert "S6, only the latest owner writes" in text
     assert "The smallest fault schedule found that does this" in text
-    assert "everything heals" in text
+    assert "all faults end" in text
     (saved,) = project.glob("headrace-failure-*.json")
     assert f"headrace replay {saved.name}" in text
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Collection
 from functools import cache
 
 import msgspec
@@ -12,8 +13,6 @@ from headrace_properties.checkers.catalogue import rules
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions
-
-_LONGEST_VALUE = 60
 
 
 @cache
@@ -42,7 +41,7 @@ def plan_lines(plan: Plan) -> list[str]:
     """Write a plan: its faults, when they end, and what is unusual about the cluster, a line each."""
     lines = plan.faults.describe().splitlines()
     if plan.faults.count:
-        lines.append(f"{format_time(plan.faults.heals_at_us)} everything heals")
+        lines.append(f"{format_time(plan.faults.heals_at_us)} all faults end")
     return [*lines, "; ".join([f"seed {plan.seed}", *unusual_options(plan.options)])]
 
 
@@ -63,10 +62,8 @@ def unusual_options(options: ClusterOptions) -> list[str]:
 
 
 def short(value: object) -> str:
-    """A value for people: empty fields are left out, times at their ends are named, bytes are cut."""
+    """Write an option's value: empty fields are left out, and times at their ends are named."""
     match value:
-        case Version() | KeyInterval():
-            return str(value)
         case enum.Enum():
             return repr(value.value)
         case msgspec.Struct():
@@ -75,9 +72,49 @@ def short(value: object) -> str:
             return f"{type(value).__name__}({inner})"
         case tuple():
             return f"[{', '.join(short(one) for one in value)}]"
-        case bytes() if len(value) > _LONGEST_VALUE:
-            return f"{value[:_LONGEST_VALUE]!r}..."
         case int() if value in (MAX_TIME, MIN_TIME):
             return format_time(value)
         case _:
             return repr(value)
+
+
+_TIMES = ("timestamp", "due", "set_at", "origin", "held", "low_watermark")
+
+
+def describe_fields(value: msgspec.Struct, without: Collection[str] = ()) -> str:
+    """Write the fields of an event, or of what is in one, as ``name=value``; empty ones are left out, bytes are shown as text.
+
+    Args:
+        value: the event, row, timer or record.
+        without: fields to leave out.
+    """
+    found = [(name, getattr(value, name)) for name in value.__struct_fields__ if name not in without]
+    return " ".join(f"{name}={_described(name, one)}" for name, one in found if one not in _EMPTY)
+
+
+_EMPTY = (None, (), "", b"", False)
+
+
+def _described(name: str, value: object) -> str:
+    match value:
+        case Version() | KeyInterval():
+            return str(value)
+        case enum.Enum():
+            return str(value.value)
+        case msgspec.Struct():
+            return f"({describe_fields(value)})"
+        case tuple() | list():
+            return f"[{', '.join(_described(name, one) for one in value)}]"
+        case bytes():
+            return _text(value)
+        case int() if name in _TIMES or name.endswith("_us"):
+            return format_time(value)
+        case _:
+            return repr(value)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return repr(data)

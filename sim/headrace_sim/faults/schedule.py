@@ -62,7 +62,7 @@ class FaultSchedule(msgspec.Struct, frozen=True):
 
     @property
     def heals_at_us(self) -> int:
-        """When everything heals, true time in microseconds."""
+        """When all faults end, true time in microseconds."""
         if self.heal_at_us is not None:
             return self.heal_at_us
         ends = [fault.end_us for fault in self.faults]

@@ -1,0 +1,30 @@
+"""What a verdict is about: the user's promises, the user's code, or the protocol."""
+
+import enum
+from collections.abc import Mapping
+
+from headrace_properties.explain.descriptions import titles
+from headrace_properties.search.judging import is_finding
+from headrace_properties.verdict import Verdict
+
+_CODE = "code:"
+
+
+class Concern(enum.Enum):
+    """What a verdict is about."""
+
+    PROMISES = "promises"
+    CODE = "code"
+    PROTOCOL = "protocol"
+
+
+def concern_of(name: str) -> Concern:
+    """Tell what the verdict of a name is about; a promise may have any name that no invariant has."""
+    if name.startswith(_CODE) or is_finding(name):
+        return Concern.CODE
+    return Concern.PROTOCOL if name in titles() else Concern.PROMISES
+
+
+def about(concern: Concern, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    """Pick the verdicts of one concern."""
+    return {name: verdict for name, verdict in verdicts.items() if concern_of(name) is concern}
