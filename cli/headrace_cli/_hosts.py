@@ -7,11 +7,13 @@ To add a host: write such a function, and enter it in `HOSTS`. What it gives is 
 import enum
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace import SECOND, ComputationProgress, HeadraceError, Pipeline
-from headrace.history import FaultStruck, History
+from headrace.histories import Header, header_of
+from headrace.history import Event, FaultStruck, History
+from headrace_cli._histories import SIMULATED
 from headrace_cli._progress import RunProgress
 from headrace_cli._signals import stop_requested
 from headrace_properties.checkers import Judge, judge
@@ -77,12 +79,14 @@ class HostOptions:
         faults: how many faults are to strike, at most; only the simulated cluster can make them.
         judge: on Spark, judge the History of this part of the keys, up to 1; ``None``: do not. The cluster is always judged.
         promises: what to judge by besides the invariants.
+        keep_history: return the History; on Spark of all keys, or of the part that is judged.
     """
 
     seed: int = 0
     faults: int = 0
     judge: float | None = None
     promises: tuple[Promise, ...] = ()
+    keep_history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class HostRun:
         progress: of each computation, as far as this host tells.
         dropped: elements that groupings of the Dataflow layer dropped, by computation; on Spark, where the run is judged.
         stopped_by: the signal that has ended it before its input was done, if one has.
+        history: what happened, if wanted.
+        header: of the History's file, if wanted.
     """
 
     outputs: Counter[Emitted]
@@ -106,6 +112,8 @@ class HostRun:
     progress: tuple[ComputationProgress, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     stopped_by: signal.Signals | None = None
+    history: Sequence[Event] = ()
+    header: Header | None = None
 
 
 Host = Callable[[Pipeline, Feed, HostOptions, RunProgress], HostRun]
@@ -127,6 +135,7 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
         max(schedule.heals_at_us, feed.end_us),
         _HistoryReader(pipeline, cluster_options, options.promises),
     )
+    reading.kept = [] if options.keep_history else None
     for step in range(1, _STEPS + 1):
         cluster.run_until(until_us * step // _STEPS)
         reading.take(cluster.history)
@@ -143,6 +152,8 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
         struck=dict(sorted(reading.struck.items())),
         progress=reading.counter.progress(),
         dropped=reading.drops.counts(),
+        history=reading.kept or (),
+        header=header_of([pipeline], SIMULATED, cluster_options.engine) if options.keep_history else None,
     )
 
 
@@ -157,6 +168,7 @@ class _HistoryReader:
         outputs: how often each record went outside.
         struck: fault to how often it struck.
         events: how many there were.
+        kept: all events; ``None``: they are not wanted.
     """
 
     def __init__(self, pipeline: Pipeline, options: ClusterOptions, promises: tuple[Promise, ...]) -> None:
@@ -167,6 +179,7 @@ class _HistoryReader:
         self.outputs: Counter[Emitted] = Counter()
         self.struck: Counter[str] = Counter()
         self.events = 0
+        self.kept: list[Event] | None = None
 
     def take(self, history: History) -> None:
         """Take what has happened since."""
@@ -178,6 +191,8 @@ class _HistoryReader:
         self.outputs += outputs_of(events)
         self.struck.update(event.kind for event in events if isinstance(event, FaultStruck))
         self.events += len(events)
+        if self.kept is not None:
+            self.kept += events
         events.clear()
 
 
@@ -223,7 +238,7 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
 
     # Signals within the session: PySpark has a handler of its own.
     with host.session(config=_SPARK_CONFIG) as session, stop_requested() as stop:
-        sample = host.Sample(options.judge) if options.judge is not None else False
+        sample = host.Sample(options.judge) if options.judge is not None else options.keep_history
         run = host.run_recorded(
             session,
             pipeline,
@@ -253,6 +268,8 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
         progress=run.progress,
         dropped=drops.counts(),
         stopped_by=stopped_by,
+        history=run.history.events if run.history is not None and options.keep_history else (),
+        header=header_of([pipeline], "Spark", prefixed_keys=True) if options.keep_history else None,
     )
 
 

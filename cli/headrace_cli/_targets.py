@@ -157,6 +157,31 @@ def load_pipeline(name: str) -> Pipeline:
     return _load(name)[1]
 
 
+def load_named_promises(name: str) -> tuple[Promise, ...]:
+    """Import promises.
+
+    Args:
+        name: ``MODULE:PROMISES``, a list of promises or one. The current directory is searched first.
+
+    Raises:
+        TargetError: they are not there.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not (_is_dotted(module_name) and attribute.isidentifier()):
+        raise TargetError(
+            name, "this is not MODULE:PROMISES", "Write a module's name and a list's: my_job:promises"
+        )
+    found = getattr(_import(name, module_name), attribute, None)
+    promises = found if isinstance(found, list | tuple) else [found]
+    for one in promises:
+        if not isinstance(one, Promise):
+            problem = f"{one!r:.60} is not a promise"
+            raise TargetError(
+                name, problem, "Name a promise, or a list of promises (see headrace_properties.promises)"
+            )
+    return tuple(promises)
+
+
 def _load(name: str) -> tuple[ModuleType, Pipeline]:
     module_name, _, attribute = name.partition(":")
     if not (_is_dotted(module_name) and attribute.isidentifier()) or module_name.endswith(".py"):

@@ -19,6 +19,7 @@ _NAMES = (
     "bench",
     "compare",
     "run",
+    "check",
     "spark-submit",
     "chaos",
     "skip",
@@ -39,6 +40,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace replay headrace-failure-1f3a90c2.json
 
   headrace run zeitgeist --on sim
+
+  headrace check history.jsonl --pipeline my_job:pipeline
 
   headrace spark-submit my_job.py
 

@@ -1,19 +1,21 @@
 """``headrace replay``: run a saved failure again, byte for byte."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from headrace import HeadraceError, HistoryFormatError
-from headrace.history import Event
+from headrace import HeadraceError, HistoryFormatError, Pipeline
+from headrace.histories import header_of
+from headrace.history import History
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
 from headrace_cli._files import OutputFiles
+from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._options import JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._render import counted, print_error, print_heading, print_plan, print_text, print_violations
@@ -26,7 +28,7 @@ from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
 from headrace_properties.verdict import Verdict
-from headrace_sim import SOUND, Feed
+from headrace_sim import SOUND, Feed, versions_of
 
 app = typer.Typer(add_completion=False)
 
@@ -55,13 +57,15 @@ class ReplayedFailure:
         digest: of its History; ``""`` if it stopped.
         error: what it stopped with, if it did.
         history: what happened; nothing if it stopped.
+        versions: of the pipeline.
     """
 
     recorded: Recorded
     verdicts: Mapping[str, Verdict]
     digest: str
     error: str
-    history: Sequence[Event] = ()
+    history: History = field(default_factory=History)
+    versions: tuple[Pipeline, ...] = ()
 
     @property
     def identical(self) -> bool:
@@ -100,6 +104,7 @@ def replay(
     ] = None,
     promise: PromiseOption = None,
     until: UntilOption = None,
+    history: HistoryOption = None,
     trust: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--trust", help="Import the file's module even if it is not part of this project.")
     ] = False,
@@ -112,41 +117,44 @@ def replay(
     """
     with tidy_errors():
         files = showing.files([file])
+        files.claim(history, HISTORY)
         with stdout_reserved():
             recorded = load_failure(file)
             if not trust:
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
             replayed = _run(recorded, pipeline, promise or ())
         verdicts = dict(replayed.verdicts)
-        stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
+        stop = cut(replayed.history.events, until, verdicts) if until and replayed.history else None
         if as_json:
-            document = _document(replayed) | showing.document(replayed.history, verdicts)
+            document = _document(replayed) | showing.document(replayed.history.events, verdicts)
             if stop:
                 document["until"] = until_document(stop)
             print_document(document)
-            _save(showing, replayed, files)
+            _save(showing, replayed, files, history)
         else:
             console = output_console()
             _print(console, replayed)
             if replayed.history:
-                showing.print_story(console, replayed.history, verdicts)
+                showing.print_story(console, replayed.history.events, verdicts)
             elif until or showing.explain or showing.pictures:
                 print_heading(
                     console, "The run stopped with an error: no explanation or diagram is available"
                 )
             if stop:
                 print_until(console, stop)
-            _save(showing, replayed, files)
+            _save(showing, replayed, files, history)
             print_saved(console, files.saved)
         raise typer.Exit(files.code(replayed.code))
 
 
-def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles) -> None:
+def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles, history: Path | None) -> None:
     if not replayed.history:  # a run that stopped with an error has none
         return
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
-    showing.save(files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+    showing.save(files, replayed.history.events, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+    header = header_of(replayed.versions, SIMULATED, file.plan.options.engine)
+    write_history(files, history, replayed.history, header)
 
 
 def _targets(file: ReplayFile, pipeline: str | None) -> list[str]:
@@ -170,7 +178,9 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
         raise
     except (HeadraceError, AssertionError) as error:
         return ReplayedFailure(recorded, {}, "", f"{type(error).__name__}: {error}")
-    return ReplayedFailure(recorded, verdicts, history.digest(), "", history.events)
+    return ReplayedFailure(
+        recorded, verdicts, history.digest(), "", history, tuple(versions_of(application.versions))
+    )
 
 
 def _check_promises_are_there(name: str, file: ReplayFile, verdicts: Mapping[str, Verdict]) -> None:

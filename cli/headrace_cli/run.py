@@ -16,6 +16,7 @@ from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, UnwritableFileError, print_stop, tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._flights_report import draw_chart
+from headrace_cli._histories import HISTORY, HistoryOption, write_history
 from headrace_cli._hosts import HOSTS, HostName, HostOptions
 from headrace_cli._input import InputOptions
 from headrace_cli._jobs import ZEITGEIST, Job, JobError, load_job
@@ -97,6 +98,7 @@ class WritingOptions:
         str | None,
         typer.Option(metavar="HOST|PATH", help="Run it there too, or read an output, and compare."),
     ] = None
+    history: HistoryOption = None
     force: ForceOption = False
 
 
@@ -150,6 +152,8 @@ def run(
     with tidy_errors():
         _check_stdout(output, as_json=as_json)
         _check_judge(judge, on, compare)
+        if writing.history is not None and on is HostName.REFERENCE:
+            raise JobError(HISTORY, "the reference records no History", "Use --on sim or --on spark")
         with stdout_reserved():
             last = until.date() if until else None
             job = load_job(pipeline, seed, reading.input_file, reading.of_lines, last, reading.feed)
@@ -163,10 +167,13 @@ def run(
                     0 if on is not HostName.SIM and compare == HostName.SIM else faults,
                     judge,
                     job.promises,
+                    keep_history=writing.history is not None,
                 ),
             )
             _compare(ran, compare, faults)
         _write(ran, output, charts, files)
+        if ran.run.header is not None:
+            write_history(files, writing.history, ran.run.history, ran.run.header)
         ran.files = tuple(files.saved)
         if as_json:
             print_document(ran.document())
@@ -215,6 +222,7 @@ def _prepare(
             files.claim(path, "--output")
     for path in charts:
         files.claim(path, "--chart")
+    files.claim(writing.history, HISTORY)
     return files
 
 

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from headrace.histories import header_of
 from headrace_cli._consoles import output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
+from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._invariants import invariants_named
 from headrace_cli._options import JsonOption, PromiseOption, VerboseOption, with_options
 from headrace_cli._progress import SearchProgress
@@ -22,6 +24,7 @@ from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.judging import run_plan
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
@@ -138,6 +141,7 @@ def verify(
     without: WithoutOption = None,
     allow_unknown: UnknownOption = "",
     save: SaveOption = None,
+    history: HistoryOption = None,
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -150,6 +154,7 @@ def verify(
     with tidy_errors():
         files = OutputFiles(force=force)
         files.claim(save, "--save")
+        files.claim(history, HISTORY)
         protocol = protocol_without(without)
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())
@@ -159,6 +164,10 @@ def verify(
         failure = report.verification.failure
         if failure is not None:
             report.saved_as = save_failure(failure, target, protocol, save, files)
+            if history is not None and not failure.error:  # a run that stopped with an error has no History
+                events, _, _ = run_plan(target.application, failure.trial, protocol)
+                engine = failure.plan.options.engine
+                write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
         if as_json:
             print_document(report.document())
         else:

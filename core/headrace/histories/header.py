@@ -49,7 +49,7 @@ class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
         name: unique among sources and stages.
         inputs: streams that it reads. It must get every record of each.
         outputs: streams that it writes. What no stage reads goes outside.
-        ordered: whether it promises to take the records of a key in the order in which each process sent them.
+        in_order: whether it promises to take the records of a key in the order in which each process sent them.
         productions: strong or weak (6.1.2, 6.1.3); for histories of steps.
         exactly_once: whether deliveries are deduplicated (6.1.1); for histories of steps.
         watermark_percentile: 100 for the low watermark (7.2); for histories of steps.
@@ -58,7 +58,7 @@ class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...] = ()
-    ordered: bool = False
+    in_order: bool = False
     productions: Productions = Productions.STRONG
     exactly_once: bool = True
     watermark_percentile: float = 100.0
@@ -82,6 +82,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         graphs: the versions of the topology that ran; the first was in force from the start.
         host: what ran it, for people.
         options: options of the engine; ``None``: unknown.
+        prefixed_keys: whether keys begin with the number of their interval, as in ``0003/riva``; the key itself is the rest.
     """
 
     format: Literal["headrace-history"]
@@ -91,6 +92,11 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     graphs: tuple[Graph, ...]
     host: str = ""
     options: EngineOptions | None = None
+    prefixed_keys: bool = False
+
+    def key_of(self, key: str) -> str:
+        """Return the key as user code knows it."""
+        return key.partition("/")[2] if self.prefixed_keys else key
 
 
 def header_of(
@@ -98,6 +104,8 @@ def header_of(
     host: str = "",
     options: EngineOptions | None = None,
     tells: Tells = Tells.STEPS,
+    *,
+    prefixed_keys: bool = False,
 ) -> Header:
     """Describe a run of these pipelines.
 
@@ -106,9 +114,10 @@ def header_of(
         host: what runs them, for people.
         options: options of the engine; ``None``: unknown.
         tells: how much the lines tell.
+        prefixed_keys: see `Header`.
     """
     graphs = tuple(_graph(pipeline) for pipeline in pipelines)
-    return Header(FORMAT, VERSION, tells, pipelines[0].name, graphs, host, options)
+    return Header(FORMAT, VERSION, tells, pipelines[0].name, graphs, host, options, prefixed_keys)
 
 
 def _graph(pipeline: Pipeline) -> Graph:

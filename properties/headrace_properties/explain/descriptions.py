@@ -10,6 +10,7 @@ import msgspec
 from headrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from headrace.wire.rows import Version
 from headrace_properties.checkers.catalogue import rules
+from headrace_properties.histories.judging import record_titles
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions
@@ -18,7 +19,7 @@ from headrace_sim import ClusterOptions
 @cache
 def titles() -> dict[str, str]:
     """Invariant to what it says, in a line."""
-    return {name: rule.title for name, rule in rules().items()}
+    return {name: rule.title for name, rule in rules().items()} | dict(record_titles())
 
 
 def describe_failure(failure: Failure, name: str) -> str:

@@ -1,0 +1,210 @@
+"""``headrace check``: judge a recorded History, of any engine."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from headrace.histories import End, HistoryReader
+from headrace.history import RunEnded
+from headrace_cli._consoles import error_console, output_console
+from headrace_cli._documents import invariants_document, print_document, stdout_reserved
+from headrace_cli._exit import RESULT_WORDS, ExitCode, exit_code_of_run, tidy_errors
+from headrace_cli._options import JsonOption
+from headrace_cli._progress import RunProgress
+from headrace_cli._render import (
+    counted,
+    print_heading,
+    print_lines,
+    print_text,
+    print_verdicts,
+    print_violations,
+)
+from headrace_cli._signals import StopRequest, stop_requested
+from headrace_cli._targets import load_named_promises, load_pipeline, load_promises
+from headrace_properties.histories.judging import NOT_TOLD, FileJudge
+from headrace_properties.search.judging import violations
+from headrace_properties.verdict import Unknown, Verdict, Violated
+
+app = typer.Typer(add_completion=False)
+
+_PERIOD_LINES = 2_000
+"""Choice: progress is shown, and a growing file judged, every so many lines."""
+
+_POLL_S = 0.2
+"""Choice: how often a growing file is looked at."""
+
+_EXAMPLES = """[bold]Examples[/]
+
+  headrace check history.jsonl
+
+  headrace check history.jsonl --pipeline my_job:pipeline
+
+  headrace check consumer.jsonl --follow --promises my_checks:promises
+
+[bold]Exit codes[/]
+
+  0 holds, 1 violated, 2 wrong use or malformed file, 3 unknown: the file does not tell, 130 interrupted"""
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="HISTORY.jsonl", help="The file (see docs/reference/history.md).")
+]
+PipelineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:PIPELINE",
+        help="The pipeline that ran: its codecs, and the promises beside it, apply.",
+    ),
+]
+PromisesOption = Annotated[
+    str | None, typer.Option(metavar="MODULE:NAME", help="Promises to judge by, too: a list, or one.")
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Wait for more lines, until the run ends, something is violated, or you press Ctrl-C.",
+    ),
+]
+
+
+@dataclass(slots=True)
+class Checked:
+    """What became of a file.
+
+    Attributes:
+        path: the file.
+        reader: read it.
+        judge: judged it.
+        ended: whether the run's last line was met.
+        stop: what interrupted it, if anything.
+    """
+
+    path: Path
+    reader: HistoryReader
+    judge: FileJudge
+    stop: StopRequest
+    ended: bool = False
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """All verdicts."""
+        return self.judge.verdicts()
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        code = exit_code_of_run(self.verdicts)
+        if code is not ExitCode.VIOLATED and self.stop.signal is not None:
+            return ExitCode(128 + self.stop.signal)
+        return code
+
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        header, verdicts = self.reader.header, self.verdicts
+        invariants = invariants_document(verdicts)
+        for name, verdict in verdicts.items():
+            if isinstance(verdict, Violated):
+                invariants[name]["lines"] = self._lines(verdict)
+        return {
+            "history": str(self.path),
+            "pipeline": header.pipeline,
+            "host": header.host,
+            "tells": header.tells,
+            "lines": self.reader.number,
+            "ended": self.ended,
+            "result": RESULT_WORDS[self.code],
+            "invariants": invariants,
+        }
+
+    def _lines(self, verdict: Violated) -> list[int]:
+        return [self.judge.line_of(event) for event in verdict.witness]
+
+    def print(self, console: Console) -> None:
+        """Print it for people."""
+        header, verdicts = self.reader.header, self.verdicts
+        broken = violations(verdicts)
+        words = {ExitCode.VIOLATED: "bold red", ExitCode.HOLDS: "bold green"}
+        names = f": {', '.join(broken)}" if broken else ""
+        print_text(console, f"{RESULT_WORDS[self.code].upper()}{names}", style=words.get(self.code, "yellow"))
+        on = f" on {header.host}" if header.host else ""
+        ended = "" if self.ended else "; the run has not ended in it"
+        print_lines(
+            console, f"{self.path}: {header.pipeline}{on}, {counted(self.reader.number, 'line')}{ended}"
+        )
+        told = {name: one for name, one in verdicts.items() if one != Unknown(NOT_TOLD)}
+        print_heading(console, "Verdicts")
+        print_verdicts(console, told)
+        if len(told) < len(verdicts):
+            rest = counted(len(verdicts) - len(told), "further invariant")
+            print_text(console, f"{rest} cannot be told from a History of records.", indent=2)
+        print_violations(console, verdicts, witnesses=True)
+        for name, verdict in broken.items():
+            places = ", ".join(f"line {line:,}" for line in self._lines(verdict))
+            if places:
+                print_lines(console, f"{name}: see {places} of the file", indent=2)
+
+
+@app.command("check", epilog=_EXAMPLES)
+def check(
+    history: FileArgument,
+    pipeline: PipelineOption = None,
+    promises: PromisesOption = None,
+    follow: FollowOption = False,  # noqa: FBT002  typer's way
+    as_json: JsonOption = False,  # noqa: FBT002  typer's way
+) -> None:
+    """Judge a recorded run: a History that verify, replay, run or a Spark job wrote, or that another engine told.
+
+    What the file does not tell is unknown.
+    """
+    with tidy_errors():
+        with stdout_reserved():
+            ran = [load_pipeline(pipeline)] if pipeline else None
+            meant = (load_promises(pipeline) if pipeline else ()) + (
+                load_named_promises(promises) if promises else ()
+            )
+            with HistoryReader(history, growing=follow) as reader, stop_requested() as stop:
+                _await_header(reader, stop)
+                checked = Checked(history, reader, FileJudge(reader.header, history, ran, meant), stop)
+                if follow:
+                    error_console().print(f"Following {history}; Ctrl-C ends it.", soft_wrap=True)
+                _judge(checked, follow=follow)
+        if as_json:
+            print_document(checked.document())
+        else:
+            checked.print(output_console())
+        raise typer.Exit(checked.code)
+
+
+def _await_header(reader: HistoryReader, stop: StopRequest) -> None:
+    while not reader.open_header():
+        if stop():
+            raise KeyboardInterrupt
+        time.sleep(_POLL_S)
+
+
+def _judge(checked: Checked, *, follow: bool) -> None:
+    with RunProgress(f"checking {checked.path.name}") as progress:
+        for _ in _pieces(checked):
+            progress.advance(checked.reader.position / max(checked.reader.size_bytes, 1))
+            if checked.stop() or (follow and violations(checked.verdicts)):
+                return
+        while follow and not (checked.ended or checked.reader.sealed or checked.stop()):
+            time.sleep(_POLL_S)
+            for _ in _pieces(checked):
+                if violations(checked.verdicts):
+                    return
+
+
+def _pieces(checked: Checked) -> Iterator[None]:
+    """Judge the lines there are; yields now and then, and at their end."""
+    for number, line in checked.reader.lines():
+        checked.judge.take(number, line)
+        checked.ended |= isinstance(line, RunEnded | End)
+        if number % _PERIOD_LINES == 0:
+            yield
+    yield

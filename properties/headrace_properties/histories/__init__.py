@@ -1,0 +1,1 @@
+"""Judging Histories from files, those of other engines included."""

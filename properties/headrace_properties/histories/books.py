@@ -1,0 +1,187 @@
+"""What the lines of a History of records come to: who sent, processed, owned and promised what, so far.
+
+Rule of this file: the books are kept *after* each check has seen a line, as the `WorkLedger` is: a line is judged by what was so
+until then.
+"""
+
+from heapq import heappop, heappush
+from operator import attrgetter
+
+from headrace import HistoryFormatError
+from headrace.histories import Graph, Header, In, Out, Owns, RecordLine, Watermark
+
+
+class Sent:
+    """A record on its way.
+
+    Attributes:
+        line: the line that sent it first.
+        number: the number of that line.
+        stream: its stream.
+        promised: what its sender had promised till then, event time in microseconds; ``None``: nothing.
+        waits_for: stages that have not processed it.
+    """
+
+    __slots__ = ("line", "number", "promised", "stream", "waits_for")
+
+    def __init__(
+        self, line: Out, number: int, stream: str, promised: int | None, waits_for: set[str]
+    ) -> None:
+        self.line = line
+        self.number = number
+        self.stream = stream
+        self.promised = promised
+        self.waits_for = waits_for
+
+    @property
+    def late(self) -> bool:
+        """It was sent behind its sender's watermark."""
+        return self.promised is not None and self.line.timestamp < self.promised
+
+    def __lt__(self, other: "Sent") -> bool:
+        """Order by time."""
+        return (self.line.timestamp, self.number) < (other.line.timestamp, other.number)
+
+
+class Books:
+    """Kept from the lines of a History of records.
+
+    Args:
+        header: the first line; only the first graph counts.
+        path: the file, for errors.
+
+    Attributes:
+        number: number of the line being judged.
+        sent: stream to id to the record.
+        processed: stage to (stream, id) to the number of the line that processed it last.
+        said: stage to process to what it promised last, event time in microseconds.
+        owners: stage to partition to its owner.
+        in_order: stages that promise to keep the order of a key.
+    """
+
+    def __init__(self, header: Header, path: str) -> None:
+        graph: Graph = header.graphs[0]
+        self._path = path
+        self._inputs = {stage.name: stage.inputs for stage in graph.stages}
+        self._outputs = {
+            **{stage.name: stage.outputs for stage in graph.stages},
+            **{source.name: source.outputs or (source.name,) for source in graph.sources},
+        }
+        self._readers: dict[str, list[str]] = {}
+        for stage in graph.stages:
+            for stream in stage.inputs:
+                self._readers.setdefault(stream, []).append(stage.name)
+        self.in_order = frozenset(stage.name for stage in graph.stages if stage.in_order)
+        self.number = 0
+        self.sent: dict[str, dict[str, Sent]] = {}
+        self.processed: dict[str, dict[tuple[str, str], int]] = {}
+        self.said: dict[str, dict[str, int]] = {}
+        self.owners: dict[str, dict[str, str]] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        self._waiting: dict[str, dict[str, list[Sent]]] = {}
+
+    def is_stage(self, name: str) -> bool:
+        """Tell a stage from a source."""
+        return name in self._inputs
+
+    def readers(self, stream: str) -> list[str]:
+        """The stages that read a stream."""
+        return self._readers.get(stream, [])
+
+    def stream_of(self, line: In | Out) -> str:
+        """The stream of a record.
+
+        Raises:
+            HistoryFormatError: the header has no such stage, or the stage no such stream.
+        """
+        named = self._inputs if isinstance(line, In) else self._outputs
+        does = "reads" if isinstance(line, In) else "writes"
+        streams = named.get(line.stage)
+        if streams is None:
+            raise self._error(f"{line.stage!r} is no stage of the header that {does} records", sorted(named))
+        if not line.stream and len(streams) != 1:
+            raise self._error(
+                f"stage {line.stage!r} {does} {len(streams)} streams, so name the stream", streams
+            )
+        stream = line.stream or streams[0]
+        if stream not in streams:
+            raise self._error(f"stage {line.stage!r} {does} no stream {stream!r}", streams)
+        return stream
+
+    def check_stage(self, line: RecordLine) -> None:
+        """Refuse a line of a stage that the header does not have.
+
+        Raises:
+            HistoryFormatError: it has not.
+        """
+        if line.stage not in self._outputs:
+            raise self._error(
+                f"{line.stage!r} is neither a stage nor a source of the header", sorted(self._outputs)
+            )
+
+    def _error(self, problem: str, known: list[str] | tuple[str, ...]) -> HistoryFormatError:
+        names = ", ".join(map(repr, known)) or "none"
+        return HistoryFormatError(
+            "history", self._path, f"line {self.number}: {problem}. The header names: {names}"
+        )
+
+    def record(self, line: In) -> Sent | None:
+        """The record that a line processes; ``None``: nobody tells that it was sent."""
+        return self.sent.get(self.stream_of(line), {}).get(line.id)
+
+    def promise(self, line: Out) -> int | None:
+        """What the process had promised when it sent a record, event time in microseconds; ``None``: nothing."""
+        return self.said.get(line.stage, {}).get(line.process)
+
+    def claim(self, saying: Watermark, partition: str) -> int | None:
+        """What a stage promises of a partition of its input with this line: its owner's word, else the least word of all.
+
+        Returns:
+            Event time in microseconds; ``None``: nothing yet.
+        """
+        said = {**self.said.get(saying.stage, {}), saying.process: saying.timestamp}
+        owner = self.owners.get(saying.stage, {}).get(partition) if partition else None
+        if owner is not None:
+            return said.get(owner)
+        if any(process not in said for process in self._members.get(saying.stage, ())):
+            return None
+        return min(said.values())
+
+    def oldest(self, stage: str) -> list[Sent]:
+        """Of each partition, the oldest record on time that the stage has not processed and whose sender promises anything."""
+        found = []
+        for heap in self._waiting.get(stage, {}).values():
+            while heap and stage not in heap[0].waits_for:
+                heappop(heap)
+            promising = [record for record in heap[:1] if self.said.get(record.line.stage)]
+            found += promising
+        return sorted(found, key=attrgetter("number"))
+
+    def take(self, line: RecordLine) -> None:
+        """Take in a line."""
+        self._members.setdefault(line.stage, {})[line.process] = None
+        if isinstance(line, Out):
+            self._take_out(line)
+        elif isinstance(line, In):
+            stream = self.stream_of(line)
+            self.processed.setdefault(line.stage, {})[stream, line.id] = self.number
+            record = self.sent.get(stream, {}).get(line.id)
+            if record is not None:
+                record.waits_for.discard(line.stage)
+        elif isinstance(line, Watermark):
+            self.said.setdefault(line.stage, {})[line.process] = line.timestamp
+        elif isinstance(line, Owns):
+            self.owners.setdefault(line.stage, {})[line.partition] = line.process
+
+    def _take_out(self, line: Out) -> None:
+        stream = self.stream_of(line)
+        records = self.sent.setdefault(stream, {})
+        if line.id in records:
+            return
+        waits_for = {
+            stage for stage in self.readers(stream) if (stream, line.id) not in self.processed.get(stage, {})
+        }
+        record = records[line.id] = Sent(line, self.number, stream, self.promise(line), waits_for)
+        if not record.late:
+            for stage in self.readers(stream):
+                heappush(self._waiting.setdefault(stage, {}).setdefault(line.partition, []), record)

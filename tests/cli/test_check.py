@@ -1,0 +1,162 @@
+"""``headrace check``: a recorded run is judged again, whoever recorded it."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.histories import load_history
+from headrace_scenarios.message_log import Bug, write_story
+from tests.cli.rig import Run, plain, save_zombie
+
+MODULE = """
+from headrace_properties.promises import always
+
+@always(of="counter")
+def few(moment):
+    assert moment.changed.after < 3, "three clicks"
+
+promises = [few]
+"""
+
+
+@pytest.fixture
+def zombie(folder: Path, run: Run) -> Path:
+    """The History of a run that violates S6, with its causes."""
+    path = folder / "zombie.jsonl"
+    assert run("replay", str(save_zombie(folder)), "--history", str(path)).exit_code == 1
+    return path
+
+
+def test_what_replay_saved_is_judged_as_it_was(folder: Path, run: Run, zombie: Path) -> None:
+    replayed = json.loads(run("replay", str(save_zombie(folder)), "--json").stdout)
+    result = run("check", str(zombie), "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert (document["result"], document["pipeline"], document["ended"]) == ("violated", "views", True)
+    verdicts = {name: one["verdict"] for name, one in document["invariants"].items()}
+    assert verdicts == {name: one["verdict"] for name, one in replayed["invariants"].items()}
+    (line,) = document["invariants"]["S6"]["lines"][-1:]
+    assert '"Applied"' in zombie.read_text().splitlines()[line - 1]
+    assert load_history(zombie)[1].activations
+
+
+def test_the_report_names_the_lines_that_show_it(run: Run, zombie: Path) -> None:
+    result = run("check", str(zombie))
+    assert result.stdout.startswith("VIOLATED: S2, S4, S6, S7, S8, S9, L1\n")
+    assert "zombie.jsonl: views on the simulated cluster, " in result.stdout
+    assert "  S6: see line " in result.stdout
+
+
+def test_a_run_that_holds_is_saved_by_run_and_holds_when_it_is_checked(folder: Path, run: Run) -> None:
+    assert run("run", "views:pipeline", "--history", "held.jsonl").exit_code == 0
+    result = run("check", "held.jsonl", "--pipeline", "views:pipeline")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "HOLDS")
+    assert run("run", "views:pipeline", "--history", "held.jsonl").exit_code == 2  # it exists
+
+
+def test_verify_saves_the_history_of_its_failure(folder: Path, run: Run) -> None:
+    arguments = (
+        "views:pipeline",
+        "--feed",
+        "short_feed",
+        "--without",
+        "sequencers",
+        "--history",
+        "failure.jsonl",
+    )
+    assert run("verify", *arguments).exit_code == 1
+    assert run("check", "failure.jsonl").exit_code == 1
+
+
+def test_the_reference_has_no_history_to_save(folder: Path, run: Run) -> None:
+    result = run("run", "views:pipeline", "--on", "reference", "--history", "none.jsonl")
+    assert result.exit_code == 2
+    assert "the reference records no History" in plain(result.stderr)
+
+
+def test_a_history_of_records_is_judged_and_says_how_much_it_does_not_tell(folder: Path, run: Run) -> None:
+    write_story(folder / "right.jsonl")
+    write_story(folder / "wrong.jsonl", Bug.COMMITS_APART)
+    right, wrong = run("check", "right.jsonl"), run("check", "wrong.jsonl")
+    assert (right.exit_code, wrong.exit_code) == (0, 1)
+    assert "17 further invariants cannot be told from a History of records." in right.stdout
+    assert wrong.stdout.startswith("VIOLATED: S2, S5, H4\n")
+    assert "H4, all see the same state as of a record: VIOLATED\n  line " in wrong.stdout
+
+
+def test_a_file_that_tells_nothing_that_can_be_judged_is_unknown(folder: Path, run: Run) -> None:
+    write_story(folder / "all.jsonl")
+    (folder / "empty.jsonl").write_text((folder / "all.jsonl").read_text().splitlines()[0] + "\n")
+    result = run("check", "empty.jsonl")
+    assert result.exit_code == 3
+    assert "the run has not ended in it" in result.stdout
+
+
+def test_promises_judge_a_file(folder: Path, run: Run) -> None:
+    (folder / "clicks.py").write_text(MODULE)
+    write_story(folder / "right.jsonl")
+    result = run("check", "right.jsonl", "--promises", "clicks:promises", "--json")
+    assert result.exit_code == 1
+    assert "three clicks" in json.loads(result.stdout)["invariants"]["few"]["message"]
+    assert run("check", "right.jsonl", "--promises", "clicks:few").exit_code == 1
+    missing = run("check", "right.jsonl", "--promises", "clicks:MODULE")
+    assert (missing.exit_code, "is not a promise" in plain(missing.stderr)) == (2, True)
+
+
+def test_a_malformed_line_is_exit_2_with_its_number(folder: Path, run: Run) -> None:
+    write_story(folder / "cut.jsonl")
+    data = (folder / "cut.jsonl").read_bytes()
+    (folder / "cut.jsonl").write_bytes(data[:-5])
+    result = run("check", "cut.jsonl")
+    assert result.exit_code == 2
+    lines = data.count(b"\n")
+    assert f"cannot read history cut.jsonl: line {lines}: " in plain(result.stderr)
+    assert "truncated here" in plain(result.stderr)
+
+
+def follow(path: Path) -> subprocess.Popen[str]:
+    """Follow a file; returns once the command does."""
+    command = [sys.executable, "-m", "headrace_cli", "check", str(path), "--follow", "--json"]
+    checking = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert checking.stderr is not None
+    assert checking.stderr.readline().startswith("Following ")
+    return checking
+
+
+def test_a_growing_file_is_judged_when_its_run_ends(folder: Path) -> None:
+    """When the command comes, the last line there is cut in the middle."""
+    write_story(folder / "all.jsonl")
+    data, path = (folder / "all.jsonl").read_bytes(), folder / "growing.jsonl"
+    path.write_bytes(data[:2_000])
+    checking = follow(path)
+    with path.open("ab") as file:
+        file.write(data[2_000:])
+    printed, errors = checking.communicate(timeout=60)
+    assert checking.returncode == 0, errors
+    assert json.loads(printed)["ended"] is True
+
+
+def test_following_ends_at_the_first_violation(folder: Path) -> None:
+    """The run goes on, but what was found is said at once."""
+    write_story(folder / "wrong.jsonl", Bug.ZOMBIE)
+    path = folder / "growing.jsonl"
+    path.write_bytes((folder / "wrong.jsonl").read_bytes().rpartition(b'{"type": "end"')[0])
+    checking = follow(path)
+    printed, errors = checking.communicate(timeout=60)
+    assert checking.returncode == 1, errors
+    assert json.loads(printed)["ended"] is False
+
+
+def test_ctrl_c_ends_the_following_with_what_was_found(folder: Path) -> None:
+    write_story(folder / "all.jsonl")
+    path = folder / "growing.jsonl"
+    path.write_bytes((folder / "all.jsonl").read_bytes().rpartition(b'{"type": "end"')[0])
+    checking = follow(path)
+    checking.send_signal(signal.SIGINT)
+    printed, errors = checking.communicate(timeout=60)
+    assert checking.returncode == 130, errors
+    assert json.loads(printed)["result"] == "interrupted"
