@@ -1,10 +1,11 @@
 """The catalogue of ``headrace bench``."""
 
-from headrace_benchmarks import harness, kernels
+from headrace_benchmarks import harness, kernels, promises
 from headrace_benchmarks.figures import Benchmark
 from headrace_benchmarks.section8 import benchmark as section8
 
 BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark for benchmark in (harness.BENCHMARK, kernels.BENCHMARK, *section8.BENCHMARKS)
+    benchmark.name: benchmark
+    for benchmark in (harness.BENCHMARK, kernels.BENCHMARK, promises.BENCHMARK, *section8.BENCHMARKS)
 }
 """All benchmarks by name."""

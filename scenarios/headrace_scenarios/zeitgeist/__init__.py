@@ -27,6 +27,7 @@ from headrace_scenarios.zeitgeist.computations import (
     search_query,
     weak_pipeline,
 )
+from headrace_scenarios.zeitgeist.promises import promises
 
 __all__ = [
     "EVENING",
@@ -52,6 +53,7 @@ __all__ = [
     "feed",
     "one_season",
     "pipeline",
+    "promises",
     "search_query",
     "weak_pipeline",
 ]
