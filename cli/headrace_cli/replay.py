@@ -124,9 +124,9 @@ def replay(
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
             replayed = _run(recorded, pipeline, promise or ())
         verdicts = dict(replayed.verdicts)
-        stop = cut(replayed.history.events, until, verdicts) if until and replayed.history else None
+        stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
         if as_json:
-            document = _document(replayed) | showing.document(replayed.history.events, verdicts)
+            document = _document(replayed) | showing.document(replayed.history, verdicts)
             if stop:
                 document["until"] = until_document(stop)
             print_document(document)
@@ -135,7 +135,7 @@ def replay(
             console = output_console()
             _print(console, replayed)
             if replayed.history:
-                showing.print_story(console, replayed.history.events, verdicts)
+                showing.print_story(console, replayed.history, verdicts)
             elif until or showing.explain or showing.pictures:
                 print_heading(
                     console, "The run stopped with an error: no explanation or diagram is available"
@@ -152,7 +152,7 @@ def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles, histo
         return
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
-    showing.save(files, replayed.history.events, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+    showing.save(files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
     header = header_of(replayed.versions, SIMULATED, file.plan.options.engine)
     write_history(files, history, replayed.history, header)
 

@@ -93,14 +93,13 @@ def run_scenario(
             files.claim(chart, "--chart")
         told = _tell(scenario, without or "")
         code = exit_code_of_run(told.verdicts)
-        events = told.history.events
         subtitle = f"{scenario.source}; protocol: {told.protocol}"
         if as_json:
-            print_document(_document(told, code) | showing.document(events, told.verdicts))
+            print_document(_document(told, code) | showing.document(told.history, told.verdicts))
         else:
             _print(told)
-            showing.print_story(output_console(), events, told.verdicts)
-        showing.save(files, events, told.verdicts, title=scenario.title, subtitle=subtitle)
+            showing.print_story(output_console(), told.history, told.verdicts)
+        showing.save(files, told.history, told.verdicts, title=scenario.title, subtitle=subtitle)
         if chart is not None and told.drawing is not None:
             files.write(chart, "--chart", told.drawing.save)
         if not as_json:

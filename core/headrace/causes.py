@@ -53,8 +53,30 @@ class Causes:
         return bisect_right(self._firsts, event) - 1
 
     def sender_of(self, event: int) -> int | None:
-        """Return the activation that sent what an event's process handled then; ``None``: it came from outside."""
-        return self._activations[self.activation_of(event)].cause
+        """Return the activation that sent what an event's process handled then; ``None``: it came from outside.
+
+        A network that held a message and sent it on is left out.
+        """
+        sent = self._activations[self.activation_of(event)].cause
+        while sent is not None and not self._activations[sent].process:
+            sent = self._activations[sent].cause
+        return sent
+
+    def process_of(self, activation: int) -> str:
+        """Return the process of an activation."""
+        return self._activations[activation].process
+
+    def end_of(self, activation: int) -> int:
+        """Return the number of the event after an activation's last one."""
+        return self._ends[activation]
+
+    def known_of(self, event: int, process: str) -> int:
+        """Return how far an event knows a process: what happened there before this number happens before the event."""
+        activation = self.activation_of(event)
+        if process == self._activations[activation].process:
+            return event
+        known = self.clocks()[activation].get(process)
+        return 0 if known is None else self._ends[known]
 
     def cause_of(self, event: int) -> int | None:
         """Return the event that led to an event's activation; ``None``: it came from outside.

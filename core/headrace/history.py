@@ -15,8 +15,8 @@ each other in the History, so nothing is stored in events. `headrace.causes` ans
 
 import enum
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Concatenate, ParamSpec, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, cast, overload
 
 import msgspec
 
@@ -446,7 +446,7 @@ class Activation(msgspec.Struct, frozen=True, tag=True, gc=False):
     first_event: int
 
 
-class History:
+class History(Sequence[Event]):
     """Events in the order in which they happened, and their causes, if the host knows them.
 
     Args:
@@ -502,6 +502,14 @@ class History:
     def __len__(self) -> int:
         """Count the events."""
         return len(self.events)
+
+    @overload
+    def __getitem__(self, number: int) -> Event: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Event]: ...
+    def __getitem__(self, number: int | slice) -> Event | list[Event]:
+        """Return an event by its number, or several, without their causes."""
+        return self.events[number]
 
     def to_bytes(self) -> bytes:
         """Encode as JSON lines, one event per line."""

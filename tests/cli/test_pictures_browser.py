@@ -37,7 +37,7 @@ def zombie() -> ScenarioRun:
 
 def seen(tmp_path: Path, outcome: ScenarioRun, address: str = "", script: str = "", width: int = 1500) -> str:
     """The document as the browser shows it, after a script has run in it."""
-    page = spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
+    page = spacetime_html(outcome.history, outcome.verdicts, title="A zombie's write")
     page = page.replace("</body>", f"<script>{script}</script></body>")
     path = tmp_path / "run.html"
     path.write_text(page)

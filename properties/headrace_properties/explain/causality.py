@@ -1,16 +1,20 @@
 """What led to what in a run: its messages, and the causal past of an event.
 
-A History has what happened at each process, and no list of messages. They are derived here from the events at their ends: a
-record is sent where it is made and arrives where it is `Delivered`; a write leaves with user code (`Executed`) and arrives
-where it is `Applied` or refused; and so on. What was sent several times is taken to have arrived from the latest sending.
+Events name what they are about: a record by its id, a write by its version, an owner by its sequencer. So an event is linked to
+the one that made what it is about: a record is sent where it is made and arrives where it is `Delivered`; a write leaves with
+user code (`Executed`) and arrives where it is `Applied` or refused; and so on. What was made or sent several times is linked by
+the causes that the run's host recorded (`headrace.causes`): to the copy that the message carried, or else to the last one that
+happened before. In a History without causes, it is taken to be the last one of all.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace import history as h
+from headrace.causes import Causes
 
 
 class LinkKind(enum.Enum):
@@ -43,9 +47,9 @@ class Link:
     label: str = ""
 
 
-def links_of(history: Iterable[h.Event]) -> list[Link]:
-    """Derive what led to what, in order of the effects."""
-    tracer = _Tracer()
+def links_of(history: Sequence[h.Event]) -> list[Link]:
+    """Return what led to what, in order of the effects."""
+    tracer = _Tracer(history)
     for number, event in enumerate(history):
         tracer.take(number, event)
     return tracer.links
@@ -81,17 +85,28 @@ def numbers_of(history: Sequence[h.Event], events: Iterable[h.Event]) -> list[in
     return [number for number in found if number >= 0]
 
 
+_Made = dict[str, list[int]]
+"""Events that made the same thing, by process."""
+
+
+def _last(made: _Made, process: str, end: int) -> int | None:
+    """Return the last of these events that happened at a process before event number ``end``."""
+    numbers = made.get(process, ())
+    count = bisect_left(numbers, end)
+    return numbers[count - 1] if count else None
+
+
 class _Tracer:
     """Takes events in order, and remembers where what is on its way was sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: Sequence[h.Event]) -> None:
         self.links: list[Link] = []
-        self._processes: list[str] = []
-        self._latest: dict[tuple[Any, ...], int] = {}
+        self._history = history
+        self._causes = Causes(history) if isinstance(history, h.History) and history.activations else None
+        self._made_at: dict[tuple[Any, ...], _Made] = {}
         self._made: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._steps: dict[tuple[int, int], list[str]] = {}
         self._mints: list[tuple[int, h.IntervalMinted]] = []
-        self._published: list[tuple[int, h.Published]] = []
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             h.Injected: self._on_injected,
             h.Delivered: self._on_delivered,
@@ -119,23 +134,41 @@ class _Tracer:
 
     def take(self, number: int, event: h.Event) -> None:
         """Take the next event."""
-        self._processes.append(event.process)
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(number, event)
 
     def _link(self, effect: int, kind: LinkKind, label: str, *cause: Any) -> bool:
-        """Link to the latest event that was noted under this name; tell whether there is one."""
-        found = self._latest.get(cause)
-        if found is None or found == effect:
+        """Link to the event that made what is known by this name; tell whether there is one."""
+        found = self._origin(effect, self._made_at.get(cause, {}), message=kind is not LinkKind.LOCAL)
+        if found is None:
             return False
-        if self._processes[found] == self._processes[effect]:
+        if self._history[found].process == self._history[effect].process:
             kind = LinkKind.LOCAL
         self.links.append(Link(found, effect, kind, label))
         return True
 
+    def _origin(self, effect: int, made: _Made, *, message: bool) -> int | None:
+        """Choose which of several events led to an effect. ``message``: what it handled may have carried it."""
+        sender = self._sender(effect) if message else None
+        if sender is not None and (carried := _last(made, *sender)) is not None:
+            return carried
+        others = [process for process in made if sender is None or process != sender[0]]
+        found = [_last(made, process, self._known(effect, process)) for process in others]
+        return max([number for number in found if number is not None], default=None)
+
+    def _sender(self, effect: int) -> tuple[str, int] | None:
+        """Return who sent what an effect handled, and until which event it may have put in; ``None``: unknown, or nobody."""
+        causes = self._causes
+        sent = None if causes is None else causes.sender_of(effect)
+        return None if causes is None or sent is None else (causes.process_of(sent), causes.end_of(sent))
+
+    def _known(self, effect: int, process: str) -> int:
+        """Return up to which event a process may have led to an effect."""
+        return effect if self._causes is None else self._causes.known_of(effect, process)
+
     def _note(self, number: int, *name: Any) -> None:
-        self._latest[name] = number
+        self._made_at.setdefault(name, {}).setdefault(self._history[number].process, []).append(number)
 
     # Records and ACKs
 
@@ -210,7 +243,8 @@ class _Tracer:
         self._link(number, LinkKind.WRITE, f"write {step[0]}.{step[1]}", "ran", *step)
         if event.live != event.sequencer:
             self._link(number, LinkKind.LOCAL, "", "minted", event.live)
-        self._latest.pop(("unanswered", event.sequencer, key), None)
+        if self._causes is None:
+            self._made_at.pop(("unanswered", event.sequencer, key), None)
         for cause in self._steps.get(step, ()):
             self._note(number, "applied for", computation, cause)
         for timer in event.delta.set_timers:
@@ -249,9 +283,10 @@ class _Tracer:
         self._link(number, LinkKind.LOCAL, "", "scanning", event.sequencer)
         rows: list[tuple[str, ...]] = [("timer", event.computation, key, tag) for key, tag in event.timers]
         rows += [("checkpoint", *production) for production in event.productions]
-        latest = max(rows, key=lambda row: self._latest.get(row, -1), default=None)
-        if latest is not None:
-            self._link(number, LinkKind.REPLY, "rows", *latest)
+        origins = [self._origin(number, self._made_at.get(row, {}), message=True) for row in rows]
+        written = max([origin for origin in origins if origin is not None], default=None)
+        if written is not None:
+            self.links.append(Link(written, number, LinkKind.REPLY, "rows"))
         for record_id, consumer in event.productions:
             self._sends(number, event.process, record_id, consumer)
         self._note(number, "scanned", event.sequencer)
@@ -262,7 +297,7 @@ class _Tracer:
             return
         for minted, mint in reversed(self._mints):
             overlaps = mint.computation == event.computation and mint.interval.overlaps(event.interval)
-            if overlaps and mint.sequencer > event.sequencer:
+            if overlaps and mint.sequencer > event.sequencer and minted < self._known(number, mint.process):
                 self.links.append(Link(minted, number, LinkKind.OWNERSHIP, f"sequencer {mint.sequencer}"))
                 return
 
@@ -278,20 +313,11 @@ class _Tracer:
     def _on_published(self, number: int, event: h.Published) -> None:
         for name, _ in event.values:
             self._link(number, LinkKind.WATERMARK, f"report of {name}", "reported", name)
-        self._published.append((number, event))
+        self._note(number, "published")
 
     def _on_advanced(self, number: int, event: h.InputWatermarkAdvanced) -> None:
-        for published, broadcast in reversed(self._published[-8:]):
-            if any(progress.low_watermark == event.low_watermark for _, progress in broadcast.values):
-                self.links.append(Link(published, number, LinkKind.WATERMARK, "watermarks"))
-                break
+        sender = self._sender(number)
+        published = None if sender is None else _last(self._made_at.get(("published",), {}), *sender)
+        if published is not None:
+            self.links.append(Link(published, number, LinkKind.WATERMARK, "watermarks"))
         self._note(number, "advanced", event.sequencer)
-
-
-def program_order(history: Iterable[h.Event]) -> Iterator[tuple[int, int]]:
-    """Pairs of events that follow each other at one process."""
-    last: dict[str, int] = {}
-    for number, event in enumerate(history):
-        if event.process in last:
-            yield last[event.process], number
-        last[event.process] = number

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from headrace.history import History
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import ERROR, fired, plan_of, try_workload
 from headrace_properties.search.parallel import spread
@@ -44,12 +45,14 @@ class SampledRun:
         """Run it, and ask all oracles."""
         return try_workload(self.workload, self.feed, self.plan)
 
+    def history(self) -> History:
+        """Run it, and judge nothing."""
+        plan, pipeline = self.plan, self.workload.deployed
+        return simulate(pipeline, self.feed, options=plan.options, faults=plan.faults, seed=plan.seed)
+
     def digest(self) -> str:
         """Run it, and judge nothing: the digest of its History."""
-        plan, pipeline = self.plan, self.workload.deployed
-        return simulate(
-            pipeline, self.feed, options=plan.options, faults=plan.faults, seed=plan.seed
-        ).digest()
+        return self.history().digest()
 
 
 @dataclass(frozen=True, slots=True)

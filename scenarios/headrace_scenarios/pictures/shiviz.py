@@ -4,7 +4,7 @@ Two lines an event: what happened, in words; then the process, and the clock as 
 expression that ShiViz reads the others with, its own default; the second, which would separate several runs, is empty.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -28,15 +28,14 @@ def shiviz_log(history: Sequence[h.Event]) -> str:
     return "\n".join([PARSER, "", *lines, ""])
 
 
-def vector_clocks(history: Iterable[h.Event]) -> list[Clock]:
+def vector_clocks(history: Sequence[h.Event]) -> list[Clock]:
     """The clock of each event: it is after all that its process did before, and after what led to its messages."""
-    events = list(history)
     causes: dict[int, list[int]] = {}
-    for link in messages_of(links_of(events)):
+    for link in messages_of(links_of(history)):
         causes.setdefault(link.effect, []).append(link.cause)
     clocks: list[Clock] = []
     latest: dict[str, Clock] = {}
-    for number, event in enumerate(events):
+    for number, event in enumerate(history):
         host = _host(event)
         clock = dict(latest.get(host, {}))
         for cause in causes.get(number, ()):

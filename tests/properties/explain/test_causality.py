@@ -1,14 +1,27 @@
 """What led to what: messages between processes, and the causal past of an event."""
 
-from headrace.history import AckSent, Applied, Executed, Injected, Published, ScanEnded
+import pytest
+
+from headrace.causes import Causes
+from headrace.history import (
+    AckSent,
+    Applied,
+    Executed,
+    History,
+    Injected,
+    InputWatermarkAdvanced,
+    Published,
+    ScanEnded,
+)
 from headrace_properties.explain.causality import (
     LinkKind,
     causal_past,
     links_of,
     messages_of,
     numbers_of,
-    program_order,
 )
+from headrace_properties.search.sampled_runs import case_of
+from headrace_properties.search.workloads import WORKLOADS
 from headrace_scenarios.catalogue import SCENARIOS
 from tests.properties.stories import healthy, timer
 
@@ -39,14 +52,11 @@ def test_every_cause_comes_before_its_effect_in_every_scenario() -> None:
             links = links_of(history)
             assert links
             assert all(link.cause < link.effect for link in links)
-            assert all(
-                history.events[a].process == history.events[b].process for a, b in program_order(history)
-            )
 
 
 def test_the_past_of_a_zombies_write_has_the_record_and_the_owners_and_no_reports() -> None:
     outcome = SCENARIOS["zombie-timer"].run("sequencers")
-    events = outcome.history.events
+    events = outcome.history
     witness = numbers_of(events, outcome.violations["S6"].witness)
     past = [events[number] for number in sorted(causal_past(links_of(events), witness))]
     assert [type(event) for event in past if isinstance(event, Injected | Applied)] == [
@@ -82,3 +92,44 @@ def test_a_timers_run_depends_on_the_write_that_set_it() -> None:
     )
     causes = [type(story.events[link.cause]) for link in links_of(story.events) if link.effect == fired]
     assert Applied in causes
+
+
+# Recorded causes
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    """Every workload under random plans."""
+    return [case_of(number).history() for number in range(3 * len(WORKLOADS))]
+
+
+def test_whatever_led_to_an_event_happened_before_it(histories: list[History]) -> None:
+    for history in histories:
+        causes = Causes(history)
+        assert all(causes.happens_before(link.cause, link.effect) for link in links_of(history))
+
+
+def test_a_message_comes_from_the_copy_that_arrived_and_not_from_the_latest(histories: list[History]) -> None:
+    """Where they differ, the first copy of a record was delayed, and its sender had sent it again meanwhile."""
+    wrong = 0
+    for history in histories:
+        causes = Causes(history)
+        guessed = {(link.effect, link.label): link.cause for link in messages_of(links_of(history.events))}
+        for link in messages_of(links_of(history)):
+            sent = causes.sender_of(link.effect)
+            assert sent is not None
+            if causes.process_of(sent) == history[link.cause].process:
+                assert link.cause < causes.end_of(sent)
+            wrong += guessed.get((link.effect, link.label), link.cause) != link.cause
+    assert wrong, "else nothing is gained over a History without causes"
+
+
+def test_a_watermark_comes_from_the_broadcast_that_brought_it(histories: list[History]) -> None:
+    for history in histories:
+        causes = Causes(history)
+        for link in messages_of(links_of(history)):
+            if isinstance(history[link.effect], InputWatermarkAdvanced):
+                assert isinstance(history[link.cause], Published)
+                sent = causes.sender_of(link.effect)
+                assert sent is not None
+                assert causes.process_of(sent) == history[link.cause].process

@@ -143,7 +143,7 @@ def test_writes_of_one_owner_that_follow_each_other_are_told_as_one() -> None:
 def test_the_papers_stories_are_told_in_order_and_briefly(name: str) -> None:
     outcome = SCENARIOS[name].run("sequencers")
     for violated in outcome.violations:
-        narrative = narrate(outcome.history.events, outcome.verdicts, violated)
+        narrative = narrate(outcome.history, outcome.verdicts, violated)
         assert narrative is not None
         numbers = [sentence.number for sentence in narrative.sentences]
         assert numbers == sorted(numbers)
@@ -158,7 +158,7 @@ def test_the_papers_stories_are_told_in_order_and_briefly(name: str) -> None:
 
 def test_the_zombies_fault_and_its_delay_are_told() -> None:
     outcome = SCENARIOS["zombie-timer"].run("sequencers")
-    narrative = narrate(outcome.history.events, outcome.verdicts)
+    narrative = narrate(outcome.history, outcome.verdicts)
     assert narrative is not None
     text = " ".join(narrative.paragraphs)
     for told in (
@@ -171,7 +171,7 @@ def test_the_zombies_fault_and_its_delay_are_told() -> None:
 
 def test_the_subject_of_a_witness_has_the_witness() -> None:
     outcome = SCENARIOS["zombie-timer"].run("sequencers")
-    events = outcome.history.events
+    events = outcome.history
     for violated in outcome.violations.values():
         witness = numbers_of(events, violated.witness)
         assert set(witness) <= subject_of(events, witness, links_of(events))

@@ -23,7 +23,7 @@ def zombie() -> ScenarioRun:
 
 
 def page_of(outcome: ScenarioRun) -> str:
-    return spacetime_html(outcome.history.events, outcome.verdicts, title="A zombie's write")
+    return spacetime_html(outcome.history, outcome.verdicts, title="A zombie's write")
 
 
 def data_of(page: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def drawn(outcome: ScenarioRun) -> ET.Element:
 
 
 def picture(outcome: ScenarioRun) -> str:
-    return spacetime_svg(outcome.history.events, outcome.verdicts, title="A <zombie>'s write", subtitle="B")
+    return spacetime_svg(outcome.history, outcome.verdicts, title="A <zombie>'s write", subtitle="B")
 
 
 def texts(root: ET.Element) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.history import History
-from headrace_properties.explain.causality import links_of, messages_of, program_order
+from headrace_properties.explain.causality import links_of, messages_of
 from headrace_scenarios.pictures.perfetto import perfetto_json
 from headrace_scenarios.pictures.shiviz import PARSER, shiviz_log, vector_clocks
 
@@ -29,7 +29,7 @@ FIELDS = {
 
 
 def trace_of(history: History) -> list[dict[str, Any]]:
-    document = json.loads(perfetto_json(history.events, "a run"), parse_constant=pytest.fail)
+    document = json.loads(perfetto_json(history, "a run"), parse_constant=pytest.fail)
     assert document.keys() == {"traceEvents", "displayTimeUnit", "otherData"}
     assert document["displayTimeUnit"] == "ms"
     events: list[dict[str, Any]] = document["traceEvents"]
@@ -187,7 +187,7 @@ def joined(clocks: list[dict[str, int]]) -> dict[str, int]:
 
 
 def test_its_default_parser_reads_every_event(history: History) -> None:
-    log = shiviz_log(history.events)
+    log = shiviz_log(history)
     assert log.startswith(f"{PARSER}\n\n")
     assert PARSER == r"(?<event>.*)\n(?<host>\S*) (?<clock>{.*})"
     clocks = as_shiviz_reads(log)
@@ -199,7 +199,7 @@ def test_its_default_parser_reads_every_event(history: History) -> None:
 
 def test_a_clock_is_that_of_the_event_before_and_of_what_was_heard_and_one_more(history: History) -> None:
     """So each clock can be computed from those that it names: causality is consistent, and transitive."""
-    clocks = as_shiviz_reads(shiviz_log(history.events))
+    clocks = as_shiviz_reads(shiviz_log(history))
     for (host, number), clock in clocks.items():
         before = clocks.get((host, number - 1), {})
         heard = [one for one in clock.items() if one[0] != host and one[1] > before.get(one[0], 0)]
@@ -208,7 +208,7 @@ def test_a_clock_is_that_of_the_event_before_and_of_what_was_heard_and_one_more(
 
 def test_nothing_is_heard_before_it_has_happened(history: History) -> None:
     happened: set[tuple[str, int]] = set()
-    for name, clock in as_shiviz_reads(shiviz_log(history.events)).items():
+    for name, clock in as_shiviz_reads(shiviz_log(history)).items():
         happened.add(name)
         assert happened.issuperset(clock.items())
 
@@ -216,7 +216,9 @@ def test_nothing_is_heard_before_it_has_happened(history: History) -> None:
 def test_a_clock_is_after_those_of_its_process_and_of_what_led_to_it(history: History) -> None:
     clocks = vector_clocks(history)
     pairs = [(link.cause, link.effect) for link in messages_of(links_of(history))]
-    for before, after in [*pairs, *program_order(history)]:
+    for address in {event.process for event in history}:
+        pairs += pairwise(number for number, event in enumerate(history) if event.process == address)
+    for before, after in pairs:
         assert clocks[before] != clocks[after]
         assert all(clocks[after].get(host, 0) >= count for host, count in clocks[before].items())
 
