@@ -162,8 +162,8 @@ def by_us(aimed: int) -> Callable[[Mutant, int], EngineTrial]:
         application, covered = _application(workload), Counter[Spot]()
         steering = Steering(application, workload.options, seed, aimed=aimed)
         while trial.failure is None and trial.runs < MOST_RUNS:
-            for one in steering.round(covered.copy()):
-                outcome = trial.test(one)
+            for plan in steering.round(covered.copy()):
+                outcome = trial.test(plan)
                 covered.update(outcome.covered)
                 if outcome.failed or trial.runs == MOST_RUNS:
                     break

@@ -1,1 +1,1 @@
-"""Named stories: the figures of the papers that tell one, and the example pipelines."""
+"""Named scenarios, such as the papers' figures, and example pipelines."""

@@ -6,5 +6,5 @@ from headrace_scenarios.figures.figure12 import ZOMBIE_PRODUCTION, ZOMBIE_TIMER
 from headrace_scenarios.scenario import Scenario
 
 SCENARIOS: dict[str, Scenario] = {
-    one.name: one for one in (ZOMBIE_TIMER, ZOMBIE_PRODUCTION, STRAGGLER, *DATAFLOW_FIGURES)
+    scenario.name: scenario for scenario in (ZOMBIE_TIMER, ZOMBIE_PRODUCTION, STRAGGLER, *DATAFLOW_FIGURES)
 }

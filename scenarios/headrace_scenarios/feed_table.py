@@ -1,4 +1,4 @@
-"""A feed as a table, for hosts that take their input as one (Spark, files).
+"""A feed as a table, for hosts that read tables (Spark, files).
 
 One row for each arrival, in the order of the feed. A record has a value, a timestamp and a key; a low watermark has none of them:
 its row is a heartbeat. pyarrow comes with the extra ``spark``, and is imported only here.

@@ -1,7 +1,7 @@
-"""What a scenario is: a short, named story of the papers, told by running it.
+"""Scenarios: short, named stories from the papers, told by running them.
 
 A scenario's code says who does what, when; its result is a History, the verdicts on it, a timeline, and a sentence or two of
-conclusion that are read off the History.
+conclusion, all derived from the History.
 """
 
 import typing
@@ -19,23 +19,23 @@ from headrace_sim import SOUND, Cluster, Protocol
 
 
 class Picture(typing.Protocol):
-    """What a scenario looks like in the paper."""
+    """A scenario's picture in the paper's style."""
 
     def save(self, path: Path) -> None:
-        """Draw it into a file, in the format that the file's ending names."""
+        """Draw the picture into a file, in the format of the file's ending."""
 
 
 @dataclass(slots=True)
 class Story:
-    """A scenario while it is being told.
+    """A scenario that is running.
 
     Attributes:
-        cluster: the cluster that it happens in.
-        pipeline: what runs there.
+        cluster: the simulated cluster.
+        pipeline: the pipeline that it runs.
         lanes: the columns of its timeline.
         conclusion: what the History shows, in sentences.
-        account: told in the timeline's place; ``""``: the timeline is drawn from the History.
-        drawing: what it looks like in the paper; ``None``: it has no such picture.
+        account: text shown instead of the timeline; ``""``: the timeline is drawn from the History.
+        drawing: the picture in the paper's style; ``None``: the paper has none.
     """
 
     cluster: Cluster
@@ -46,22 +46,22 @@ class Story:
     drawing: Picture | None = None
 
     def owner(self, computation: str) -> str:
-        """The address that owns a computation's only interval, by the newest table."""
+        """Return the owner of a computation's only interval, according to the newest table."""
         return next(a.owner for a in self.cluster.table.assignments if a.computation == computation)
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRun:
-    """A scenario that has been told.
+    """The result of a scenario.
 
     Attributes:
-        scenario: which.
-        protocol: name of the state machines that it ran on.
-        history: what happened.
-        verdicts: invariant to verdict.
-        timeline: for people, as text.
+        scenario: the scenario.
+        protocol: name of the protocol that it ran on.
+        history: the run's events.
+        verdicts: verdict of each invariant.
+        timeline: the timeline as text.
         conclusion: what the History shows, in sentences.
-        drawing: what it looks like in the paper; ``None``: it has no such picture.
+        drawing: the picture in the paper's style; ``None``: the paper has none.
     """
 
     scenario: "Scenario"
@@ -74,21 +74,21 @@ class ScenarioRun:
 
     @property
     def violations(self) -> dict[str, Violated]:
-        """The broken invariants."""
-        return {name: one for name, one in self.verdicts.items() if isinstance(one, Violated)}
+        """Return the violated invariants."""
+        return {name: verdict for name, verdict in self.verdicts.items() if isinstance(verdict, Violated)}
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A named story.
+    """A named scenario.
 
     Attributes:
-        name: for the command line.
+        name: its name on the command line.
         title: one line.
         source: the paper's figure and section.
         story: what happens, in a few sentences.
-        tell: runs it on a protocol.
-        drawn: there is a picture of it in the paper.
+        tell: function that runs it on a protocol.
+        drawn: whether the paper has a picture of it.
     """
 
     name: str
@@ -99,13 +99,13 @@ class Scenario:
     drawn: bool = False
 
     def run(self, without: str = "") -> ScenarioRun:
-        """Tell it.
+        """Run the scenario.
 
         Args:
-            without: ``"sequencers"`` for a store that does not check them; ``""``: the sound protocol.
+            without: ``"sequencers"`` for a store that does not check sequencers; ``""``: the sound protocol.
 
         Raises:
-            KeyError: there is no protocol that lacks just this.
+            KeyError: no protocol lacks exactly this.
         """
         protocol = MUTANTS[f"without {without}"] if without else SOUND
         story = self.tell(protocol)

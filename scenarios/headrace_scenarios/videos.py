@@ -2,10 +2,10 @@
 
     views -> sessions by viewer and video -> bills by advertiser, payments by provider, each day
 
-What is billed is a property of whole sessions: who watched less than five seconds of an ad in a session is not charged for. So a
-view that comes late, from a phone that was offline, may turn two cheap sessions into a dear one, or move it to the next day. Each
-session takes back what it said before, and the totals, a second grouping on other keys, come out right (2.3: "retractions are
-necessary in pipelines with multiple serial groupings").
+Bills depend on whole sessions: an ad that was watched for less than five seconds in a session is free. So a late view, from a
+phone that was offline, may join two cheap sessions into an expensive one, or move a session to the next day. Each session
+retracts its earlier result, so the totals, a second grouping on other keys, are right (2.3: "retractions are necessary in
+pipelines with multiple serial groupings").
 """
 
 from collections import Counter, defaultdict
@@ -36,14 +36,14 @@ from headrace_sim import Feed, FeedBuilder
 
 
 class AdView(msgspec.Struct, frozen=True):
-    """One heartbeat of a player: what was watched since the last one.
+    """A heartbeat of a player: what was watched since the last one.
 
     Attributes:
-        viewer: who.
-        video: what.
-        provider: who made it, and is paid.
-        advertiser: whose ad went with it, and who pays.
-        ad_seconds: of the ad.
+        viewer: name of the viewer.
+        video: name of the video.
+        provider: the video's maker, who is paid.
+        advertiser: who shows an ad with it, and pays.
+        ad_seconds: seconds of the ad watched.
     """
 
     viewer: str
@@ -55,15 +55,15 @@ class AdView(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class VideoOptions:
-    """The terms of business; a day of seconds, so that a simulation sees several.
+    """Terms of business; a day lasts seconds, so that a simulation has several.
 
     Attributes:
-        gap_us: a viewer who does nothing with a video for longer than this has ended the session.
-        day_us: bills are by day.
-        update_us: how often a total that is not complete is told, wall time, microseconds; ``None``: never.
-        least_seconds: an ad that was watched for less than this in a session is free.
-        cents_per_second: what the advertiser pays for the rest.
-        provider_percent: how much of it the provider gets.
+        gap_us: a session ends after a longer gap between views, microseconds.
+        day_us: length of a billing day, microseconds.
+        update_us: period of updates of incomplete totals, wall time in microseconds; ``None``: no updates.
+        least_seconds: an ad watched for less than this in a session is free.
+        cents_per_second: price of a second of any other ad.
+        provider_percent: the provider's share of the price.
     """
 
     gap_us: int = SECOND
@@ -97,12 +97,12 @@ def _join(one: Session, other: Session) -> Session:
 
 
 WATCHED = CombineFn(_nothing, _watch, _join)
-"""What a session comes to."""
+"""Combines views into a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Makes a session's lines of the accounts (a ``DoFn``): what each advertiser owes, and the provider is owed, in cents."""
+    """Turns a session into entries of accounts (a ``DoFn``): what each advertiser owes and the provider earns, in cents."""
 
     options: VideoOptions
 
@@ -121,19 +121,19 @@ def charges(session: Session, options: VideoOptions) -> Iterator[tuple[str, int]
 
 
 def viewing(record: Record) -> str:
-    """The key of a session: who watches what."""
+    """Return the key of a view's session: viewer and video."""
     return f"{record.value.viewer} {record.value.video}"
 
 
 def soon_and_again(options: VideoOptions) -> Trigger:
-    """As Figures 13 and 14: updates until the watermark has passed, then each correction at once."""
+    """Return the trigger of Figures 13 and 14: updates until the watermark has passed, then each correction at once."""
     if options.update_us is None:
         return Repeat(AtWatermark())
     return SequenceOf(RepeatUntil(AtPeriod(options.update_us), AtWatermark()), Repeat(AtWatermark()))
 
 
 def flow(options: VideoOptions = VIDEOS) -> Flow:
-    """Describe sessions and accounts.
+    """Build the flow of sessions and accounts.
 
     Args:
         options: the terms of business.
@@ -155,18 +155,18 @@ def flow(options: VideoOptions = VIDEOS) -> Flow:
 
 
 pipeline = flow().pipeline("videos", processes=2)
-"""Sessions and accounts, updated as views come in."""
+"""Sessions and accounts, updated as views arrive."""
 
 calm_pipeline = flow(replace(VIDEOS, update_us=None)).pipeline("videos", processes=2)
-"""Told when the watermark has passed, and corrected: for a host where nobody says that wall time passes, as Spark on a feed."""
+"""The same without updates before the watermark: for hosts without wall time, such as Spark on a feed."""
 
 
 Totals = dict[tuple[str, int], int]
-"""(account, begin of the day) to cents."""
+"""(account, start of the day) to cents."""
 
 
 def totals_of(panes: Iterable[tuple[str, Pane]]) -> Totals:
-    """Add up what was told of the accounts, less what was taken back, in whichever order: (account, pane) pairs."""
+    """Add up the accounts' panes, less their retractions; (account, pane) pairs in any order."""
     cents: Counter[tuple[str, int]] = Counter()
     for account, pane in panes:
         cents[account, pane.window.start] += -pane.value if pane.retraction else pane.value
@@ -175,7 +175,7 @@ def totals_of(panes: Iterable[tuple[str, Pane]]) -> Totals:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A view, and when it was (event time, microseconds), arrived (wall time), and at which process of the injector."""
+    """A view with its event time and arrival (wall time), both in microseconds, and the injector process that it reaches."""
 
     view: AdView
     time: int
@@ -184,13 +184,13 @@ class Watched:
 
 
 def expected_totals(watched: Iterable[Watched], options: VideoOptions = VIDEOS) -> Totals:
-    """Compute the accounts at the end from all views at once, by sorting."""
+    """Compute the final accounts from all views at once, by sorting."""
     by_session: dict[str, list[Watched]] = defaultdict(list)
-    for one in watched:
-        by_session[f"{one.view.viewer} {one.view.video}"].append(one)
+    for view in watched:
+        by_session[f"{view.view.viewer} {view.view.video}"].append(view)
     cents: Counter[tuple[str, int]] = Counter()
     for views in by_session.values():
-        for session, last in _sessions(sorted(views, key=lambda one: one.time), options):
+        for session, last in _sessions(sorted(views, key=lambda view: view.time), options):
             ended = last + options.gap_us - 1
             for account, amount in charges(session, options):
                 cents[account, ended - ended % options.day_us] += amount
@@ -198,7 +198,7 @@ def expected_totals(watched: Iterable[Watched], options: VideoOptions = VIDEOS) 
 
 
 def _sessions(views: list[Watched], options: VideoOptions) -> Iterator[tuple[Session, int]]:
-    """Divide one viewer's views of one video at the silences; yield each session and the time of its last view."""
+    """Split one viewer's views of one video into sessions; yield each session and the time of its last view."""
     session, last = _nothing(), views[0].time
     for view in views:
         if view.time - last > options.gap_us:
@@ -214,11 +214,11 @@ ADVERTISERS = ("acme", "brick & co")
 
 
 def watch(seed: int, views: int = 60) -> list[Watched]:
-    """Make views: most are told at once; one viewer is offline for a while, and all that she watched comes late.
+    """Make views. Most arrive at once; one viewer is offline for a while, and her views arrive late.
 
     Args:
-        seed: of who watches what.
-        views: how many.
+        seed: determines who watches what.
+        views: number of views.
     """
     random = Random(f"{seed}/videos")
     found = []
@@ -233,15 +233,15 @@ def watch(seed: int, views: int = 60) -> list[Watched]:
 
 
 def feed(seed: int) -> Feed:
-    """Make the input that `pipeline` is verified with: the source takes who is offline for silent, so his views are late."""
+    """Make the input for verifying `pipeline`. The source does not wait for the viewer who is offline, so her views are late."""
     return feed_of(watch(seed))
 
 
 def feed_of(watched: Iterable[Watched]) -> Feed:
-    """Make an input of views; the source's watermark is half a second behind what arrives."""
+    """Make an input of views; the source's watermark is half a second behind wall time."""
     builder = FeedBuilder(pipeline)
-    for one in watched:
-        builder.record(at_us=one.at_us, value=one.view, timestamp=one.time, process=one.process)
+    for view in watched:
+        builder.record(at_us=view.at_us, value=view.view, timestamp=view.time, process=view.process)
     for number in range(1, 24):
         at_us = number * 500 * MILLISECOND
         for process in (0, 1):

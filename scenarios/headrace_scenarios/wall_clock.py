@@ -16,28 +16,28 @@ VISITS = 30
 
 
 class SecondsOfTheClock(Computation):
-    """Counts visits, and tells the count with the second of wall time that it was made in."""
+    """Counts visits, and produces each count with the second of wall time in which it was made."""
 
     def initial_state(self) -> int:
-        """No visit yet."""
+        """Start without visits."""
         return 0
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Count one."""
+        """Count a visit."""
         del record
         context.state += 1
         context.produce("counts", {"visits": context.state, "in second": context.wall_time // SECOND})
 
 
 class VisitBoard(Computation):
-    """Adds up how many visits it was told of in each second; not idempotent, so a record that counts twice is seen."""
+    """Adds up the visits of each second. As this is not idempotent, a record counted twice shows."""
 
     def initial_state(self) -> dict[str, int]:
-        """Nothing yet."""
+        """Start without counts."""
         return {}
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Add one, and show the sum."""
+        """Add a count, and produce the sum."""
         second = str(record.value["in second"])
         context.state[second] = context.state.get(second, 0) + 1
         context.produce("totals", {"second": second, "visits": context.state[second]})
@@ -50,10 +50,10 @@ pipeline.add(VisitBoard(), name="board", inputs=["counts"], outputs=["totals"])
 
 
 def feed(seed: int) -> Feed:
-    """Make some seconds of visits.
+    """Make a few seconds of visits.
 
     Args:
-        seed: of who visits what.
+        seed: determines who visits what.
     """
     random, builder = Random(f"{seed}/wall clock"), FeedBuilder(pipeline)
     for number in range(VISITS):

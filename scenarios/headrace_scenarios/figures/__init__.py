@@ -1,1 +1,1 @@
-"""The papers' figures that tell a story."""
+"""The papers' figures as scenarios."""

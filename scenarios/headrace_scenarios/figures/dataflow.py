@@ -42,15 +42,15 @@ ORIGIN_US = 5 * MINUTE
 """Wall time 0 of a run, after 12:00."""
 
 END_US = 9 * MINUTE + 21 * SECOND - ORIGIN_US
-"""When all input is read, 12:09:21: the watermark goes to the end of time."""
+"""When all input has been read, 12:09:21: the watermark goes to the end of time."""
 
 LEAD_US = 300 * MILLISECOND
 
 KEY = "team"
-"""Of all points: "all these data are for the same key"."""
+"""The key of all points: "all these data are for the same key"."""
 
 SCORES = "scores"
-"""The stream that is read."""
+"""The input stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class DataflowFigure:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Build it."""
+        """Build the figure's pipeline."""
         return self.flow.pipeline(f"figure {self.number}", engine=self.engine)
 
     @property
     def query(self) -> Query:
-        """What, where, when and how, as the model takes it."""
+        """Return the pipeline as the reference model takes it: what, where, when and how."""
         (spec,) = self.pipeline.computations.values()
         assert isinstance(spec.computation, GroupByKeyAndWindow)
         one = spec.computation.grouping
@@ -115,21 +115,21 @@ def figures() -> dict[int, DataflowFigure]:
 
 @functools.cache
 def points() -> tuple[Point, ...]:
-    """Figure 5, in the order of arrival."""
+    """Return Figure 5's points in order of arrival."""
     return tuple(
-        Point(one["value"], _ninths(one["event_ninths"]), _ninths(one["proc_ninths"]))
-        for one in _data()["points"]
+        Point(point["value"], _ninths(point["event_ninths"]), _ninths(point["proc_ninths"]))
+        for point in _data()["points"]
     )
 
 
 @functools.cache
 def watermark() -> tuple[tuple[int, int], ...]:
-    """The actual watermark of Figures 5 and 12 to 14: (wall time, event time), microseconds after 12:00."""
+    """Return the actual watermark of Figures 5 and 12 to 14: (wall time, event time), microseconds after 12:00."""
     return tuple((_seconds(at), _seconds(event)) for at, event in _data()["watermark"])
 
 
 def steps() -> list[InputStep]:
-    """What happens in each of the figures, in wall time from 12:05 on."""
+    """Return the input of each figure, in wall time from 12:05 on."""
     found = [
         InputStep(point.proc_us - ORIGIN_US, Element(KEY, point.value, point.event_us)) for point in points()
     ]
@@ -139,7 +139,7 @@ def steps() -> list[InputStep]:
 
 
 def differences(figure: DataflowFigure, panes: Sequence[EmittedPane]) -> list[str]:
-    """Tell where panes are not those of a figure; nothing: they are, in order, value, window, retraction and time.
+    """Return how panes differ from a figure's in order, value, window, retraction and time; nothing if they agree.
 
     Args:
         figure: as it is drawn.
@@ -158,7 +158,7 @@ def differences(figure: DataflowFigure, panes: Sequence[EmittedPane]) -> list[st
 
 
 def clock(at_us: int) -> str:
-    """A time after 12:00 as people write it.
+    """Format a time after 12:00.
 
     >>> clock(361_500_000)
     '12:06:01.5'
@@ -168,7 +168,7 @@ def clock(at_us: int) -> str:
 
 
 RESOLUTION_US = 1_600 * MILLISECOND
-"""What is drawn and what is computed from the drawn watermark differ by up to 1.52 s (the on-time 22 of Figure 12)."""
+"""The drawn times and those computed from the drawn watermark differ by up to 1.52 s (the on-time 22 of Figure 12)."""
 
 _STACKED_US = 8 * SECOND
 """Panes of one batch are emitted at one instant. The figures draw them below one another, 2 s apart."""
@@ -186,7 +186,7 @@ def _is_in_time(figure: DataflowFigure, drawn: DrawnPane, pane: EmittedPane) -> 
 
 
 def _was_due_before(drawn: DrawnPane, pane: EmittedPane) -> bool:
-    """The literal trigger: on time when the watermark passes, and not only at the boundary at which it is drawn."""
+    """The literal trigger: it fires when the watermark passes, not at the boundary where the figure draws it."""
     passed_us = next((at_us for at_us, event_us in watermark() if event_us >= drawn.window.end), MAX_TIME)
     return passed_us < drawn.emit_us and abs(pane.at_us + ORIGIN_US - passed_us) <= RESOLUTION_US
 
@@ -218,8 +218,8 @@ def _pipelines() -> dict[int, tuple[Flow, Engine]]:
 
 def _figure(number: int, drawn: dict[str, Any], flow: Flow, engine: Engine) -> DataflowFigure:
     panes = tuple(
-        DrawnPane(one["value"], _window(one["window_ninths"]), one["retraction"], _seconds(one["emit_s"]))
-        for one in drawn["panes"]
+        DrawnPane(pane["value"], _window(pane["window_ninths"]), pane["retraction"], _seconds(pane["emit_s"]))
+        for pane in drawn["panes"]
     )
     return DataflowFigure(number, drawn["title"], panes, flow, engine, drawn.get("note", ""))
 

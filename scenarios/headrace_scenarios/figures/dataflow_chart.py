@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 ENDINGS = (".svg", ".png", ".html")
-"""The kinds of pictures."""
+"""Supported file endings."""
 
 EVENT_MINUTES, PROC_MINUTES = (0.0, 8.0), (5.0, 9.75)
-"""What is drawn, minutes after 12:00."""
+"""The drawn range, minutes after 12:00."""
 
 _INK, _GRID, _WATERMARK, _IDEAL = "#222222", "#dddddd", "#555555", "#999999"
 _PANE, _EDGE, _RETRACTION, _POINT = "#8fb8de", "#2b5c8a", "#b3261e", "#ffffff"
 
 
 class ChartError(HeadraceError):
-    """A picture that can not be drawn. Fields: path, problem."""
+    """A picture cannot be drawn. Fields: path, problem."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -39,7 +39,7 @@ class ChartError(HeadraceError):
 
     def __str__(self) -> str:
         """Say why not."""
-        return f"{self.path} can not be drawn: {self.problem}"
+        return f"cannot draw {self.path}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """Its caption."""
+        """The figure's caption."""
         return f"Figure {self.figure.number}: {self.figure.title}"
 
     def save(self, path: Path) -> None:
-        """Draw it into a file.
+        """Draw the figure into a file.
 
         Args:
             path: its ending tells the kind of picture: ``.svg``, ``.png`` or ``.html``.
 
         Raises:
             ChartError: there is no such kind, or no matplotlib.
-            OSError: the file can not be written.
+            OSError: the file cannot be written.
         """
         check_chart(path)
         if path.suffix == ".html":
@@ -77,7 +77,7 @@ class Drawing:
 
 
 def check_chart(path: Path) -> None:
-    """Find out before a run whether there is such a kind of picture.
+    """Check before a run that a file's format is supported.
 
     Raises:
         ChartError: there is not.
@@ -87,7 +87,7 @@ def check_chart(path: Path) -> None:
 
 
 def words(pane: EmittedPane) -> str:
-    """A pane in a line."""
+    """Describe a pane in one line."""
     sign = "-" if pane.retraction else ""
     start_us, end_us = pane.window.start, pane.window.end
     where = "all of event time" if pane.window == GLOBAL else f"[{clock(start_us)}, {clock(end_us)})"
@@ -140,7 +140,7 @@ def _axes(axes: "Axes") -> None:
 
 
 def _box(axes: "Axes", drawing: Drawing, number: int) -> None:
-    """The ranges of event and processing time that are in a pane; its top is when it was emitted."""
+    """Return the ranges of event and processing time that a pane covers; its top is when it was emitted."""
     pane = drawing.panes[number]
     left, right = _across(pane)
     bottom, top = _begin_us(drawing, number) / MINUTE, _up(pane)
@@ -151,15 +151,15 @@ def _box(axes: "Axes", drawing: Drawing, number: int) -> None:
 
 
 def _begin_us(drawing: Drawing, number: int) -> int:
-    """From when on a pane's elements came: since the last pane of its window, if that was discarded."""
+    """Return when a pane's first element could arrive: after the window's last pane if that was discarded."""
     pane = drawing.panes[number]
-    earlier = [one.at_us for one in drawing.panes[:number] if one.window == pane.window]
+    earlier = [other.at_us for other in drawing.panes[:number] if other.window == pane.window]
     discarding = drawing.figure.query.accumulation is Accumulation.DISCARDING
     return ORIGIN_US + (max(earlier) if discarding and earlier else 0)
 
 
 def _values(axes: "Axes", panes: Sequence[EmittedPane]) -> None:
-    """Each value at its pane's top; what is taken back at that instant in red below, in its own window."""
+    """Write each value at its pane's top, and retractions of that instant in red below, in their own window."""
     for pane in panes:
         middle = _middle(pane)
         text = f"\N{MINUS SIGN}{pane.value}" if pane.retraction else f"{pane.value}"
@@ -172,7 +172,7 @@ def _values(axes: "Axes", panes: Sequence[EmittedPane]) -> None:
 
 
 def _middle(pane: EmittedPane) -> float:
-    """Where a pane's value goes: into the middle, or, if a point is there, beside it."""
+    """Return where to write a pane's value: in the middle, or beside a point that is there."""
     left, right = _across(pane)
     places = [left + part * (right - left) for part in (0.5, 0.3, 0.7, 0.15, 0.85)]
     return next((place for place in places if not _is_taken(place, _up(pane))), places[0])
@@ -186,7 +186,7 @@ def _is_taken(across: float, up: float) -> bool:
 
 
 def _watermarks(axes: "Axes", drawing: Drawing) -> None:
-    """The ideal one, and that which triggers saw."""
+    """Draw the ideal watermark and the one that triggers saw."""
     for number, line in enumerate(_seen_by(drawing.figure.engine)):
         label = "watermark" if number == 0 else None
         axes.plot(*zip(*line, strict=True), color=_WATERMARK, lw=1.6, ls=(0, (4, 2)), label=label, zorder=4)
@@ -194,7 +194,7 @@ def _watermarks(axes: "Axes", drawing: Drawing) -> None:
 
 
 def _seen_by(engine: Engine) -> list[list[tuple[float, float]]]:
-    """Lines of (event time, wall time): of a batch, the watermark goes from one end of time to the other when all is read."""
+    """Return lines of (event time, wall time); a batch's watermark jumps from the start to the end of time once all is read."""
     match engine:
         case Streaming():
             return [[(event_us / MINUTE, at_us / MINUTE) for at_us, event_us in watermark()]]
@@ -260,5 +260,5 @@ def _row(pane: EmittedPane) -> str:
 
 
 def text_of(panes: Sequence[EmittedPane]) -> str:
-    """The panes as lines: when each was emitted, and what it says."""
+    """List the panes: when each was emitted, and its value."""
     return "\n".join(f"{clock(pane.at_us + ORIGIN_US):>10}  {words(pane)}" for pane in panes)

@@ -22,7 +22,7 @@ _STORIES = {
 
 
 def _tell(figure: DataflowFigure, protocol: Protocol) -> Story:
-    """Run its pipeline over the ten points, and compare what comes out with what is drawn."""
+    """Run the figure's pipeline over the ten points, and compare its panes with the drawn ones."""
     pipeline = figure.pipeline
     story = Story(start(pipeline, feed_of(pipeline, steps(), LEAD_US), protocol=protocol), pipeline)
     story.cluster.heal()
@@ -52,4 +52,4 @@ DATAFLOW_FIGURES = tuple(
     )
     for number, figure in figures().items()
 )
-"""By the number of the figure."""
+"""The scenarios by the number of their figure."""

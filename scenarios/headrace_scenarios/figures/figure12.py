@@ -27,15 +27,15 @@ class Forwarder(Computation):
         self._stream = stream
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Produce it again."""
+        """Produce the record unchanged."""
         context.produce(self._stream, record.value)
 
 
 class Windower(Computation):
-    """Counts the records of a window, and produces the count when the watermark has passed its end (Figure 9)."""
+    """Counts the records of a window, and produces the count once the watermark has passed its end (Figure 9)."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Count it, unless it is late."""
+        """Count the record unless it is late."""
         if record.late:
             context.produce("late", record.value)
             return
@@ -50,7 +50,7 @@ class Windower(Computation):
 
 
 def timer_pipeline() -> Pipeline:
-    """A -> B: B keeps a window's count and its timer."""
+    """Build A -> B: B keeps a window's count and its timer."""
     pipeline = Pipeline("figure 12")
     pipeline.injector("searches")
     pipeline.add(Forwarder("from_a"), name="A", inputs=["searches"], outputs=["from_a"])
@@ -59,7 +59,7 @@ def timer_pipeline() -> Pipeline:
 
 
 def production_pipeline() -> Pipeline:
-    """A -> B -> C: B keeps nothing but the checkpoint of what it produces; C counts."""
+    """Build A -> B -> C: B keeps only checkpoints of its productions; C counts."""
     pipeline = Pipeline("figure 12, last part")
     pipeline.injector("searches")
     pipeline.add(Forwarder("from_a"), name="A", inputs=["searches"], outputs=["from_a"])
@@ -69,49 +69,41 @@ def production_pipeline() -> Pipeline:
 
 
 def zombie(pipeline: Pipeline, protocol: Protocol, *, first_key: str, cut_from: str = "") -> Story:
-    """The story that both forms share.
+    """Run the part that both forms share.
 
     Args:
         pipeline: with computations A and B.
         protocol: the state machines.
-        first_key: key of a record that comes before anything goes wrong.
-        cut_from: a computation whose owner B can not reach either.
+        first_key: key of a record that arrives before any fault.
+        cut_from: a computation whose owner B cannot reach either.
     """
     feed = FeedBuilder(pipeline)
     feed.record(at_us=1_500_000, value="first", timestamp=1_100_000, key=first_key)
     feed.record(at_us=2 * SECOND, value="second", timestamp=1_200_000, key="cat videos")
     feed.watermark(at_us=6 * SECOND, low_watermark=3 * SECOND)
     feed.watermark(at_us=16 * SECOND, low_watermark=4 * SECOND)
-    patient = ClusterOptions(
-        workers=5, engine=EngineOptions(store_timeout_us=10 * SECOND)
-    )  # B does not repeat its write.
+    # B does not repeat its write.
+    patient = ClusterOptions(workers=5, engine=EngineOptions(store_timeout_us=10 * SECOND))
     story = Story(start(pipeline, feed.build(), options=patient, protocol=protocol), pipeline)
     cluster = story.cluster
 
     cluster.run_until(1_900_000)  # The first record has long been processed.
     a, b = story.owner("A"), story.owner("B")
     others = (*MASTERS, *AUTHORITIES, *([story.owner(cut_from)] if cut_from else []))
-    cluster.store.expect(
-        DelayCommit(at_us=0, process=b, by_us=3 * SECOND)
-    )  # B's transaction is delayed on the wire;
-    away = cluster.network.begin(
-        Partition(at_us=0, side=(b,), other=others, for_us=0)
-    )  # B seems dead to the master;
-    deaf = cluster.network.begin(
-        Partition(at_us=0, side=MASTERS, other=(a,), for_us=0, one_way=True)
-    )  # A hears of it late.
+    # B's transaction is delayed on the wire, B seems dead to the master, and A learns of it late.
+    cluster.store.expect(DelayCommit(at_us=0, process=b, by_us=3 * SECOND))
+    away = cluster.network.begin(Partition(at_us=0, side=(b,), other=others, for_us=0))
+    deaf = cluster.network.begin(Partition(at_us=0, side=MASTERS, other=(a,), for_us=0, one_way=True))
 
-    cluster.run_until(
-        5_300_000
-    )  # B' was assigned, scanned, and began; then B's transaction reached the store.
+    # B' gets the keys, scans and begins; then B's transaction reaches the store.
+    cluster.run_until(5_300_000)
     cluster.crash(b)
     cluster.release(away)
     cluster.release(deaf)
     cluster.run_until(12 * SECOND)  # The watermark has passed the window's end.
     successor = story.owner("B")
-    cluster.operate(
-        SplitInterval("B", "m")
-    )  # B' scans again when its interval is split, and sees what it never saw.
+    # B' scans again when its interval is split, and finds what it never saw.
+    cluster.operate(SplitInterval("B", "m"))
     cluster.heal()
     cluster.run_to_the_end()
     story.lanes = (
@@ -122,14 +114,14 @@ def zombie(pipeline: Pipeline, protocol: Protocol, *, first_key: str, cut_from: 
 
 
 def tell_lost_timer(protocol: Protocol) -> Story:
-    """B's write sets a timer."""
+    """Tell the first form: B's write sets a timer."""
     story = zombie(timer_pipeline(), protocol, first_key="dog videos")
     story.conclusion = _timer_conclusion(story)
     return story
 
 
-def tell_eluding_production(protocol: Protocol) -> Story:
-    """B's write checkpoints a production; B itself can not reach C."""
+def tell_missed_production(protocol: Protocol) -> Story:
+    """Tell the second form: B's write checkpoints a production, and B cannot reach C."""
     story = zombie(production_pipeline(), protocol, first_key="cat videos", cut_from="C")
     story.conclusion = _production_conclusion(story)
     return story
@@ -186,5 +178,5 @@ ZOMBIE_PRODUCTION = Scenario(
     source="MillWheel 6.2, after Figure 12",
     story=__doc__.split("\n\n", 1)[1].strip()
     + " The row holds a production to C, and nobody counts it as pending.",
-    tell=tell_eluding_production,
+    tell=tell_missed_production,
 )

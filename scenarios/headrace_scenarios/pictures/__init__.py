@@ -1,1 +1,1 @@
-"""A run drawn: timelines, space-time diagrams, and traces for other viewers."""
+"""Pictures of a run: timelines, space-time diagrams, animations, and traces for other viewers."""

@@ -19,16 +19,16 @@ from headrace_properties.explain.tenures import outages_of, tenures_of
 from headrace_scenarios.pictures.spacetime import lanes_of
 
 _EVENTS, _FAULTS = 1, 2
-"""Threads: what happened, and what struck."""
+"""Threads of a process: its events and its faults."""
 
 _SLICE_US = 0.001
-"""How long an event is drawn: the shortest time that Perfetto knows."""
+"""Length of an event's slice: the shortest that Perfetto supports."""
 
 _Trace = list[dict[str, Any]]
 
 
 def perfetto_json(history: Sequence[h.Event], title: str) -> bytes:
-    """Write a run for Perfetto. ``title``: of the trace."""
+    """Return a run as a trace for Perfetto. ``title``: the trace's title."""
     processes = {address: number + 2 for number, address in enumerate(lanes_of(history))}
     processes[""] = 1
     end_us = history[-1].at_us if history else 0
@@ -57,7 +57,7 @@ def _names(processes: dict[str, int]) -> _Trace:
 
 
 def _begins(history: Sequence[h.Event]) -> list[float]:
-    """When the slice of each event begins: at its time, or behind its process's events of the same time, microseconds."""
+    """Return when each event's slice begins: at its time, or after its process's events of the same time, microseconds."""
     free: dict[str, float] = {}
     found = []
     for event in history:
@@ -92,7 +92,7 @@ def _flows(history: Sequence[h.Event], processes: dict[str, int], begins: Sequen
 
 
 def _steps(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
-    """From user code to the store's answer; steps of several keys overlap, and so are asynchronous slices."""
+    """Return commits, from user code to the store's answer; as those of several keys overlap, they are asynchronous slices."""
     found: _Trace = []
     for link in links_of(history):
         if link.kind is LinkKind.WRITE and isinstance(history[link.cause], h.Executed):
@@ -115,16 +115,16 @@ def _steps(history: Sequence[h.Event], processes: dict[str, int]) -> _Trace:
 
 def _tenures(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
     found: _Trace = []
-    for one in tenures_of(history):
-        if one.scan_begun is None or one.owner not in processes:
+    for tenure in tenures_of(history):
+        if tenure.scan_begun is None or tenure.owner not in processes:
             continue
         common = {
-            "cat": "ownership", "id": one.sequencer, "pid": processes[one.owner], "tid": _EVENTS,
-            "name": f"{one.computation} {one.interval}, sequencer {one.sequencer}",
+            "cat": "ownership", "id": tenure.sequencer, "pid": processes[tenure.owner], "tid": _EVENTS,
+            "name": f"{tenure.computation} {tenure.interval}, sequencer {tenure.sequencer}",
         }  # fmt: skip
-        end = end_us if one.forgotten is None else history[one.forgotten].at_us
+        end = end_us if tenure.forgotten is None else history[tenure.forgotten].at_us
         found += [
-            {**common, "ph": "b", "ts": history[one.scan_begun].at_us},
+            {**common, "ph": "b", "ts": history[tenure.scan_begun].at_us},
             {**common, "ph": "e", "ts": end},
         ]
     return found
@@ -132,22 +132,22 @@ def _tenures(history: Sequence[h.Event], processes: dict[str, int], end_us: int)
 
 def _outages(history: Sequence[h.Event], processes: dict[str, int], end_us: int) -> _Trace:
     found: _Trace = []
-    for number, one in enumerate(outages_of(history)):
-        begin = history[one.begin].at_us
-        end = end_us if one.end is None else history[one.end].at_us
+    for number, outage in enumerate(outages_of(history)):
+        begin = history[outage.begin].at_us
+        end = end_us if outage.end is None else history[outage.end].at_us
         common = {
             "cat": "fault",
             "id": number,
-            "pid": processes[one.process],
+            "pid": processes[outage.process],
             "tid": _FAULTS,
-            "name": one.kind,
+            "name": outage.kind,
         }
         found += [
             {
                 **common,
                 "ph": "b",
                 "ts": begin,
-                "args": {"strikes": len(one.details), "first": one.details[0]},
+                "args": {"strikes": len(outage.details), "first": outage.details[0]},
             },
             {**common, "ph": "e", "ts": end},
         ]

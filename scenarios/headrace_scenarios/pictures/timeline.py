@@ -13,12 +13,12 @@ _LANE_WIDTH = 26
 
 @dataclass(frozen=True, slots=True)
 class TimelineLane:
-    """A column: a process in its role in the story.
+    """A column of the timeline: a process and its role.
 
     Attributes:
-        address: of the process.
+        address: the process's address.
         title: its role.
-        computation: only what concerns this computation; ``""``: all. For watermarks, the names to show.
+        computation: show only events of this computation; ``""``: of all. For watermarks, the names to show.
     """
 
     address: str
@@ -27,7 +27,7 @@ class TimelineLane:
 
 
 def render(history: Iterable[h.Event], lanes: Sequence[TimelineLane]) -> str:
-    """Draw the events that tell the story, each in the lane of its process."""
+    """Draw the main events, each in the lane of its process."""
     head = [f"{'time':>10} "] + [f"{lane.title:^{_LANE_WIDTH}}" for lane in lanes]
     rule = ["-" * 10 + " "] + ["-" * _LANE_WIDTH for _ in lanes]
     rows = ["|".join(head), "+".join(rule)]
@@ -54,7 +54,7 @@ def _row(at_us: int, index: int, text: str, lanes: int) -> list[str]:
 
 
 def _words(event: h.Event, lane: TimelineLane) -> str:  # noqa: C901, PLR0912  a table of phrases
-    """What a lane says of an event; nothing if it is not of this lane or not part of a story."""
+    """Return an event's text in a lane; nothing if it belongs to another lane or is not shown."""
     if isinstance(event, h.Published):
         return _published(event, lane)
     computation = getattr(event, "computation", None)

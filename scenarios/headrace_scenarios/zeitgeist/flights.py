@@ -55,7 +55,7 @@ HOURLY = ZeitgeistOptions(
     dip_min_expected=3.0,
     dip_confidence=3,
 )
-"""Buckets of an hour.
+"""Options for buckets of an hour.
 
 An hour is the finest in which a large airline has enough departures to tell (UA: about 9), and three in a row make a dip. An
 airline is forgotten after two silent days: longer than any night or storm. Predictions are six hours ahead: the watermark's slack
@@ -70,18 +70,18 @@ def by_carrier(record: Record) -> str:
 
 
 def by_destination(record: Record) -> str:
-    """Key departures by where they go."""
+    """Key departures by destination."""
     dest: str = record.value.dest
     return dest
 
 
 def is_late(record: Record) -> bool:
-    """Late is what the log says is late, on every host; and what a faulty source brings too late even for the host."""
+    """Tell whether a record is late: according to the log on every host, or too late for the host from a faulty source."""
     return record.late or bool(record.value.late)
 
 
 def hour_of_day(start: int) -> str:
-    """The season of an hour: alike are the same hours, by New York's clocks, of working days, of Saturdays, and of Sundays.
+    """Return the season of an hour in New York: hours of working days, Saturdays and Sundays are distinct.
 
     >>> hour_of_day(1_360_357_200_000_000)  # Friday, 8 February 2013, 4 p.m.
     'work16'
@@ -99,8 +99,8 @@ def build(
     """Join the computations as in Figure 1.
 
     Args:
-        key: what departures are counted by: the consumer's key extractor (4.2).
-        options: the buckets.
+        key: the consumer's key extractor, by which departures are counted (4.2).
+        options: options of the buckets.
         split_at: keys at which each computation's key space is divided from the start.
     """
     flights = Pipeline("flights")
@@ -148,17 +148,17 @@ def build(
 
 
 pipeline = build()
-"""Departures by airline."""
+"""The pipeline that counts departures by airline."""
 
 SIMULATED_DAY_US = SECOND
-"""Wall time in which a day is replayed where time is simulated, microseconds."""
+"""Wall time of a replayed day in simulations, microseconds."""
 
 
 def feed(seed: int) -> Feed:
-    """Make the input that `pipeline` is verified with: two days of three small airlines.
+    """Make the input for verifying `pipeline`: two days of three small airlines.
 
     Args:
-        seed: tells which days: those of the blizzard, and each next seed a week later.
+        seed: chooses the days: 0 is the blizzard, and each next seed is a week later.
 
     Raises:
         NoFlightsError: the flights' data are not installed.

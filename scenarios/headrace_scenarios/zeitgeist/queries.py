@@ -1,6 +1,6 @@
 """The source of Zeitgeist's input (MillWheel 2): search queries from a seeded generator.
 
-Every query has a base rate that swings over the day; on top of it come the spikes and dips that are planted. Searches reach the
+Every query has a base rate that swings over the day, and planted spikes and dips on top. Searches reach the
 injector's processes in disorder. The source's own watermark is an estimate, "nobody is more than the slack behind", and a few
 stragglers break it: they are the late records of 4.5. What was planted is told, so that a test can compare.
 
@@ -22,10 +22,10 @@ _STEP_US = 10 * MILLISECOND
 
 @dataclass(frozen=True, slots=True)
 class UserSearch:
-    """The value of a record from the source: somebody searched. When it was is the record's timestamp.
+    """The value of a record from the source: a search. Its time is the record's timestamp.
 
     Attributes:
-        query: the text of the search.
+        query: text of the search.
     """
 
     query: str
@@ -33,12 +33,12 @@ class UserSearch:
 
 @dataclass(frozen=True, slots=True)
 class QueryTraffic:
-    """How often one query is searched for, when nothing unusual happens.
+    """The usual rate of one query.
 
     Attributes:
         query: its text.
         per_second: mean rate over a day, searches in a second of event time.
-        swing: how far the rate swings around its mean over a day, as a part of it, 0 to 1.
+        swing: amplitude of the daily swing, as a fraction of the mean, 0 to 1.
         peak_us: event time of a peak, microseconds.
     """
 
@@ -53,10 +53,10 @@ class Disturbance:
     """An unusual stretch: a spike (factor above 1), a dip (below 1) or silence (0).
 
     Attributes:
-        query: whose.
+        query: text of the query.
         start_us: event time at which it begins, microseconds.
         duration_us: how long it lasts.
-        factor: what it multiplies the rate by.
+        factor: factor of the rate.
     """
 
     query: str
@@ -65,25 +65,25 @@ class Disturbance:
     factor: float
 
     def covers(self, query: str, time_us: int) -> bool:
-        """Tell whether it is in force for the query at this event time."""
+        """Tell whether it affects the query at this event time."""
         return query == self.query and self.start_us <= time_us < self.start_us + self.duration_us
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficOptions:
-    """What the generator makes. Times in microseconds of event time: the source's clock, on which searches arrive too.
+    """Options of the generator. Times are microseconds of event time, by the source's clock.
 
     Attributes:
         traffic: the queries and their usual rates.
-        duration_us: searches are made from 0 to here.
+        duration_us: end of the searches, which begin at 0.
         disturbances: the planted spikes and dips.
         day_us: period of the daily swing.
         regularity: how even the gaps between searches are (shape of their gamma distribution): 1: a Poisson process;
             large: like a clock.
         delay_us: mean time from search to arrival, exponential, cut at the slack.
-        watermark_period_us: each process publishes its estimate this often.
+        watermark_period_us: period at which each process publishes its estimate.
         watermark_slack_us: the estimate: every search up to this long ago has arrived.
-        late_share: part of the searches that break the estimate, rounded up to whole searches.
+        late_share: fraction of searches that break the estimate, rounded up to whole searches.
         late_by_us: how far behind the estimate they arrive, at least; at most twice as far.
         processes: processes of the injector; each search arrives at a random one.
         pace: microseconds of event time in one of wall time: above 1, the source is replayed faster than it was written.
@@ -103,7 +103,7 @@ class TrafficOptions:
     pace: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what would not be what it says."""
+        """Refuse invalid options."""
         if self.late_by_us <= self.watermark_period_us:
             wanted = "more than watermark_period_us, or late searches may be in time"
             raise OptionsError("late_by_us", self.late_by_us, wanted)
@@ -117,14 +117,14 @@ class TrafficOptions:
 
 @dataclass(frozen=True, slots=True)
 class SearchArrival:
-    """One search on its way into the pipeline.
+    """A search on its way into the pipeline.
 
     Attributes:
-        query: what was searched for.
-        timestamp: when, event time, microseconds.
-        at_us: when it reaches the injector, wall time since the run began, microseconds.
-        process: number of the injector's process that it reaches.
-        late: it was planted as late: it arrives behind the source's watermark.
+        query: text of the search.
+        timestamp: event time, microseconds.
+        at_us: arrival at the injector, wall time since the start of the run, microseconds.
+        process: number of the injector process that it reaches.
+        late: whether it was planted to arrive behind the source's watermark.
     """
 
     query: str
@@ -136,13 +136,13 @@ class SearchArrival:
 
 @dataclass(frozen=True, slots=True)
 class SearchLog:
-    """The searches of a run, as input and as the truth to compare the output with.
+    """The searches of a run: its input, and the ground truth for its output.
 
     Attributes:
-        feed: what the injector gets.
-        arrivals: every search, by event time.
-        spikes: the stretches planted with more traffic than usual.
-        dips: those with less.
+        feed: the injector's input.
+        arrivals: all searches by event time.
+        spikes: planted stretches with more traffic than usual.
+        dips: planted stretches with less.
         end_us: event time at which all searching ends. (From here on every query is silent, and rightly a dip.)
     """
 
@@ -154,13 +154,13 @@ class SearchLog:
 
     @property
     def late(self) -> tuple[SearchArrival, ...]:
-        """The searches that break the source's estimate."""
+        """Return the searches that break the source's estimate."""
         return tuple(arrival for arrival in self.arrivals if arrival.late)
 
     def counts(self, window_us: int) -> Counter[tuple[str, int]]:
-        """Searches in time, by query and by start of the window that they were made in."""
+        """Count the searches that are not late by query and start of window."""
         in_time = (arrival for arrival in self.arrivals if not arrival.late)
-        return Counter((one.query, one.timestamp - one.timestamp % window_us) for one in in_time)
+        return Counter((search.query, search.timestamp - search.timestamp % window_us) for search in in_time)
 
 
 def generate_searches(pipeline: Pipeline, options: TrafficOptions, seed: int) -> SearchLog:
@@ -168,7 +168,7 @@ def generate_searches(pipeline: Pipeline, options: TrafficOptions, seed: int) ->
 
     Args:
         pipeline: its first injector gets the searches, on its first output, whose codec takes a `UserSearch`.
-        options: what to make.
+        options: options of the generator.
         seed: root of all random streams.
 
     Raises:
@@ -199,7 +199,9 @@ def generate_searches(pipeline: Pipeline, options: TrafficOptions, seed: int) ->
 
 
 def _arrivals(options: TrafficOptions, seed: int) -> list[SearchArrival]:
-    searches = sorted((time, one.query) for one in options.traffic for time in _times(options, one, seed))
+    searches = sorted(
+        (time, usual.query) for usual in options.traffic for time in _times(options, usual, seed)
+    )
     delays, lateness = Random(f"{seed}/delays"), Random(f"{seed}/lateness")
     processes = Random(f"{seed}/processes")
     late = set(lateness.sample(range(len(searches)), math.ceil(options.late_share * len(searches))))
@@ -215,7 +217,7 @@ def _arrivals(options: TrafficOptions, seed: int) -> list[SearchArrival]:
 
 
 def _times(options: TrafficOptions, traffic: QueryTraffic, seed: int) -> Iterator[int]:
-    """Yield the event times of one query's searches: one whenever the rate's integral has grown by the next gap."""
+    """Yield the event times of one query's searches, one each time the rate's integral grows by the next gap."""
     gaps, places = Random(f"{seed}/gaps/{traffic.query}"), Random(f"{seed}/places/{traffic.query}")
     due = gaps.random()
     integral = 0.0
