@@ -12,7 +12,7 @@ are needed: the plugin is loaded with every pytest of the environment.
 import hashlib
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
 """Profile to how many runs each pipeline gets in which a fault really struck."""
 
 _PIPELINES = "headrace_pipelines"
+_ALLOW_UNKNOWN = "headrace_allow_unknown"
+_ALL = "all"
 _GROUP = "headrace"
 _PROMISES = "promises"
 
@@ -45,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"runs of each pipeline: {', '.join(f'{name} {runs:,}' for name, runs in PROFILES.items())}; default: dev",
     )
     group.addoption(
-        "--headrace-examples", type=int, metavar="N", help="runs of each pipeline, whatever the profile"
+        "--headrace-examples", type=_positive, metavar="N", help="runs of each pipeline, whatever the profile"
     )
     group.addoption("--headrace-seed", type=int, default=0, metavar="N", help="of every search; default: 0")
     group.addoption(
@@ -55,11 +57,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="where replay files go; default: the current directory",
     )
+    group.addoption(
+        "--headrace-allow-unknown",
+        default="",
+        metavar="NAME,...",
+        help="invariants and promises that no run needs to exercise, or 'all' for all invariants; added to the setting",
+    )
     parser.addini(_PIPELINES, "pipelines to verify, MODULE:PIPELINE each", type="args", default=[])
+    parser.addini(
+        _ALLOW_UNKNOWN,
+        "invariants and promises that no run needs to exercise, or 'all' for all invariants",
+        type="args",
+        default=[],
+    )
+
+
+def _positive(text: str) -> int:
+    """Read a number of runs, as argparse's ``type``."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_positive.__name__ = "positive number"  # as argparse's error calls it
 
 
 class InvariantViolatedError(AssertionError):
     """A pipeline that breaks under faults; the message is the whole story."""
+
+
+class NotExercisedError(AssertionError):
+    """Nothing is violated, but something was never put to the test. Fields: pipeline, runs, names."""
+
+    def __init__(self, pipeline: str, runs: int, names: tuple[str, ...]) -> None:
+        super().__init__(pipeline, runs, names)
+        self.pipeline, self.runs, self.names = pipeline, runs, names
+
+    def __str__(self) -> str:
+        """Say what, and how to allow it."""
+        return (
+            f"{self.pipeline}: nothing is violated in {self.runs:,} runs, but none of them exercised {', '.join(self.names)}. "
+            "Use an input that does, or more runs. If no input can, allow it: allow_unknown=[...] in the test, "
+            f"or the setting {_ALLOW_UNKNOWN} = {' '.join(self.names)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +112,14 @@ class Verifier:
         seed: of the search and of the input.
         folder: where replay files go.
         record: told a name and a value for the test's report (JUnit's properties).
+        allow_unknown: invariants and promises that no run needs to exercise.
     """
 
     examples: int
     seed: int
     folder: Path
     record: Callable[[str, object], None]
+    allow_unknown: tuple[str, ...] = ()
 
     def __call__(
         self,
@@ -88,8 +131,9 @@ class Verifier:
         options: "ClusterOptions | None" = None,
         protocol: "Protocol | None" = None,
         promises: "Sequence[Promise] | None" = None,
+        allow_unknown: Iterable[str] = (),
     ) -> "Verification":
-        """Run a pipeline under fault schedules, and fail the test if one of them breaks an invariant, or if its code has a bug.
+        """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
 
         What else is found about the code goes into the test's report, as a property.
 
@@ -101,13 +145,19 @@ class Verifier:
             options: of the cluster, where a plan does not vary them.
             protocol: the state machines to host; default: the engine's own.
             promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
+            allow_unknown: invariants and promises that no run needs to exercise, or ``["all"]`` for all invariants; added to
+                the setting ``headrace_allow_unknown``.
 
         Raises:
             PromiseError: a promise is wrong in itself.
             InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
                 or shares state.
+            NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised.
+            OptionsError: ``examples`` is less than 1.
         """
         __tracebackhide__ = True
+        from headrace import OptionsError  # noqa: PLC0415
+        from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
         from headrace_properties.explain.descriptions import describe_failure  # noqa: PLC0415
         from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
@@ -116,10 +166,14 @@ class Verifier:
         from headrace_sim import SOUND  # noqa: PLC0415
 
         hosted, used_seed = protocol or SOUND, self.seed if seed is None else seed
+        runs = self.examples if examples is None else examples
+        if runs < 1:
+            raise OptionsError("examples", runs, "at least 1")
         asked = _promises_beside(pipeline, feed) if promises is None else promises
+        application = Application(pipeline, feed, check_promises(asked, [pipeline]))
         found = verify(
-            Application(pipeline, feed, check_promises(asked, [pipeline])),
-            examples=examples or self.examples,
+            application,
+            examples=runs,
             seed=used_seed,
             options=options,
             protocol=hosted,
@@ -127,9 +181,12 @@ class Verifier:
         self.record("headrace runs", found.runs)
         self.record("headrace events", found.events)
         if found.failure is not None:
-            command = _save(found.failure, pipeline, feed, hosted, self.folder)
+            try:
+                command = _save(found.failure, pipeline, feed, hosted, self.folder)
+            except OSError as error:
+                command = f"(no replay file: cannot write {error.filename}: {error.strerror})"
             raise InvariantViolatedError(
-                describe_failure(found.failure, pipeline.name) + f"\nRun it again\n  {command}"
+                describe_failure(found.failure, application) + f"\nRun it again\n  {command}"
             )
         code = review(pipeline, feed(used_seed), options=options, seed=used_seed)
         for finding in code.findings:
@@ -138,6 +195,14 @@ class Verifier:
             raise InvariantViolatedError(
                 "\n".join([f"{pipeline.name} holds under faults, but", *map(str, code.bugs)])
             )
+        allowed = {*self.allow_unknown, *allow_unknown}
+        unknown = [
+            name
+            for name in found.unknown
+            if name not in allowed and not (_ALL in allowed and is_invariant(name))
+        ]
+        if unknown:
+            raise NotExercisedError(pipeline.name, found.runs, tuple(unknown))
         return found
 
 
@@ -151,8 +216,9 @@ def headrace_verify(
 
 @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[Any]) -> None:
-    """Add a test for each pipeline that the settings name, unless only some files were asked for."""
-    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+    """Add a test for each pipeline that the settings name, unless only files or single tests were asked for."""
+    directories = [config.invocation_params.dir / argument for argument in config.args]
+    if any(directory.is_dir() for directory in directories):
         items += [PipelineItem.from_parent(session, name=name) for name in config.getini(_PIPELINES)]
 
 
@@ -161,7 +227,7 @@ class PipelineItem(pytest.Item):
 
     def runtest(self) -> None:
         """Find it, and verify it."""
-        pipeline, feed = _load(self.name)
+        pipeline, feed = _load(self.name, self.config.rootpath)
         _verifier(self.config, self._record)(pipeline, feed)
 
     def _record(self, name: str, value: object) -> None:
@@ -169,7 +235,7 @@ class PipelineItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the story without a traceback through the harness."""
-        if isinstance(excinfo.value, InvariantViolatedError | pytest.UsageError):
+        if isinstance(excinfo.value, InvariantViolatedError | NotExercisedError | pytest.UsageError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -180,17 +246,22 @@ class PipelineItem(pytest.Item):
 
 def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> Verifier:
     examples = config.getoption("--headrace-examples")
+    allowed = (name.strip() for name in config.getoption("--headrace-allow-unknown").split(","))
     return Verifier(
         PROFILES[config.getoption("--headrace-profile")] if examples is None else examples,
         config.getoption("--headrace-seed"),
         config.getoption("--headrace-failures"),
         record,
+        (*config.getini(_ALLOW_UNKNOWN), *allowed),
     )
 
 
-def _load(name: str) -> tuple["Pipeline", "FeedOf"]:
+def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf"]:
+    """Import a pipeline and its feed; from pytest's root directory, too, whichever way pytest was started."""
     import importlib  # noqa: PLC0415
 
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace_properties.pytest_plugin import PROFILES
-from tests.cli.rig import VIEWS, environment, plain
+from tests.cli.rig import STATELESS, VIEWS, environment, plain
 
 HOLDS = """
 from views import feed, pipeline
@@ -123,11 +123,83 @@ def test_a_pipeline_named_in_the_settings_needs_no_test_at_all(project: Path) ->
     assert int(properties["headrace runs"] or 0) >= 5
 
 
-def test_only_the_files_that_were_asked_for_run(project: Path) -> None:
-    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = views:pipeline\n")
-    (project / "test_other.py").write_text("def test_other(): pass\n")
-    code, text = pytest_in(project, "test_other.py")
-    assert (code, "1 passed" in text) == (0, True), text
+@pytest.mark.parametrize(
+    ("arguments", "run"),
+    [
+        ((), True), ((".",), True), (("tests",), True),
+        (("tests/test_other.py",), False), (("tests/test_other.py::test_other",), False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_configured_pipelines_run_unless_only_files_were_asked_for(
+    project: Path,
+    arguments: tuple[str, ...],
+    run: bool,  # noqa: FBT001  a column of the table
+) -> None:
+    (project / "pytest.ini").write_text("[pytest]\nheadrace_pipelines = views:pipeline\n")
+    (project / "tests").mkdir()
+    (project / "tests" / "test_other.py").write_text("def test_other(): pass\n")
+    code, text = pytest_in(project, "--collect-only", "-q", *arguments)
+    assert (code, "::views:pipeline" in text) == (0, run), text
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_a_pipeline_in_the_root_directory_is_found_wherever_pytest_is_started(
+    project: Path, more: tuple[str, ...]
+) -> None:
+    """Neither pythonpath nor the current directory has it."""
+    (project / "pytest.ini").write_text("[pytest]\nheadrace_pipelines = views:pipeline\n")
+    (project / "tests").mkdir()
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "pytest"), "-p", "no:cacheprovider", *FEW, *more],
+        cwd=project / "tests", env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+def test_what_no_run_exercised_fails_unless_it_is_allowed_by_name(project: Path) -> None:
+    (project / "stateless.py").write_text(STATELESS)
+    (project / "test_it.py").write_text(
+        "import stateless\n"
+        "def test_it(headrace_verify): headrace_verify(stateless.pipeline, stateless.feed)\n"
+        "def test_named(headrace_verify):\n"
+        "    headrace_verify(stateless.pipeline, stateless.feed, allow_unknown=['S8', 'S9', 'L1'])\n"
+    )
+    settings = "[pytest]\npythonpath = .\nheadrace_pipelines = stateless:pipeline\n"
+    for allowed, options, passed, failed in (
+        ("S9", (), 1, 2), ("S9", ("--headrace-allow-unknown", "S8, L1"), 3, 0),
+    ):  # fmt: skip
+        (project / "pytest.ini").write_text(f"{settings}headrace_allow_unknown = {allowed}\n")
+        code, text = pytest_in(project, *FEW, *options)
+        assert (code, f"{passed} passed" in text, f"{failed} failed" in text) == (
+            failed > 0,
+            True,
+            failed > 0,
+        ), text
+        if failed:
+            assert (
+                "nothing is violated in 5 runs, but none of them exercised S8, L1. Use an input that does"
+                in text
+            )
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "many", "1.5"])
+def test_nonsense_for_a_number_of_runs_is_refused(project: Path, number: str) -> None:
+    code, text = pytest_in(project, f"--headrace-examples={number}")
+    assert code == 4
+    assert f"argument --headrace-examples: invalid positive number value: '{number}'" in text
+
+
+def test_a_failure_keeps_its_verdict_though_no_file_can_be_written(project: Path) -> None:
+    (project / "test_views.py").write_text(BREAKS)
+    (project / "taken").write_text("a file, not a directory")
+    code, text = pytest_in(project, "--headrace-failures", "taken")
+    assert (code, "views breaks S" in text, "(no replay file: cannot write taken" in text) == (
+        1,
+        True,
+        True,
+    ), text
+    assert "record stream=views key=" in text
 
 
 def test_a_bug_in_the_code_fails_though_every_invariant_holds(project: Path) -> None:

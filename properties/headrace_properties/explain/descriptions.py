@@ -11,6 +11,8 @@ from headrace import MAX_TIME, MIN_TIME, KeyInterval, format_time
 from headrace.wire.rows import Version
 from headrace_properties.checkers.catalogue import rules
 from headrace_properties.histories.judging import record_titles
+from headrace_properties.printable import describe_input, visible
+from headrace_properties.search.application import Application
 from headrace_properties.search.judging import Failure
 from headrace_properties.search.plans import Plan
 from headrace_sim import ClusterOptions
@@ -22,20 +24,24 @@ def titles() -> dict[str, str]:
     return {name: rule.title for name, rule in rules().items()} | dict(record_titles())
 
 
-def describe_failure(failure: Failure, name: str) -> str:
-    """Write a failure: what it breaks, and the smallest fault schedule that does.
+def describe_failure(failure: Failure, application: Application) -> str:
+    """Write a failure: what it violates, and the smallest input and fault schedule that do.
 
     Args:
         failure: what a search has found.
-        name: of the pipeline.
+        application: what was searched.
     """
+    name = application.pipeline.name
     lines = [f"{name} breaks {', '.join(failure.violations) or 'under faults: the run stopped'}"]
     for invariant, violated in failure.violations.items():
         lines += ["", f"{invariant}, {titles().get(invariant, 'a promise')}", f"  {violated.message}"]
     if failure.error:
         lines += ["", *failure.error.splitlines()]
+    records = describe_input(application.pipeline, application.input_of(failure.trial))
+    lines += ["", "The smallest input found that does this", *(f"  {line}" for line in records)]
     lines += ["", "The smallest fault schedule found that does this"]
-    return "\n".join([*lines, *(f"  {line}" for line in plan_lines(failure.plan)), ""])
+    lines += [f"  {line}" for line in plan_lines(failure.plan)]
+    return visible("\n".join([*lines, ""]))
 
 
 def plan_lines(plan: Plan) -> list[str]:
