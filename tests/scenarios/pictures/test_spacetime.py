@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import MAX_TIME
-from headrace.history import Applied, Output, ProcessStarted
+from headrace.history import Applied, IntervalMinted, Output, ProcessStarted, ScanEnded
 from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.pictures.spacetime import lanes_of, spacetime_html
 from headrace_scenarios.scenario import ScenarioRun
@@ -93,3 +93,26 @@ def test_a_value_can_not_end_the_script_and_the_ends_of_time_are_named() -> None
     assert fields["value"] == evil.value.decode()
     assert fields["timestamp"] == "end"
     assert "<title>&lt;/title&gt;{{js}}</title>" in page
+
+
+def test_a_reply_is_drawn_only_if_it_was_sent(zombie: ScenarioRun) -> None:
+    """A scan finds a row long after its write: the answer to its read is drawn, and not one from the write."""
+    events, data = zombie.history.events, data_of(page_of(zombie))
+    replies = [(cause, effect) for cause, effect, kind, _ in data["links"] if kind == "reply"]
+    assert replies
+    assert not [effect for _, effect in replies if isinstance(events[effect], ScanEnded)]
+    answered = {
+        number
+        for number, lane, kind in data["stubs"]
+        if kind == "answered" and data["lanes"][lane]["role"] == "store"
+    }
+    assert answered == {number for number, event in enumerate(events) if isinstance(event, ScanEnded)}
+
+
+def test_the_master_that_asked_for_an_interval_is_known(zombie: ScenarioRun) -> None:
+    data = data_of(page_of(zombie))
+    asked = {
+        number: data["lanes"][lane]["address"] for number, lane, kind in data["stubs"] if kind == "asked"
+    }
+    minted = [n for n, event in enumerate(zombie.history.events) if isinstance(event, IntervalMinted)]
+    assert asked == dict.fromkeys(minted, "master-0")

@@ -17,6 +17,7 @@ import msgspec
 
 from headrace import MAX_TIME, MIN_TIME
 from headrace import history as h
+from headrace.causes import Causes
 from headrace.wire.messages import STORE
 from headrace.wire.rows import Production, Version
 from headrace_properties.checkers.catalogue import is_invariant, rule
@@ -125,7 +126,8 @@ def document_of(
     lanes = lanes_of(history)
     place = {address: number for number, address in enumerate(lanes)}
     links = links_of(history)
-    messages = messages_of(links)
+    causes = Causes(history) if isinstance(history, h.History) and history.activations else None
+    messages = [message for message in messages_of(links) if _carried(history, causes, message)]
     told = narrate(history, verdicts)
     return {
         "title": title,
@@ -133,7 +135,7 @@ def document_of(
         "lanes": [{"address": address, "role": role_of(address)} for address in lanes],
         "events": [_event(event, place) for event in history],
         "links": [[link.cause, link.effect, link.kind.value, link.label] for link in messages],
-        "stubs": [[number, place[address], kind] for number, address, kind in _stubs(history, messages)],
+        "stubs": [[number, place[address], kind] for number, address, kind in _stubs(history, causes, messages)],
         "tenures": [
             {
                 "lane": place[tenure.owner], "computation": tenure.computation, "interval": str(tenure.interval),
@@ -154,21 +156,42 @@ def document_of(
     }  # fmt: skip
 
 
-def _stubs(history: Sequence[h.Event], messages: Iterable[Link]) -> Iterator[tuple[int, str, str]]:
+def _carried(history: Sequence[h.Event], causes: Causes | None, message: Link) -> bool:
+    """Tell whether a message was really sent from the one event to the other.
+
+    A recovery scan finds a row long after the write, and a record that comes again is ACKed again: the write led to that, but its
+    reply did not. Without recorded causes, each message is taken to be real.
+    """
+    if causes is None or not isinstance(history, h.History) or message.kind is not LinkKind.REPLY:
+        return True
+    origin, store = causes.activation_of(message.cause), history[message.cause].process
+    activation = causes.sender_of(message.effect)
+    while activation is not None and activation > origin and causes.process_of(activation) == store:
+        activation = history.activations[activation].cause
+    return activation == origin
+
+
+def _stubs(
+    history: Sequence[h.Event], causes: Causes | None, messages: Iterable[Link]
+) -> Iterator[tuple[int, str, str]]:
     """Yield the messages of which only one end is an event: (its number, the process at the other end, what it is).
 
-    The master's request for a sequencer leaves no event at the master (``asked``). A lost ACK leaves no event at
-    the sender, nor does a repeated one (``acks``).
+    The master's request for a sequencer leaves no event at the master (``asked``), nor does a scan's read at the store
+    (``answered``). A lost ACK leaves no event at the sender, nor does a repeated one (``acks``).
     """
-    answered = {message.cause for message in messages if message.kind is LinkKind.ACK}
+    acknowledged = {message.cause for message in messages if message.kind is LinkKind.ACK}
     master = ""
     for number, event in enumerate(history):
+        sender = causes.sender_of(number) if causes is not None else None
+        asker = causes.process_of(sender) if causes is not None and sender is not None else ""
         match event:
             case h.RoleClaimed(role="master"):
                 master = event.holder.partition("#")[0]
-            case h.IntervalMinted() if master:
-                yield number, master, "asked"
-            case h.AckSent() if number not in answered and event.to != event.process:
+            case h.IntervalMinted() if asker or master:
+                yield number, asker or master, "asked"
+            case h.ScanEnded() if asker == STORE:
+                yield number, asker, "answered"
+            case h.AckSent() if number not in acknowledged and event.to != event.process:
                 yield number, event.to, "acks"
             case _:
                 pass

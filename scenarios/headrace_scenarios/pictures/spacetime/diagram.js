@@ -9,7 +9,7 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 const EVENTS = DATA.events;
 const GROUPS = ["record", "run", "write", "ack", "ownership", "watermark", "fault", "chart"]; // of events, and the watermarks' chart
 const MESSAGE_GROUP = { record: "record", ack: "ack", write: "write", reply: "write", ownership: "ownership", watermark: "watermark",
-  asked: "ownership", acks: "ack" };
+  asked: "ownership", answered: "write", acks: "ack" };
 const MANY = 400, MANY_REPORTS = 20;
 const IDLE_US = 200_000;
 
@@ -101,8 +101,11 @@ function keysOf(event) {
 function choose() {
   const subject = verdict() ? new Set(verdict().subject) : null;
   const collapsed = struckAgain();
-  // An ACK goes to where it is received.
-  if (subject) for (const [cause, effect, kind] of DATA.links) if (kind === "ack" && subject.has(cause)) subject.add(effect);
+  // An ACK goes to where it is received, a write comes from user code.
+  if (subject) for (const [cause, effect, kind] of DATA.links) {
+    if (kind === "ack" && subject.has(cause)) subject.add(effect);
+    if (kind === "write" && subject.has(effect)) subject.add(cause);
+  }
   const wanted = (number) => {
     const event = EVENTS[number];
     if (subject && !subject.has(number) && !(event.lane < 0 && number <= Math.max(...subject))) return false;
@@ -217,7 +220,7 @@ function flights(plan) {
   plan.flights = plan.links.map(([cause, effect, kind]) => ({ from: EVENTS[cause].lane, to: EVENTS[effect].lane, kind, cause, effect,
     y1: plan.rows.get(cause).y, y2: plan.rows.get(effect).y, bad: kind === "write" && ["stale", "refused"].includes(EVENTS[effect].mark) }));
   for (const [number, lane, kind] of plan.stubs) {
-    const own = EVENTS[number].lane, y = plan.rows.get(number).y, asked = kind === "asked";
+    const own = EVENTS[number].lane, y = plan.rows.get(number).y, asked = kind !== "acks";
     plan.flights.push({ from: asked ? lane : own, to: asked ? own : lane, kind, cause: asked ? null : number, effect: asked ? number : null,
       y1: asked ? y - STUB : y, y2: asked ? y : y + STUB, bad: false });
   }
@@ -303,13 +306,13 @@ const colourOf = (one, c) => (one.bad ? c.bad : c[MESSAGE_GROUP[one.kind]]);
 
 function arrow(plan, one, c) {
   const x1 = plan.x.get(one.from), x2 = plan.x.get(one.to), { y1, y2, kind } = one, colour = colourOf(one, c);
-  const dash = ["ack", "acks", "reply"].includes(kind) ? 'stroke-dasharray="5 3"' : kind === "watermark" ? 'stroke-dasharray="1.5 3"' : "";
+  const dash = ["ack", "acks", "reply", "answered"].includes(kind) ? 'stroke-dasharray="5 3"' : kind === "watermark" ? 'stroke-dasharray="1.5 3"' : "";
   const length = Math.hypot(x2 - x1, y2 - y1), dx = (x2 - x1) / length, dy = (y2 - y1) / length;
   const tx = x2 - dx * 6, ty = y2 - dy * 6;
   const tip = [[tx, ty], [tx - dx * 9 - dy * 3.6, ty - dy * 9 + dx * 3.6], [tx - dx * 9 + dy * 3.6, ty - dy * 9 - dx * 3.6]];
   const strong = state.event !== null && (state.event === one.cause || state.event === one.effect) ? 2.8 : one.bad ? 2.2 : 1.5;
   return line(x1 + dx * 5, y1 + dy * 5, tx - dx * 7, ty - dy * 7, colour, `stroke-width="${strong}" ${dash}`) +
-    (kind === "asked" ? `<circle cx="${x1}" cy="${y1}" r="3" fill="${colour}"/>` : "") +
+    (["asked", "answered"].includes(kind) ? `<circle cx="${x1}" cy="${y1}" r="3" fill="${colour}"/>` : "") +
     `<polygon points="${tip.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" ")}" fill="${colour}"/>`;
 }
 

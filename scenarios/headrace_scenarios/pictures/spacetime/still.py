@@ -26,9 +26,9 @@ _COLOURS = {
     "watermark": "#7b3fa0",
     "fault": _BAD,
 }
-_LINKS = {"reply": "write", "asked": "ownership", "acks": "ack"}
+_LINKS = {"reply": "write", "asked": "ownership", "answered": "write", "acks": "ack"}
 """Group of events whose colour a kind of message has, if the names differ."""
-_DASHES = {"ack": "5 3", "acks": "5 3", "reply": "5 3", "watermark": "1.5 3"}
+_DASHES = {"ack": "5 3", "acks": "5 3", "reply": "5 3", "answered": "5 3", "watermark": "1.5 3"}
 _BAD_MARKS = ("stale", "refused")
 _GUTTER, _LANE, _WIDTH, _TEXT_WIDTH, _MARGIN = 104, 76, 960, 400, 14
 """Pixels: the column of times, the distance of lanes, the whole picture and its column of text (at least), the edge."""
@@ -180,7 +180,13 @@ def _choose(data: dict[str, Any], told: dict[str, Any] | None) -> list[int]:
             if events[number]["group"] == "ack" or events[number]["type"] in _USUAL
         }
     shown = {number for number in subject if number not in left_out and events[number]["lane"] >= 0}
-    shown |= {effect for cause, effect, kind, _ in data["links"] if kind == "ack" and cause in shown}
+    for cause, effect, kind, _ in data[
+        "links"
+    ]:  # an ACK goes to where it is received, a write comes from user code
+        if kind == "ack" and cause in shown:
+            shown.add(effect)
+        elif kind == "write" and effect in shown and effect in subject:
+            shown.add(cause)
     busy = {events[number]["lane"] for number in shown if events[number]["group"] != "fault"}
     busy |= {lane for number, lane, _ in data["stubs"] if number in shown}
     return sorted(number for number in shown if events[number]["lane"] in busy)
@@ -334,8 +340,8 @@ def _messages(plan: _Plan) -> Iterator[str]:
     for number, lane, kind in plan.data["stubs"]:
         if number in plan.y:
             x, y = plan.x[plan.event(number)["lane"]], plan.y[number]
-            if kind == "asked":
-                yield f'<circle cx="{plan.x[lane]}" cy="{y - _STUB:.1f}" r="3" fill="{_COLOURS["ownership"]}"/>'
+            if kind != "acks":
+                yield f'<circle cx="{plan.x[lane]}" cy="{y - _STUB:.1f}" r="3" fill="{_COLOURS[_LINKS[kind]]}"/>'
                 yield from _arrow(plan.x[lane], y - _STUB, x, y, kind)
             else:
                 yield from _arrow(x, y, plan.x[lane], y + _STUB, kind)
