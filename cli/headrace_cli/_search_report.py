@@ -62,6 +62,7 @@ class SearchReport:
         saved_as: the replay file, if there is one.
         may_be_unknown: invariants whose case need not come up.
         review: of the user's code, if the search came to its end without a failure.
+        kept: what came of each failure that was kept.
     """
 
     target: PipelineTarget
@@ -75,6 +76,7 @@ class SearchReport:
     saved_as: Path | None = None
     may_be_unknown: tuple[str, ...] = ()
     review: CodeReview | None = None
+    kept: tuple[str, ...] = ()
 
     @property
     def code(self) -> ExitCode:
@@ -134,8 +136,11 @@ class SearchReport:
         if found.events:
             runs, events = counted(found.runs, "run"), counted(found.events, "event")
             print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
-            print_text(console, _inputs(found, self.target.feed_name))
+            if found.feed_seeds:
+                print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+        for line in self.kept:
+            print_text(console, f"Kept failure {line}")
         print_dropped(console, found.dropped)
         if self.shrinking:
             words = "The failure below is not yet the smallest. The same command with the same --seed finds the failure again."
@@ -240,6 +245,7 @@ class SearchReport:
             "dropped": dict(sorted(found.dropped.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
+            "kept_failures": list(self.kept),
             "failure": self._failure_document(),
             "code": None if self.review is None else _review_document(self.review),
         }

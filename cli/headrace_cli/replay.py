@@ -44,7 +44,8 @@ _EXAMPLES = """[bold]Examples[/]
 
 [bold]Exit codes[/]
 
-  0 it no longer violates anything, 1 it violates something again, 2 wrong use"""
+  0 it no longer violates anything, 1 it violates something again, 2 wrong use, 3 nothing is violated, but the code or
+  the input has changed, so that the run may no longer show what it showed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class ReplayedFailure:
         error: what it stopped with, if it did.
         history: what happened; nothing if it stopped.
         versions: of the pipeline.
+        changes: what the recorded run was made from and is not known to be the same today: ``code``, ``input``.
     """
 
     recorded: Recorded
@@ -66,6 +68,7 @@ class ReplayedFailure:
     error: str
     history: History = field(default_factory=History)
     versions: tuple[Pipeline, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def identical(self) -> bool:
@@ -78,7 +81,9 @@ class ReplayedFailure:
     @property
     def code(self) -> ExitCode:
         """The command's exit code."""
-        return ExitCode.VIOLATED if self.error or violations(dict(self.verdicts)) else ExitCode.HOLDS
+        if self.error or violations(dict(self.verdicts)):
+            return ExitCode.VIOLATED
+        return ExitCode.UNKNOWN if self.changes else ExitCode.HOLDS
 
 
 UntilOption = Annotated[
@@ -177,9 +182,16 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
     except (PromiseError, TargetError):
         raise
     except (HeadraceError, AssertionError) as error:
-        return ReplayedFailure(recorded, {}, "", f"{type(error).__name__}: {error}")
+        error_text = f"{type(error).__name__}: {error}"
+        return ReplayedFailure(recorded, {}, "", error_text, changes=file.changes(application, first))
     return ReplayedFailure(
-        recorded, verdicts, history.digest(), "", history, tuple(versions_of(application.versions))
+        recorded,
+        verdicts,
+        history.digest(),
+        "",
+        history,
+        tuple(versions_of(application.versions)),
+        file.changes(application, first),
     )
 
 
@@ -195,6 +207,8 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
     file = replayed.recorded.file
     if replayed.code is ExitCode.HOLDS:
         print_text(console, "HOLDS: this run no longer violates anything", style="bold green")
+    elif replayed.code is ExitCode.UNKNOWN:
+        print_text(console, f"UNKNOWN: nothing is violated, but {_changed(replayed)}", style="bold yellow")
     else:
         broken = ", ".join(violations(dict(replayed.verdicts))) or "the run stopped with an error"
         print_text(console, f"VIOLATED again: {broken}", style="bold red")
@@ -212,6 +226,16 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
 def _wrong_records(file: ReplayFile, feed: Feed) -> str:
     wrong = [number for number in file.kept or () if not 0 <= number < feed.records]
     return f"kept has {wrong[0]}, and the input has only {counted(feed.records, 'record')}" if wrong else ""
+
+
+def _changed(replayed: ReplayedFailure) -> str:
+    """Say what is not as it was recorded."""
+    what, file = " and the ".join(replayed.changes), replayed.recorded.file
+    known = all(digest for digest in (file.code_digest, file.input_digest))
+    verb = "have" if len(replayed.changes) > 1 else "has"
+    return (
+        f"the {what} {verb} changed since" if known else f"whether the {what} {verb} changed is not recorded"
+    )
 
 
 def _sameness(replayed: ReplayedFailure) -> str:
@@ -240,6 +264,7 @@ def _document(replayed: ReplayedFailure) -> dict[str, Any]:
         "protocol": file.protocol,
         "result": RESULT_WORDS[replayed.code],
         "identical": replayed.identical,
+        "changed": list(replayed.changes),
         "digest": replayed.digest,
         "recorded_digest": file.digest,
         "error": replayed.error,

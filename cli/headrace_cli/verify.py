@@ -15,6 +15,7 @@ from headrace_cli._exit import tidy_errors
 from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._invariants import invariants_named
+from headrace_cli._kept import FailuresOption, Memory
 from headrace_cli._options import JsonOption, PromiseOption, VerboseOption, with_options
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
@@ -25,7 +26,9 @@ from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.judging import run_plan
+from headrace_properties.search.kept_failures import found_again, retry
 from headrace_properties.search.parallel import cores
+from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
@@ -126,7 +129,7 @@ UnknownOption = Annotated[
 ]
 SaveOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Where to save a failure. Default: headrace-failure-DIGEST.json."),
+    typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
 ]
 
 
@@ -142,6 +145,7 @@ def verify(
     allow_unknown: UnknownOption = "",
     save: SaveOption = None,
     history: HistoryOption = None,
+    failures: FailuresOption = None,
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -159,15 +163,17 @@ def verify(
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
-            report = _search(target, protocol, options)
+            memory = Memory(failures, target, protocol)
+            report = _search(target, protocol, options, memory)
         report.may_be_unknown = may_be_unknown
+        _save(report, save, memory, files)
         failure = report.verification.failure
-        if failure is not None:
-            report.saved_as = save_failure(failure, target, protocol, save, files)
-            if history is not None and not failure.error:  # a run that stopped with an error has no History
-                events, _, _ = run_plan(target.application, failure.trial, protocol)
-                engine = failure.plan.options.engine
-                write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
+        if (
+            failure is not None and history is not None and not failure.error
+        ):  # one that stopped with an error has no History
+            events, _, _ = run_plan(target.application, failure.trial, protocol)
+            engine = failure.plan.options.engine
+            write_history(files, history, events, header_of(target.deployed, SIMULATED, engine))
         if as_json:
             print_document(report.document())
         else:
@@ -175,14 +181,37 @@ def verify(
         raise typer.Exit(report.code)
 
 
-def _search(target: PipelineTarget, protocol: Protocol, options: SearchOptions) -> SearchReport:
-    """Search until it is done or a signal arrives."""
+def _save(report: SearchReport, path: Path | None, memory: Memory, files: OutputFiles) -> None:
+    """Save the failure, if there is one, for the user and for the next search."""
+    failure, target = report.verification.failure, report.target
+    if failure is None:
+        return
+    if report.saved_as is not None and path is None:  # a kept one that failed again
+        return
+    versions = tuple(target.versions)
+    data = to_replay(
+        failure, target.name, report.protocol.name, target.feed_name, versions, target.application
+    )
+    kept = report.saved_as or memory.keep(data)
+    report.saved_as = save_failure(data, path, files) if path or kept is None else kept
+
+
+def _search(
+    target: PipelineTarget, protocol: Protocol, options: SearchOptions, memory: Memory
+) -> SearchReport:
+    """Try the failures that are kept, then search until it is done or a signal arrives."""
     application = target.application
     feed = application.feed(options.seed)
-    stopped_by = verification = review_of_code = None
+    stopped_by = verification = review_of_code = again = None
+    kept: tuple[str, ...] = ()
     with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
-            verification = _found(application, protocol, options, progress.on_run)
+            retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
+            kept = memory.settle(retried)
+            verification = found_again(retried)
+            again = next((one.kept.path for one in retried if one.judged.failed), None)
+            if verification is None:
+                verification = _found(application, protocol, options, progress.on_run)
             if verification.failure is None and protocol is SOUND:
                 review_of_code = review(target.pipeline, feed, seed=options.seed)
         except KeyboardInterrupt as stop:
@@ -197,6 +226,8 @@ def _search(target: PipelineTarget, protocol: Protocol, options: SearchOptions) 
         stopped_by=stopped_by,
         shrinking=verification is None and progress.shrinking,
         review=review_of_code,
+        kept=kept,
+        saved_as=again,
     )
 
 

@@ -9,7 +9,7 @@ A failure shows the smallest fault schedule found, what it breaks, and the comma
 are needed: the plugin is loaded with every pytest of the environment.
 """
 
-import hashlib
+import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +22,9 @@ import pytest
 if TYPE_CHECKING:
     from headrace import Pipeline
     from headrace_properties.promises import Promise
-    from headrace_properties.search.application import FeedOf
+    from headrace_properties.search.application import Application, FeedOf
     from headrace_properties.search.judging import Failure
+    from headrace_properties.search.kept_failures import KeptFailures
     from headrace_properties.search.verification import Verification
     from headrace_sim import ClusterOptions, Protocol
 
@@ -53,9 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--headrace-failures",
         type=Path,
-        default=Path(),
         metavar="DIR",
-        help="where replay files go; default: the current directory",
+        help="where failures are kept as replay files, to be tried first the next time; default: .headrace/failures"
+        " in the root directory",
     )
     group.addoption(
         "--headrace-allow-unknown",
@@ -110,7 +111,7 @@ class Verifier:
     Attributes:
         examples: runs of each pipeline in which a fault really struck.
         seed: of the search and of the input.
-        folder: where replay files go.
+        folder: where failures are kept.
         record: told a name and a value for the test's report (JUnit's properties).
         allow_unknown: invariants and promises that no run needs to exercise.
     """
@@ -161,6 +162,7 @@ class Verifier:
         from headrace_properties.explain.descriptions import describe_failure  # noqa: PLC0415
         from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
+        from headrace_properties.search.kept_failures import KeptFailures, found_again, retry  # noqa: PLC0415
         from headrace_properties.search.verification import verify  # noqa: PLC0415
         from headrace_properties.user_code.review import review  # noqa: PLC0415  see the module's docstring
         from headrace_sim import SOUND  # noqa: PLC0415
@@ -171,7 +173,15 @@ class Verifier:
             raise OptionsError("examples", runs, "at least 1")
         asked = _promises_beside(pipeline, feed) if promises is None else promises
         application = Application(pipeline, feed, check_promises(asked, [pipeline]))
-        found = verify(
+        name = _importable_name(pipeline, feed)
+        kept = None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name)
+        retried = () if kept is None else retry(application, kept.load(), hosted)
+        for one in retried:
+            self.record("headrace kept failure", str(one))
+            if kept is not None and one.passed:
+                with contextlib.suppress(OSError):  # a read-only directory: it is tried again
+                    kept.retire(one.kept)
+        found = found_again(retried) or verify(
             application,
             examples=runs,
             seed=used_seed,
@@ -181,10 +191,7 @@ class Verifier:
         self.record("headrace runs", found.runs)
         self.record("headrace events", found.events)
         if found.failure is not None:
-            try:
-                command = _save(found.failure, pipeline, feed, hosted, self.folder)
-            except OSError as error:
-                command = f"(no replay file: cannot write {error.filename}: {error.strerror})"
+            command = _save(found.failure, application, hosted, kept)
             raise InvariantViolatedError(
                 describe_failure(found.failure, application) + f"\nRun it again\n  {command}"
             )
@@ -245,12 +252,14 @@ class PipelineItem(pytest.Item):
 
 
 def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> Verifier:
+    from headrace_properties.search.kept_failures import FOLDER  # noqa: PLC0415
+
     examples = config.getoption("--headrace-examples")
     allowed = (name.strip() for name in config.getoption("--headrace-allow-unknown").split(","))
     return Verifier(
         PROFILES[config.getoption("--headrace-profile")] if examples is None else examples,
         config.getoption("--headrace-seed"),
-        config.getoption("--headrace-failures"),
+        config.getoption("--headrace-failures") or config.rootpath / FOLDER,
         record,
         (*config.getini(_ALLOW_UNKNOWN), *allowed),
     )
@@ -273,14 +282,15 @@ def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf"]:
 
 
 def _save(
-    failure: "Failure", pipeline: "Pipeline", feed: "FeedOf", protocol: "Protocol", folder: Path
+    failure: "Failure", application: "Application", protocol: "Protocol", kept: "KeptFailures | None"
 ) -> str:
-    """Write the replay file; returns the command that replays it, or why there is none."""
+    """Keep the failure; returns the command that replays it, or why there is none."""
     from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
     from headrace_properties.search.replay_file import to_replay  # noqa: PLC0415
 
+    pipeline, feed = application.pipeline, application.feed_of
     name = _importable_name(pipeline, feed)
-    if name is None:
+    if name is None or kept is None:
         return (
             "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
         )
@@ -292,11 +302,17 @@ def _save(
     ]
     if lacking:
         return f"(no replay file: add {lacking[0]} to a list promises beside the pipeline, where replay reads it)"
-    data = to_replay(failure, name[0], protocol.name, name[1])
-    path = folder / f"headrace-failure-{hashlib.sha256(data).hexdigest()[:8]}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data + b"\n")
-    return f"headrace replay {shlex.quote(str(path))} --explain"
+    data = to_replay(failure, name[0], protocol.name, name[1], application=application)
+    try:
+        path = kept.keep(data)
+    except OSError as error:
+        return f"(no replay file: {kept.folder} cannot be written: {error.strerror or error})"
+    return f"headrace replay {shlex.quote(_shown(path))} --explain"
+
+
+def _shown(path: Path) -> str:
+    """Shorten a path below the current directory."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _promises_beside(pipeline: "Pipeline", feed: "FeedOf") -> "Sequence[Promise]":

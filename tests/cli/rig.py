@@ -17,6 +17,7 @@ from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.application import Trial
 from headrace_properties.search.judging import Failure, run_plan, violations
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.replay_file import to_replay
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import FaultSchedule, Pause
 
@@ -142,7 +143,8 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
     broken = violations(verdicts)
     assert broken, "the zombie did no harm"
     failure = Failure(ZOMBIE, 0, broken, history.digest())
-    saved = save_failure(failure, target, protocol, folder / "zombie.json", OutputFiles(force=True))
+    data = to_replay(failure, target.name, protocol.name, feed_name, application=target.application)
+    saved = save_failure(data, folder / "zombie.json", OutputFiles(force=True))
     assert saved is not None
     return saved
 

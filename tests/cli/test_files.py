@@ -13,7 +13,7 @@ from headrace_cli._exit import ExistingFileError, ExitCode, UnwritableFileError
 from headrace_cli._files import OutputFiles, write_bytes
 from headrace_cli._output import output_files, write_outputs
 from headrace_properties.reference import Emitted
-from tests.cli.rig import Run, save_zombie
+from tests.cli.rig import Run, plain, save_zombie
 
 
 def fails(path: Path) -> None:
@@ -174,10 +174,12 @@ def test_a_failure_that_was_saved_before_is_named_again_and_another_is_not_repla
 ) -> None:
     command = ("verify", "views:pipeline", "--without", "sequencers", "--seed", "2")
     assert run(*command).exit_code == 1
-    (saved,) = folder.glob("headrace-failure-*.json")
+    (saved,) = folder.rglob("headrace-failure-*.json")
     assert run(*command).exit_code == 1
-    assert list(folder.glob("headrace-failure-*.json")) == [saved]
+    assert list(folder.rglob("headrace-failure-*.json")) == [saved]
     saved.write_text("edited")
-    assert run(*command).exit_code == 1
-    assert saved.read_text() == "edited"
-    assert len(list(folder.glob("headrace-failure-*.json"))) == 2
+    other = run(*command, "--failures", "elsewhere", "--save", str(saved))
+    assert (other.exit_code, saved.read_text()) == (2, "edited")
+    unreadable = run(*command)
+    assert (unreadable.exit_code, saved.read_text()) == (2, "edited")
+    assert f"cannot read replay file {saved.relative_to(folder)}" in plain(unreadable.stderr)

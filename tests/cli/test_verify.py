@@ -99,8 +99,8 @@ def test_every_single_fault_is_tried_and_the_report_says_where_they_struck(folde
     faults, _ = schedule.split(" all faults end\n")
     assert len(faults.splitlines()) == 2, "one fault, and when all heals"
     assert "\nCoverage: number of protocol steps at which each fault struck, by role\n" in result.stdout
-    (saved,) = folder.glob("headrace-failure-????????.json")
-    assert "byte for byte" in run("replay", saved.name).stdout
+    (saved,) = folder.rglob("headrace-failure-????????.json")
+    assert "byte for byte" in run("replay", str(saved)).stdout
 
 
 def test_pairs_of_faults_are_drawn(folder: Path, run: Run) -> None:

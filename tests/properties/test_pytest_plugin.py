@@ -92,6 +92,17 @@ def test_a_pipeline_that_holds_passes_in_one_line(project: Path) -> None:
     assert (code, "1 passed" in text) == (0, True), text
 
 
+def test_a_failure_that_was_kept_fails_again_first(project: Path) -> None:
+    """One run with a fault would not find it."""
+    (project / "test_views.py").write_text(BREAKS)
+    (project / "test_quickly.py").write_text(BREAKS.replace("examples=200", "examples=1"))
+    assert pytest_in(project, "test_quickly.py")[0] == 0
+    assert pytest_in(project, "test_views.py")[0] == 1
+    (kept,) = (project / ".headrace/failures/views.pipeline").iterdir()
+    code, text = pytest_in(project, "test_quickly.py")
+    assert (code, f"headrace replay {kept.relative_to(project)} --explain" in text) == (1, True), text
+
+
 def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_works(project: Path) -> None:
     (project / "test_views.py").write_text(BREAKS)
     code, text = pytest_in(project)
@@ -100,11 +111,11 @@ def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_work
     assert "S6, only the latest owner writes" in text
     assert "The smallest fault schedule found that does this" in text
     assert "all faults end" in text
-    (saved,) = project.glob("headrace-failure-*.json")
-    assert f"headrace replay {saved.name}" in text
+    (saved,) = project.rglob("headrace-failure-*.json")
+    assert f"headrace replay {saved.relative_to(project)}" in text
 
     replayed = subprocess.run(
-        [sys.executable, "-m", "headrace_cli", "replay", saved.name],
+        [sys.executable, "-m", "headrace_cli", "replay", str(saved)],
         cwd=project, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert replayed.returncode == 1, replayed.stderr

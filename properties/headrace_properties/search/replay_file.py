@@ -1,9 +1,13 @@
 """A failing run as a file, which runs again byte for byte."""
 
+from pathlib import Path
+
 import msgspec
 
-from headrace_properties.search.application import Trial
+from headrace import HistoryFormatError, OptionsError
+from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import Failure
+from headrace_properties.search.origins import code_digest, input_digest
 from headrace_properties.search.plans import Plan
 
 REPLAY_FORMAT = 4
@@ -24,6 +28,8 @@ class ReplayFile(msgspec.Struct, frozen=True):
         format: of this file; 1 to 3 were written under the project's former name, and name modules that are gone.
         kept: which of the input's records the run needs, by their order from 0; ``None``: all.
         versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
+        code_digest: of the source behind the pipeline and its versions (`headrace_properties.search.origins`); ``""``: unknown.
+        input_digest: of the records that the run needs, and the watermarks; ``""``: unknown.
     """
 
     pipeline: str
@@ -36,11 +42,26 @@ class ReplayFile(msgspec.Struct, frozen=True):
     format: int = REPLAY_FORMAT
     kept: tuple[int, ...] | None = None
     versions: tuple[str, ...] = ()
+    code_digest: str = ""
+    input_digest: str = ""
 
     @property
     def trial(self) -> Trial:
         """The run to make."""
         return Trial(self.plan, self.feed_seed, self.kept)
+
+    def changes(self, application: Application, pipeline: str = "") -> tuple[str, ...]:
+        """List what is not known to be as it was when the run was recorded: ``code``, ``input``, or both.
+
+        Args:
+            application: what the run is made of today.
+            pipeline: ``MODULE:PIPELINE`` of it, if not the recorded one.
+        """
+        today = {
+            "code": (self.code_digest, code_digest([pipeline or self.pipeline, *self.versions])),
+            "input": (self.input_digest, input_digest(application.input_of(self.trial))),
+        }
+        return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
 
 
 def to_replay(
@@ -49,11 +70,58 @@ def to_replay(
     protocol: str = "sound",
     feed: str = "feed",
     versions: tuple[str, ...] = (),
+    application: Application | None = None,
 ) -> bytes:
-    """Write a failure for a file; the arguments are those of `ReplayFile`."""
+    """Write a failure for a file.
+
+    Args:
+        failure: what was found.
+        pipeline: see `ReplayFile`, as for the others.
+        protocol: likewise.
+        feed: likewise.
+        versions: likewise.
+        application: what failed; ``None``: the file does not say what code and input it came from.
+    """
     broken = {name: one.message for name, one in failure.violations.items()} or {"error": failure.error}
     content = ReplayFile(
         pipeline, failure.feed_seed, failure.plan, protocol, failure.digest, broken, feed, kept=failure.kept,
         versions=versions,
+        code_digest=code_digest([pipeline, *versions]) if application else "",
+        input_digest=input_digest(application.input_of(failure.trial)) if application else "",
     )  # fmt: skip
-    return msgspec.json.format(msgspec.json.encode(content), indent=2)
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+
+
+class _Format(msgspec.Struct):
+    """The one field that every format has."""
+
+    format: int
+
+
+def read_replay(path: Path) -> ReplayFile:
+    """Read what `to_replay` wrote.
+
+    Raises:
+        HistoryFormatError: it cannot be read, or is something else, or of another version.
+    """
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Format).format
+        if version != REPLAY_FORMAT:
+            raise HistoryFormatError("replay file", str(path), _of_another_format(version))
+        return msgspec.json.decode(data, type=ReplayFile)
+    except OSError as error:
+        raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
+    except (OptionsError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HistoryFormatError("replay file", str(path), str(error)) from error
+
+
+def _of_another_format(version: int) -> str:
+    """Why a file is not read, and what to do."""
+    if version > REPLAY_FORMAT:
+        return f"it has format {version}, and this version of Headrace reads format {REPLAY_FORMAT}. Update Headrace"
+    return (
+        f"it has format {version}, which was written before the project was renamed Headrace; its modules and options"
+        f" have new names, and this version reads format {REPLAY_FORMAT} only. Search again with the file's pipeline:"
+        " headrace verify MODULE:PIPELINE --save FILE. CHANGELOG.md lists what was renamed"
+    )

@@ -1,0 +1,175 @@
+"""Failures that are kept and tried first the next time: replay files in a directory beside the project, which CI can share.
+
+Rules of this file:
+
+* A failure stays until a run of it shows that what it violated holds, and is then retired: moved to ``retired``, never deleted.
+  Where that cannot be told, because the property was not exercised or not asked for, it stays.
+* That the directory cannot be written hides no verdict.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace_properties.search.application import Application
+from headrace_properties.search.judging import JudgedRun
+from headrace_properties.search.parallel import runner, useful_jobs
+from headrace_properties.search.replay_file import ReplayFile, read_replay
+from headrace_properties.search.verification import Verification
+from headrace_properties.verdict import Holds
+from headrace_sim import Protocol
+
+FOLDER = Path(".headrace/failures")
+"""Where failures are kept, in the directory of the project."""
+
+_RETIRED = "retired"
+_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFailure:
+    """A failure of an earlier search.
+
+    Attributes:
+        path: of the file.
+        file: its content.
+    """
+
+    path: Path
+    file: ReplayFile
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A kept failure that has been run again.
+
+    Attributes:
+        kept: the failure.
+        judged: what its run has come to.
+        changes: what it was recorded from and has changed since: ``code``, ``input``.
+    """
+
+    kept: KeptFailure
+    judged: JudgedRun
+    changes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """What it violated was exercised, and holds."""
+        if self.judged.failed:
+            return False
+        names = self.kept.file.violations.keys() - {"error"}
+        return all(isinstance(self.judged.verdicts.get(name), Holds) for name in names)
+
+    def __str__(self) -> str:
+        """Say what has come of it."""
+        broken = ", ".join(self.kept.file.violations)
+        if self.judged.failed:
+            again = ", ".join(self.judged.broken) or "the run stopped with an error"
+            return f"{self.kept.path}: violated again: {again}"
+        if not self.passed:
+            return (
+                f"{self.kept.path}: kept; nothing can be said of {broken}, which this run does not exercise"
+            )
+        since = f"; its {' and '.join(self.changes)} changed" if self.changes else ""
+        return f"{self.kept.path}: no longer violates {broken}{since}"
+
+
+class KeptFailures:
+    """The failures that are kept of one pipeline on one protocol.
+
+    Args:
+        folder: where those of all pipelines are.
+        pipeline: ``MODULE:PIPELINE``.
+        versions: further versions, likewise.
+        protocol: name of the state machines.
+    """
+
+    def __init__(
+        self, folder: Path, pipeline: str, versions: Sequence[str] = (), protocol: str = "sound"
+    ) -> None:
+        self.folder = folder / pipeline.replace(":", ".")
+        self._of = (pipeline, tuple(versions), protocol)
+
+    def load(self) -> tuple[KeptFailure, ...]:
+        """Read them, in order of their names.
+
+        Raises:
+            HistoryFormatError: one cannot be read.
+        """
+        found = [KeptFailure(path, read_replay(path)) for path in sorted(self.folder.glob("*.json"))]
+        return tuple(
+            one for one in found if (one.file.pipeline, one.file.versions, one.file.protocol) == self._of
+        )
+
+    def keep(self, data: bytes) -> Path:
+        """Keep what `headrace_properties.search.replay_file.to_replay` made of a failure, and return the file's path.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = free_name(self.folder, data)
+        part = path.with_suffix(".part")
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        return path
+
+    def retire(self, kept: KeptFailure) -> Path:
+        """Try a failure no more, and return where its file is now.
+
+        Raises:
+            OSError: it cannot be moved.
+        """
+        folder = self.folder / _RETIRED
+        folder.mkdir(exist_ok=True)
+        return kept.path.replace(folder / kept.path.name)
+
+
+def retry(
+    application: Application, kept: Sequence[KeptFailure], protocol: Protocol, jobs: int = 1
+) -> tuple[Retried, ...]:
+    """Run kept failures again.
+
+    Args:
+        application: what is under test.
+        kept: the failures.
+        protocol: the state machines to host.
+        jobs: processes that share the runs.
+    """
+    changes = [one.file.changes(application) for one in kept]
+    with runner(application, protocol, useful_jobs(jobs, len(kept))) as run:
+        judged = list(run([one.file.trial for one in kept]))
+    return tuple(map(Retried, kept, judged, changes))
+
+
+def found_again(retried: Sequence[Retried]) -> Verification | None:
+    """Return what the runs have found, if one of them failed; the first is the failure."""
+    failing = next((one for one in retried if one.judged.failed), None)
+    if failing is None:
+        return None
+    seeds = tuple(dict.fromkeys(one.kept.file.feed_seed for one in retried))
+    found = Verification(feed_seeds=seeds, feeds_asked=len(seeds))
+    for one in retried:
+        found.take(one.judged)
+    found.fail(failing.judged.failure(failing.kept.file.trial))
+    return found
+
+
+def is_fit_for_files(folder: Path) -> bool:
+    """Tell whether a project may be there: files are not scattered unasked into a home directory or the root."""
+    place = folder.resolve()
+    return place not in (Path.home().resolve(), Path(place.anchor))
+
+
+def free_name(folder: Path, data: bytes) -> Path:
+    """Name a file by its content: as many digits as it takes to replace no other file."""
+    digest = hashlib.sha256(data).hexdigest()
+    names = [
+        folder / f"headrace-failure-{digest[:digits]}.json" for digits in range(_DIGITS, len(digest) + 1)
+    ]
+    return next((name for name in names if not name.exists() or name.read_bytes() == data), names[-1])

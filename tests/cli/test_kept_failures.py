@@ -1,0 +1,119 @@
+"""Failures are kept beside the project and tried first the next time, until a run shows that they are gone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace_properties.search.verification import verify as search
+from tests.cli.rig import Run, plain, run_process, save_zombie
+
+KEPT = Path(".headrace/failures")
+BROKEN = ("verify", "views:pipeline", "--without", "sequencers", "--seed", "2")
+
+CURSED = """
+import views
+
+class Cursed(views.CountViews):
+    limit = 19
+
+    def process_record(self, context, record):
+        super().process_record(context, record)
+        if sum(context.state.values()) > self.limit:
+            raise ValueError("cursed")
+
+pipeline = views.build(Cursed(), "cursed")
+
+def feed(seed):
+    return views.feed(seed)
+"""
+"""Fails once a window is full, whatever the faults."""
+
+
+def no_search(*_: object, **__: object) -> None:
+    raise AssertionError("a search was begun")
+
+
+def test_a_failure_is_tried_first_the_next_time(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(*BROKEN)
+    (kept,) = (KEPT / "views.pipeline").glob("*.json")
+    assert f"headrace replay {kept}" in plain(first.stdout)
+    monkeypatch.setattr("headrace_cli.verify.search", no_search)
+    again = run(*BROKEN[:-2])
+    assert (first.exit_code, again.exit_code) == (1, 1)
+    assert f"Kept failure {kept}: violated again: " in plain(again.stdout)
+    assert f"headrace replay {kept}" in plain(again.stdout)
+    monkeypatch.setattr("headrace_cli.verify.search", search)
+    assert "Kept failure" not in run("verify", "views:pipeline", "--examples", "3").stdout, "another protocol"
+    assert kept.exists()
+
+
+def test_one_that_passes_is_retired_by_name(folder: Path) -> None:
+    (folder / "cursed.py").write_text(CURSED.replace("limit = 19", "limit = 1"))
+    verify = ("verify", "cursed:pipeline", "--examples", "5")
+    assert run_process(*verify, cwd=folder).returncode == 1
+    (kept,) = (folder / KEPT / "cursed.pipeline").glob("*.json")
+    (folder / "cursed.py").write_text(CURSED.replace("limit = 19", "limit = 1_000"))
+    mended = run_process(*verify, "--json", cwd=folder)
+    (said,) = json.loads(mended.stdout)["kept_failures"]
+    retired = kept.parent / "retired"
+    assert said == (
+        f"{kept.relative_to(folder)}: no longer violates error; its code changed; moved to {retired.relative_to(folder)}"
+    )
+    assert (mended.returncode, [*kept.parent.glob("*.json")], [*retired.iterdir()]) == (
+        0, [], [retired / kept.name],
+    )  # fmt: skip
+
+
+def test_one_of_which_nothing_can_be_said_stays(folder: Path, run: Run) -> None:
+    """The promise that it broke is not asked for this time."""
+    path = save_zombie(folder)
+    content = json.loads(path.read_text()) | {"protocol": "sound", "violations": {"no such promise": "x"}}
+    kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps(content))
+    said = plain(run("verify", "views:pipeline", "--examples", "3").stdout)
+    assert "kept; nothing can be said of no such promise, which this run does not exercise" in said
+    assert kept.exists()
+
+
+def test_nothing_is_kept_in_a_home_directory_unasked(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    assert run(*BROKEN).exit_code == 1
+    assert not (folder / ".headrace").exists()
+    assert len(list(folder.glob("headrace-failure-*.json"))) == 1
+    assert run(*BROKEN, "--failures", "here", "--force").exit_code == 1
+    assert len(list((folder / "here").rglob("headrace-failure-*.json"))) == 1
+
+
+def test_a_directory_that_cannot_be_written_is_said_and_hides_no_verdict(folder: Path, run: Run) -> None:
+    (folder / ".headrace").write_text("a file")
+    result = run(*BROKEN)
+    assert result.exit_code == 1
+    assert "Note: .headrace/failures/views.pipeline cannot be written (" in plain(result.stderr)
+    assert len(list(folder.glob("headrace-failure-*.json"))) == 1
+
+
+def test_a_replay_whose_code_or_input_has_changed_says_so_and_exits_3(folder: Path) -> None:
+    """The helper is in another module than the pipeline."""
+    (folder / "cursed.py").write_text(CURSED.replace("limit = 19", "limit = 1"))
+    run_process("verify", "cursed:pipeline", "--examples", "5", "--save", "a.json", cwd=folder)
+    views = (folder / "views.py").read_text()
+    (folder / "views.py").write_text(views.replace("value=seed", "value=seed + 1"))
+    again = run_process("replay", "a.json", cwd=folder)
+    assert (again.returncode, "VIOLATED again" in again.stdout) == (1, True), "still violated is violated"
+    (folder / "views.py").write_text(views)
+    (folder / "cursed.py").write_text(CURSED.replace("limit = 19", "limit = 1_000"))
+    mended = run_process("replay", "a.json", cwd=folder)
+    assert (mended.returncode, mended.stdout.splitlines()[0]) == (
+        3, "UNKNOWN: nothing is violated, but the code has changed since",
+    )  # fmt: skip
+    document = json.loads(run_process("replay", "a.json", "--json", cwd=folder).stdout)
+    assert (document["result"], document["changed"]) == ("unknown", ["code"])
+    (folder / "views.py").write_text(views.replace("value=seed", "value=seed + 1"))
+    document = json.loads(run_process("replay", "a.json", "--json", cwd=folder).stdout)
+    assert document["changed"] == ["code", "input"]
