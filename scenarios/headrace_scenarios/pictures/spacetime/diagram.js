@@ -145,13 +145,14 @@ function measure(text, size, bold = false) {
 
 function wrap(text, width, size, bold = false, most = 6) {
   const lines = [""];
-  for (let word of String(text).replace(/\s+/g, " ").split(/(?= )/)) {
+  for (let word of String(text).replace(/\s+/g, " ").split(/(?= )|(?<=,)/)) {
     while (measure(lines.at(-1) + word, size, bold) > width) {
-      if (lines.at(-1)) { lines.push(""); word = word.trimStart(); continue; }
+      const room = width - measure(lines.at(-1), size, bold), fits = measure(word, size, bold) <= width;
+      if (lines.at(-1) && (fits || room < 40)) { lines.push(""); word = word.trimStart(); continue; }
       if (lines.length > most || word.length < 2) break;
-      let cut = word.length - 1;
-      while (cut > 1 && measure(word.slice(0, cut), size, bold) > width) cut -= 1;
-      lines[lines.length - 1] = word.slice(0, cut);
+      let cut = word.length - 1; // a word that no line can hold is broken
+      while (cut > 1 && measure(lines.at(-1) + word.slice(0, cut), size, bold) > width) cut -= 1;
+      lines[lines.length - 1] += word.slice(0, cut);
       lines.push("");
       word = word.slice(cut);
     }
@@ -184,7 +185,7 @@ function arrange(shown) {
     if (!state.linear && passed > IDLE_US) { gaps.push({ y: bottom + 8, us: passed }); bottom += 26 * Math.max(1, state.zoom); }
     const top = Math.max(bottom, last === null ? 0 : mark + distance(passed) - ROW / 2);
     const lines = wrap(`${name} ${begun.get(n) || event.label}`.trim(), wide, size, marked.has(n)).map((text) => ({ text, size, detail: false }));
-    if (event.detail) lines.push(...wrap(event.detail, wide, SMALL, false, 2).map((text) => ({ text, size: SMALL, detail: true })));
+    if (event.detail) lines.push(...wrap(event.detail, wide, SMALL, false, 3).map((text) => ({ text, size: SMALL, detail: true })));
     mark = top + ROW / 2;
     bottom = top + lines.length * ROW + 7;
     rows.set(n, { y: mark, top: top - 3, bottom: bottom - 4, lines, name });

@@ -39,8 +39,7 @@ function seat(plan, lane, x, y, box, moment, now, c) {
   const down = DATA.outages.filter((one) => one.lane === lane && during(one.begin, one.end)).map((one) => one.kind);
   const held = DATA.tenures.filter((one) => one.lane === lane && during(one.begin, one.end));
   const lost = held.filter((one) => one.replaced !== null && heightOf(plan, one.replaced) <= moment);
-  const says = [...new Set(down)].join(", ") || (lost.length ? `zombie, sequencer ${lost[0].sequencer}` : held.length === 1 ? `owner, sequencer ${
-    held[0].sequencer}` : held.length ? `owns ${held.length} intervals` : "");
+  const says = [...new Set(down)].join(", ") || (lost.length ? "zombie" : held.length === 1 ? `sequencer ${held[0].sequencer}` : held.length ? `${held.length} intervals` : "");
   const colour = down.length || lost.length ? c.bad : c.ownership, here = now !== null && EVENTS[now].lane === lane;
   const fit = (text, size, bold) => { let one = text; while (one.length > 2 && measure(one, size, bold) > box - 8) one = `${one.slice(0, -2)}…`; return one; };
   const size = measure(DATA.lanes[lane].address, 13, true) > box - 8 ? 11 : 13;

@@ -37,7 +37,9 @@ _IDLE_US = 200_000
 _SLANT = math.radians(35)
 _STUB = 13
 _FEW_REPORTS = 6
-_DETAIL_LINES = 2
+_DETAIL_LINES = 3
+_LEAST = 40
+"""Pixels: a word that no line can hold begins on a line with this much room."""
 _USUAL = ("ProcessStarted", "RoleClaimed", "CheckpointsDeleted", "IdsCollected")
 """Left out where nothing is to be explained."""
 
@@ -141,21 +143,21 @@ _EMS = (("ijl|'.,:;! ftrI()[]/\\-\"`", 0.46), ("mwMW@%", 1.0), ("ABCDEFGHJKLNOPQ
 
 
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
-    """Break a text into lines of at most this width, pixels; a word that is too long is broken, too."""
+    """Break a text at spaces and commas into lines of at most this width, pixels; a word that is too long is broken, too."""
     lines = [""]
-    for word in re.findall(r"\s*\S+", re.sub(r"\s+", " ", text)):
+    for word in re.split(r"(?= )|(?<=,)", re.sub(r"\s+", " ", text)):
         rest = word
         while width_of(lines[-1] + rest, size, bold=bold) > width:
-            if lines[-1]:
+            fits = width_of(rest, size, bold=bold) <= width
+            if lines[-1] and (fits or width - width_of(lines[-1], size, bold=bold) < _LEAST):
                 lines.append("")
                 rest = rest.lstrip()
                 continue
-            cut = next(
-                n for n in range(len(rest), 0, -1) if n == 1 or width_of(rest[:n], size, bold=bold) <= width
-            )
+            room = width - width_of(lines[-1], size, bold=bold)
+            cut = next((n for n in range(len(rest), 1, -1) if width_of(rest[:n], size, bold=bold) <= room), 1)
             if cut >= len(rest):
                 break
-            lines[-1], rest = rest[:cut], rest[cut:]
+            lines[-1], rest = lines[-1] + rest[:cut], rest[cut:]
             lines.append("")
         lines[-1] += rest
     return lines
