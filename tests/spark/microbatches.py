@@ -12,7 +12,7 @@ from headrace.spark.hosting.chunks import NEVER, Chunks
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import MicroBatch, Plan, computation_of, plan_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, plan_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.hosting.processor import run_bounded
 from headrace.spark.runtime.event_time import END_MS, from_spark
@@ -60,7 +60,7 @@ class Store:
 class Query:
     """A running query: its state, and what has come out."""
 
-    plan: Plan
+    plan: JobPlan
     stores: dict[str, Store] = field(default_factory=dict)
     outputs: Counter[Emitted] = field(default_factory=Counter)
     watermarks: dict[str, int] = field(default_factory=dict)

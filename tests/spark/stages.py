@@ -11,7 +11,7 @@ from headrace.api.specs import OUTSIDE
 from headrace.injector.injection import productions_of
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import MicroBatch, Plan
+from headrace.spark.hosting.layout import JobPlan, MicroBatch
 from headrace.spark.hosting.parcels import Parcel, Post
 from headrace.spark.hosting.progress import Board
 from headrace.spark.jobs.attach import Sources
@@ -26,7 +26,7 @@ from tests.spark.microbatches import Store
 
 @dataclass
 class _Stage:
-    plan: Plan
+    plan: JobPlan
     reader: LogReader
     offset: Offset
     number: int = 0

@@ -12,7 +12,7 @@ from headrace.api.codecs import Codec
 from headrace.api.specs import OUTSIDE, Subscriber, same_key
 from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.addressing import key_for
-from headrace.spark.hosting.layout import Plan
+from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Packed, Post
 
 
@@ -70,7 +70,7 @@ class Lane:
         return True
 
 
-def lane_of(plan: Plan, post: Post, injector: str, stream: str, kept_ids_us: int | None) -> Lane | None:
+def lane_of(plan: JobPlan, post: Post, injector: str, stream: str, kept_ids_us: int | None) -> Lane | None:
     """Return the lane of a stream, if it has one.
 
     Args:

@@ -10,6 +10,8 @@ Rules of this file:
   watermark's advance caused. Last come the deletions of checkpoints, because a batch's productions are delivered when it is
   committed, and the published watermarks.
 * Recovery scans are left out: on Spark each batch reads only the rows that it needs.
+* Choice: causes are left unknown (`headrace.causes`). Spark moves whole partitions between the operators, so an interval's events
+  depend on all that its senders did in the batches before: recorded as such, everything would have caused everything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +48,7 @@ from headrace.history import (
     WriteRefused,
 )
 from headrace.spark.hosting.history_sample import SampledEvents, sampled_injections
-from headrace.spark.hosting.layout import MicroBatch, Plan, computation_of, number_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of, number_of
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
 from headrace.wire.rows import Production
@@ -86,7 +88,7 @@ _decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 def exported(
-    plan: Plan, group: str, batch: MicroBatch, events: Sequence[Event], under_old_watermark: int, held: int
+    plan: JobPlan, group: str, batch: MicroBatch, events: Sequence[Event], under_old_watermark: int, held: int
 ) -> list[bytes]:
     """Encode what an interval's task adds to the History.
 
@@ -128,7 +130,7 @@ def _without_deletions(events: Sequence[Event]) -> list[Event]:
 
 
 def exported_injections(
-    plan: Plan, partition: str, number: int, at_us: int, events: Iterable[Injected]
+    plan: JobPlan, partition: str, number: int, at_us: int, events: Iterable[Injected]
 ) -> bytes:
     """Encode what reading a partition of the sources adds to the History."""
     assert plan.history is not None, "a History was asked for"
@@ -146,7 +148,7 @@ def _is_told(event: Event, computation: str) -> bool:
     return not isinstance(event, _LEFT_OUT)
 
 
-def _placed(plan: Plan, group: str, event: Event) -> Event:
+def _placed(plan: JobPlan, group: str, event: Event) -> Event:
     """Return an event with its keys and intervals as the History writes them."""
     replace, number = msgspec.structs.replace, number_of(group)
     if isinstance(event, Executed):
@@ -182,7 +184,7 @@ def _interval(number: int) -> KeyInterval:
     return KeyInterval(f"{number:04d}/", f"{number:04d}0")  # "0" is the character after "/"
 
 
-def _productions(plan: Plan, productions: tuple[Production, ...]) -> tuple[Production, ...]:
+def _productions(plan: JobPlan, productions: tuple[Production, ...]) -> tuple[Production, ...]:
     return tuple(
         production if production.consumer == OUTSIDE
         else msgspec.structs.replace(

@@ -24,7 +24,7 @@ from headrace.history import Injected
 from headrace.injector.injection import dead_letter, productions_of
 from headrace.spark.hosting.direct_injection import Lane, lane_of
 from headrace.spark.hosting.history_export import exported_injections
-from headrace.spark.hosting.layout import Plan
+from headrace.spark.hosting.layout import JobPlan
 from headrace.spark.hosting.parcels import Batches, Post, parcel_rows
 from headrace.spark.runtime.failures import noted
 from headrace.spark.runtime.garbage_collection import collector_paused
@@ -44,7 +44,7 @@ UNPARSED = "\n"
 file, if known. The row's value is its text."""
 
 
-def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
+def injecting(plan: JobPlan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Batches]:
     """Return the function that Spark maps the sources' rows with.
 
     Args:
@@ -56,7 +56,7 @@ def injecting(plan: Plan, kept_ids_us: dict[str, int]) -> Callable[[Batches], Ba
     return partial(_inject, plan, kept_ids_us)
 
 
-def _inject(plan: Plan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
+def _inject(plan: JobPlan, kept_ids_us: dict[str, int], batches: Batches) -> Batches:
     task = TaskContext.get()
     number = int(task.getLocalProperty("streaming.sql.batchId") or 0)
     mapping = Injection(plan, kept_ids_us, number, task.partitionId())
@@ -88,7 +88,7 @@ class Injection:
         partition: number of the partition; with the batch's it prefixes the ids given to records that have none.
     """
 
-    def __init__(self, plan: Plan, kept_ids_us: dict[str, int], batch: int, partition: int) -> None:
+    def __init__(self, plan: JobPlan, kept_ids_us: dict[str, int], batch: int, partition: int) -> None:
         self._plan = plan
         self._kept_ids_us = kept_ids_us
         self._batch = batch

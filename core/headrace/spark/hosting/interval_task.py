@@ -36,7 +36,7 @@ from headrace.rules import RULES
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.chunks import NEVER, Chunks, IntervalStore
 from headrace.spark.hosting.history_export import exported
-from headrace.spark.hosting.layout import MicroBatch, Plan, batch_of, computation_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, batch_of, computation_of
 from headrace.spark.hosting.parcels import Packed, Parcel, Post, Tally
 from headrace.spark.runtime.event_time import END_MS
 from headrace.store.mediator import MASTER_ROLE, Mediator, StoredRow
@@ -60,7 +60,7 @@ _PATIENCE = 1_000_000
 
 
 def run_interval(
-    plan: Plan, group: str, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
+    plan: JobPlan, group: str, batch: MicroBatch, parcels: Sequence[Parcel], store: IntervalStore
 ) -> Post:
     """Process one key interval in one micro-batch.
 
@@ -82,7 +82,7 @@ def run_interval(
 
 
 class _IntervalTask:
-    def __init__(self, plan: Plan, group: str, batch: MicroBatch, store: IntervalStore) -> None:
+    def __init__(self, plan: JobPlan, group: str, batch: MicroBatch, store: IntervalStore) -> None:
         self._plan = plan
         self._group = group
         self._batch = batch

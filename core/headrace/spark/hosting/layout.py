@@ -28,7 +28,7 @@ _MOST_GROUPS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """The layout of a pipeline.
 
     Attributes:
@@ -117,18 +117,18 @@ def plan_of(
     history: bool | Sample = False,
     staged: bool = False,
     progress: bool = False,
-) -> Plan:
+) -> JobPlan:
     """Lay out a pipeline.
 
     Args:
         pipeline: a valid pipeline.
         intervals: number of key intervals of each computation.
-        with_ids: see `Plan`.
-        timed_by_source: see `Plan`.
-        clock: see `Plan`.
-        history: see `Plan`; ``True``: all keys.
-        staged: see `Plan`.
-        progress: see `Plan`.
+        with_ids: see `JobPlan`.
+        timed_by_source: see `JobPlan`.
+        clock: see `JobPlan`.
+        history: see `JobPlan`; ``True``: all keys.
+        staged: see `JobPlan`.
+        progress: see `JobPlan`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -154,7 +154,7 @@ def plan_of(
         )
     generations = [sorted(names) for names in nx.topological_generations(graph)]
     levels = [tuple(name for name in names if name in pipeline.computations) for names in generations]
-    return Plan(
+    return JobPlan(
         pipeline=as_run,
         intervals=intervals,
         levels=tuple(level for level in levels if level),

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from headrace.api.time import MAX_TIME, MILLISECOND
 from headrace.spark.hosting.chunks import NEVER, Chunks
 from headrace.spark.hosting.interval_task import run_interval
-from headrace.spark.hosting.layout import MicroBatch, Plan, computation_of
+from headrace.spark.hosting.layout import JobPlan, MicroBatch, computation_of
 from headrace.spark.hosting.parcels import Parcel, Post, decode_parcel, parcel_rows
 from headrace.spark.runtime.event_time import from_spark
 from headrace.spark.runtime.failures import noted
@@ -36,7 +36,7 @@ class LevelProcessor(StatefulProcessor):
         level: number of the level.
     """
 
-    def __init__(self, plan: Plan, level: int) -> None:
+    def __init__(self, plan: JobPlan, level: int) -> None:
         self._plan = plan
         self._groups = frozenset(group for name in plan.levels[level] for group in plan.groups[name])
 
@@ -139,7 +139,7 @@ def frame_of(post: Post) -> pd.DataFrame:
     return pd.DataFrame({"group": groups, "parcel": parcels})
 
 
-def bounded(plan: Plan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:
+def bounded(plan: JobPlan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:
     """Return the function that Spark maps the groups of a level with if the input is bounded."""
     hosted = _BoundedLevel(plan, level)
 
@@ -159,7 +159,7 @@ class _BoundedLevel:
         level: number of the level.
     """
 
-    def __init__(self, plan: Plan, level: int) -> None:
+    def __init__(self, plan: JobPlan, level: int) -> None:
         self._plan = plan
         self._level = level
 
@@ -172,7 +172,7 @@ class _BoundedLevel:
         return pa.Table.from_batches([parcel_rows(post)])
 
 
-def run_bounded(plan: Plan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:
+def run_bounded(plan: JobPlan, level: int, group: str, parcels: Iterable[Parcel], now_us: int) -> Post:
     """Process one interval of bounded input: all records, then the end of time.
 
     Args:

@@ -21,7 +21,7 @@ from headrace.api.time import HOUR
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import CLOCK, SOURCE_COLUMNS, UNPARSED, injecting
-from headrace.spark.hosting.layout import Plan, plan_of
+from headrace.spark.hosting.layout import JobPlan, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, Outputs, unpack
 from headrace.spark.hosting.parcels import PARCEL_SCHEMA
@@ -134,7 +134,7 @@ def attached(
     return Outputs(parcels.mapInArrow(partial(unpack, tallies), OUTPUT_SCHEMA), pipeline)
 
 
-def level_operator(parcels: DataFrame, plan: Plan, level: int, *, streaming: bool) -> DataFrame:
+def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: bool) -> DataFrame:
     """Add the operator of one level, from incoming to outgoing parcels."""
     groups = parcels.groupBy("group")
     if streaming:

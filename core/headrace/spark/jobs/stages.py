@@ -27,7 +27,7 @@ from headrace.history import Injected
 from headrace.spark.hosting.history_export import exported_injections
 from headrace.spark.hosting.history_sample import Sample
 from headrace.spark.hosting.injection import SOURCE_COLUMNS, Injection
-from headrace.spark.hosting.layout import Plan, plan_of
+from headrace.spark.hosting.layout import JobPlan, plan_of
 from headrace.spark.hosting.metrics import observed
 from headrace.spark.hosting.outputs import OUTPUT_SCHEMA, output_rows
 from headrace.spark.hosting.parcels import (
@@ -122,7 +122,7 @@ def _with_codecs(cut: Pipeline, pipeline: Pipeline) -> Pipeline:
     return cut
 
 
-def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> Plan:
+def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: bool | Sample) -> JobPlan:
     """Return the layout of an injector's stage."""
     return plan_of(
         cut_injector(pipeline, name), intervals=1, with_ids=sources.with_ids, timed_by_source=sources.timed,
@@ -132,7 +132,7 @@ def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: b
 
 def computation_plan(
     pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool | Sample
-) -> Plan:
+) -> JobPlan:
     """Return the layout of a computation's stage."""
     senders = frozenset(pipeline.senders(name))
     return plan_of(
@@ -145,7 +145,7 @@ def computation_plan(
 
 
 def injector_pieces(
-    prepared: DataFrame, plan: Plan, log: Log, *, kept_ids_us: Mapping[str, int], delay_us: int
+    prepared: DataFrame, plan: JobPlan, log: Log, *, kept_ids_us: Mapping[str, int], delay_us: int
 ) -> DataFrame:
     """Write an injector's rows to its log, and return what each task wrote.
 
@@ -161,7 +161,7 @@ def injector_pieces(
 
 
 def _log_injected(
-    plan: Plan, log: Log, kept_ids_us: dict[str, int], delay_us: int, batches: Batches
+    plan: JobPlan, log: Log, kept_ids_us: dict[str, int], delay_us: int, batches: Batches
 ) -> Batches:
     number, partition = place()
     injection = Injection(plan, kept_ids_us, number, partition)
@@ -180,12 +180,12 @@ def _log_injected(
 # A computation's stage
 
 
-def parcels_of(spark: SparkSession, reading: Reading, plan: Plan) -> DataFrame:
+def parcels_of(spark: SparkSession, reading: Reading, plan: JobPlan) -> DataFrame:
     """Read the logs of a computation's senders as parcels for its intervals."""
     return read_logs(spark, reading).mapInArrow(partial(_read, plan, reading.directory), PARCEL_SCHEMA)
 
 
-def _read(plan: Plan, directory: str, batches: Batches) -> Batches:
+def _read(plan: JobPlan, directory: str, batches: Batches) -> Batches:
     keying = Keying(plan, *place())
     post, count = Post(), 0
     with noted():
@@ -217,7 +217,7 @@ class Keying:
         partition: number of the partition.
     """
 
-    def __init__(self, plan: Plan, batch: int, partition: int) -> None:
+    def __init__(self, plan: JobPlan, batch: int, partition: int) -> None:
         self._plan = plan
         self._batch, self._partition = batch, partition
         (self._spec,) = plan.pipeline.computations.values()
@@ -264,7 +264,7 @@ class Keying:
             post.to(group).tick = True
 
 
-def logged(produced: DataFrame, plan: Plan, log: Log) -> DataFrame:
+def logged(produced: DataFrame, plan: JobPlan, log: Log) -> DataFrame:
     """Write what an operator sends to its log, and return what each task wrote."""
     return observed(produced, plan.pipeline).mapInArrow(partial(_log_produced, log), PIECE_SCHEMA)
 
