@@ -27,6 +27,7 @@ APIS = {
     "api/headrace.md": ("headrace", "The API: computations and pipelines", "core"),
     "api/dataflow.md": ("headrace.dataflow", "The API: the Dataflow Model", "core"),
     "api/spark.md": ("headrace.spark", "The API: the host on Spark", "core"),
+    "api/promises.md": ("headrace_properties.promises", "The API: promises", "properties"),
     "api/simulation.md": ("headrace_sim", "The API: the simulated cluster", "sim"),
 }
 _MARKUP = re.compile(r"\[bold\](.*?)\[/\]")
