@@ -20,6 +20,7 @@ _NAMES = (
     "compare",
     "run",
     "check",
+    "recheck",
     "spark-submit",
     "chaos",
     "skip",
@@ -42,6 +43,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace run zeitgeist --on sim
 
   headrace check history.jsonl --pipeline my_job:pipeline
+
+  headrace recheck history.jsonl my_job:pipeline
 
   headrace spark-submit my_job.py
 

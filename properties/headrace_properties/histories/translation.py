@@ -68,7 +68,7 @@ class Translation:
         self._several = any(len(spec.inputs) > 1 for spec in pipeline.computations.values())
         self._at_us = 0
         self._number = self._sequencer = 0
-        self._causes: dict[tuple[str, str], tuple[str, int]] = {}
+        self._causes: dict[tuple[str, str], tuple[str, int, str]] = {}
         self._minted: dict[tuple[str, str], int] = {}
         self._held: dict[tuple[str, str, str], int] = {}
         self.tells_owners = False
@@ -108,7 +108,7 @@ class Translation:
         else:
             version = self._version(0)
             yield Executed(
-                at_us=self._at_us, process=process, computation=line.stage, key="", cause=cause[0], timestamp=cause[1],
+                at_us=self._at_us, process=process, computation=line.stage, key=cause[2], cause=cause[0], timestamp=cause[1],
                 late=False, timer=None, input_watermark=MIN_TIME, version=version, productions=productions,
             )  # fmt: skip
             yield self._applied(line, version, RowDelta("-/", version.number, productions=productions))
@@ -129,7 +129,7 @@ class Translation:
 
     def _in(self, line: In) -> Event:
         record_id = self._id(self._books.stream_of(line), line.id)
-        self._causes[line.stage, line.id] = record_id, line.timestamp
+        self._causes[line.stage, line.id] = record_id, line.timestamp, line.key
         held = self._held.get((line.stage, line.partition, line.process), 0)
         version = self._version(held)
         key = self._row(line.stage, line.partition, line.key)

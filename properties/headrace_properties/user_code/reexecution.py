@@ -6,6 +6,7 @@ looks at the wall clock, which a History does not tell.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from headrace import Pipeline, format_time
 from headrace.api.specs import OUTSIDE
@@ -16,8 +17,35 @@ from headrace.worker.execution import run_record, run_timer
 from headrace_properties.user_code.findings import with_code_for_each_call
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
-_Made = tuple[bytes | None, tuple[tuple[str, str, bytes, int], ...]]
-"""What a step came to: its row's new state, and its productions."""
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that was applied.
+
+    Attributes:
+        event: its write.
+        runs: the executions that the write claims, in order.
+        before: the row's state before it, encoded.
+    """
+
+    event: Applied
+    runs: tuple[Executed, ...]
+    before: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What user code makes of a step.
+
+    Attributes:
+        state: the row's new state, encoded; ``None``: unchanged.
+        emissions: (stream, value, timestamp) of each record that it sends, in order.
+        productions: (stream, consumer, value, timestamp): the same, for each consumer.
+    """
+
+    state: bytes | None
+    emissions: tuple[tuple[str, bytes, int], ...]
+    productions: tuple[tuple[str, str, bytes, int], ...]
 
 
 def check_replay(history: Iterable[Event], pipeline: Pipeline) -> Verdict:
@@ -27,15 +55,46 @@ def check_replay(history: Iterable[Event], pipeline: Pipeline) -> Verdict:
         history: of the whole run.
         pipeline: that ran.
     """
-    replay = _Replay(pipeline)
+    replay = StepReplay(pipeline)
+    steps = 0
     for event in history:
-        verdict = replay.take(event)
+        step = replay.take(event)
+        if step is None:
+            continue
+        verdict = _judge(replay, step)
         if verdict is not None:
             return verdict
-    return Holds(replay.steps) if replay.steps else Unknown("no step was applied")
+        steps += 1
+    return Holds(steps) if steps else Unknown("no step was applied")
 
 
-class _Replay:
+def _judge(replay: "StepReplay", step: Step) -> Verdict | None:
+    event, delta = step.event, step.event.delta
+    recorded = (
+        delta.state,
+        tuple(_content(production) for run in step.runs for production in run.productions),
+    )
+    again = replay.again(step)
+    made = None if again is None else (again.state, again.productions)
+    if made == recorded:
+        return None
+    if again != replay.again(step) or again != replay.again(step, 1_000_003):
+        return Unknown(f"user code of {event.computation!r} is not deterministic, or looks at the wall clock")
+    text = (
+        f"step {event.sequencer}.{delta.number} of key {delta.key!r} at {event.computation!r}, applied at"
+        f" {format_time(event.at_us)}, does not follow from its row: it came to {recorded!r:.160}, and on the"
+        f" row's state {step.before!r:.60} user code comes to {made!r:.160} (MillWheel 6.2, 7.1)"
+    )
+    return Violated(text, (*step.runs, event))
+
+
+class StepReplay:
+    """Finds the applied steps in a History, and runs them again.
+
+    Args:
+        pipeline: with the user code to run.
+    """
+
     def __init__(self, pipeline: Pipeline) -> None:
         pipeline = with_code_for_each_call(pipeline)
         present = frozenset([OUTSIDE, *pipeline.computations])
@@ -46,10 +105,9 @@ class _Replay:
         self._runs: dict[tuple[int, int], list[Executed]] = {}
         self._states: dict[tuple[str, str], bytes] = {}
         self._dead: set[str] = set()
-        self.steps = 0
 
-    def take(self, event: Event) -> Verdict | None:
-        """Take an event; a verdict ends it."""
+    def take(self, event: Event) -> Step | None:
+        """Take an event; returns the step that it applies, unless a record of it failed for good."""
         if isinstance(event, Injected):
             self._learn(event.productions)
         elif isinstance(event, DeadLettered):
@@ -59,14 +117,14 @@ class _Replay:
             version = (event.version.sequencer, event.version.number)
             self._runs.setdefault(version, []).append(event)
         elif isinstance(event, Applied):
-            return self._judge(event)
+            return self._step(event)
         return None
 
     def _learn(self, productions: Iterable[Production]) -> None:
         for production in productions:
             self._records[production.record_id, production.consumer] = production
 
-    def _judge(self, event: Applied) -> Verdict | None:
+    def _step(self, event: Applied) -> Step | None:
         delta = event.delta
         name = (event.computation, delta.key)
         runs = self._runs.get((event.sequencer, delta.number), [])
@@ -75,27 +133,18 @@ class _Replay:
             self._states[name] = delta.state
         if not runs or any(run.cause in self._dead for run in runs):
             return None
-        made = tuple(_content(production) for run in runs for production in run.productions)
-        again = self._again(runs, before, 0)
-        if again == (delta.state, made):
-            self.steps += 1
-            return None
-        if again != self._again(runs, before, 0) or again != self._again(runs, before, 1_000_003):
-            return Unknown(
-                f"user code of {event.computation!r} is not deterministic, or looks at the wall clock"
-            )
-        text = (
-            f"step {event.sequencer}.{delta.number} of key {delta.key!r} at {event.computation!r}, applied at"
-            f" {format_time(event.at_us)}, does not follow from its row: it came to {(delta.state, made)!r:.160}, and on the"
-            f" row's state {before!r:.60} user code comes to {again!r:.160} (MillWheel 6.2, 7.1)"
-        )
-        return Violated(text, (*runs, event))
+        return Step(event, tuple(runs), before)
 
-    def _again(self, runs: list[Executed], state: bytes, later_us: int) -> _Made | None:
-        """Run a step's user code again; ``None``: it fails."""
-        after: bytes | None = None
-        made: list[tuple[str, str, bytes, int]] = []
-        for run in runs:
+    def record(self, run: Executed) -> Production | None:
+        """Return the record that an execution was for; ``None``: a timer, or a record that the History does not tell."""
+        return self._records.get((run.cause, run.computation))
+
+    def again(self, step: Step, later_us: int = 0) -> StepResult | None:
+        """Run a step's user code again; ``None``: it fails. ``later_us``: add this to its wall clock."""
+        state, after = step.before, None
+        emissions: list[tuple[str, bytes, int]] = []
+        productions: list[tuple[str, str, bytes, int]] = []
+        for run in step.runs:
             where, now = self._deployed[run.computation], run.at_us + later_us
             try:
                 if run.timer is None:
@@ -109,11 +158,12 @@ class _Replay:
             if changed is not None:
                 after = state = changed
             for one in context.emissions or ():
-                made += [
+                emissions.append((one.stream, one.value, one.timestamp))
+                productions += [
                     (one.stream, consumer, one.value, one.timestamp)
                     for consumer, _ in where.consumers(one.stream)
                 ]
-        return after, tuple(made)
+        return StepResult(after, tuple(emissions), tuple(productions))
 
 
 def _content(production: Production) -> tuple[str, str, bytes, int]:

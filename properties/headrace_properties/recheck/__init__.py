@@ -1,0 +1,6 @@
+"""Today's code on yesterday's input: a recorded run against what the pipeline makes of the same records now."""
+
+from headrace_properties.recheck.comparing import Difference, Recheck, recheck
+from headrace_properties.recheck.recording import Recording, RecordingError, read_recording
+
+__all__ = ["Difference", "Recheck", "Recording", "RecordingError", "read_recording", "recheck"]

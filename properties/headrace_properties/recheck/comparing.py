@@ -1,0 +1,349 @@
+"""Compare a recorded run with what today's pipeline makes of its input, step by step and as a whole, under faults.
+
+Rules of this file:
+
+* **Steps**: each recorded step is run again by today's code, on the state that its row had then. This is exact: the order of
+  arrival, the watermark and the clock are the recorded ones. Of the steps that come to something else, the first of the fewest
+  records is shown.
+* **Runs**: today's pipeline gets the recorded input in the simulated cluster, first without faults, then with. What goes outside
+  must be what was recorded. Of all outputs that differ, one that needs the fewest records of the input is shown.
+* What the code declares (``ordered``, ``nondeterministic``) or may repeat (without exactly-once), and all downstream of it, is
+  not compared. What a late record led to depends on when it came: it is unknown.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import msgspec
+
+from headrace import HeadraceError, Pipeline, format_time
+from headrace.api.specs import ComputationSpec
+from headrace.wire.rows import Production
+from headrace_properties.printable import describe_value, visible
+from headrace_properties.recheck.lineage import InputRecord, Lineage
+from headrace_properties.recheck.recording import Recording
+from headrace_properties.reference import Emitted
+from headrace_properties.search.ground import ground_of
+from headrace_properties.search.plans import draw_faults
+from headrace_properties.user_code.reexecution import Step, StepReplay
+from headrace_sim import ClusterOptions, simulate
+from headrace_sim.faults import FaultSchedule, LateRecords
+
+_FAULTS = 8
+"""Choice: faults in each run under faults."""
+
+RECORDED_STEP = "a recorded step"
+"""Where a difference of one step is found."""
+
+_LATER_US = 1_000_003
+"""Choice: added to the wall clock, to see whether user code looks at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that comes out otherwise than recorded.
+
+    Attributes:
+        what: which step, output or state.
+        recorded: what it was, decoded; ``""``: it was not there.
+        today: what it is now, decoded; ``""``: it is not there.
+        found_in: where it was found: in a recorded step, or in a run.
+        inputs: the smallest set of records of the input that led to it, a line each.
+        others: how many more differ in the same place.
+    """
+
+    what: str
+    recorded: str
+    today: str
+    found_in: str
+    inputs: tuple[str, ...]
+    others: int = 0
+
+
+@dataclass(slots=True)
+class Recheck:
+    """What became of a comparison.
+
+    Attributes:
+        inputs: records of the input.
+        steps: recorded steps that came to the same.
+        runs: runs of today's pipeline that were compared.
+        differences: what differs.
+        declared: computations that were not compared: (name, reason).
+        unknown: what could not be told, and why.
+    """
+
+    inputs: int
+    steps: int = 0
+    runs: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    declared: list[tuple[str, str]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def by_order(self) -> bool:
+        """Whether every recorded step comes to the same, and the outcome does not: order, time or timers decide it."""
+        return bool(self.steps and self.differences) and all(
+            one.found_in != RECORDED_STEP for one in self.differences
+        )
+
+
+def recheck(
+    recording: Recording,
+    pipeline: Pipeline,
+    *,
+    plans: int = 20,
+    seed: int = 0,
+    on_run: Callable[[int], None] = lambda _: None,
+) -> Recheck:
+    """Compare a recorded run with today's pipeline.
+
+    Args:
+        recording: the run.
+        pipeline: today's.
+        plans: how many runs under faults.
+        seed: of the faults.
+        on_run: told the number of runs so far.
+
+    Raises:
+        HeadraceError: a pipeline cannot run in the simulated cluster.
+    """
+    reasons = {name: _reason(spec) for name, spec in pipeline.computations.items()}
+    declared = [(name, reason) for name, reason in reasons.items() if reason]
+    found = Recheck(recording.feed.records, declared=declared)
+    if recording.tells_steps:
+        _compare_steps(recording, pipeline, found)
+    if recording.fraction < 1:
+        found.unknown.append(
+            f"the recording has {recording.fraction:.3g} of the keys, so what the whole run came to is not told"
+        )
+        return found
+    if not recording.ended:
+        found.unknown.append(
+            "the recorded run did not come to rest, so what it would have come to is not told"
+        )
+    _compare_runs(recording, pipeline, found, plans, seed, on_run)
+    return found
+
+
+def _reason(spec: ComputationSpec) -> str:
+    if spec.nondeterministic:
+        return f"declared nondeterministic: {spec.nondeterministic}"
+    if spec.ordered:
+        return "declared ordered: its outcome depends on the order of arrival"
+    return "" if spec.exactly_once else "it runs without exactly-once, so records may count twice"
+
+
+def _compare_steps(recording: Recording, pipeline: Pipeline, found: Recheck) -> None:
+    """Run each recorded step again."""
+    replay, strange = StepReplay(pipeline), set[str]()
+    first: Difference | None = None
+    differing = 0
+    undeclared = {name for name, spec in pipeline.computations.items() if not spec.nondeterministic}
+    for event in recording.events:
+        step = replay.take(event)
+        if step is None:
+            continue
+        name = step.event.computation
+        if name not in pipeline.computations:
+            strange.add(name)
+        elif name in undeclared and all(run.timer or replay.record(run) for run in step.runs):
+            difference = _step_difference(step, replay, pipeline)
+            if difference is None:
+                found.steps += 1
+            else:
+                differing += 1
+                if first is None or len(difference.inputs) < len(first.inputs):
+                    first = difference
+    if first is not None:
+        found.differences.append(replace(first, others=differing - 1))
+    found.unknown += [
+        f"computation {name!r} ran then, and today's pipeline does not have it" for name in sorted(strange)
+    ]
+
+
+def _step_difference(step: Step, replay: StepReplay, pipeline: Pipeline) -> Difference | None:
+    delta, name = step.event.delta, step.event.computation
+    spec = pipeline.computations[name]
+    emitted = {
+        production.record_id: (production.stream, production.value, production.timestamp)
+        for run in step.runs
+        for production in run.productions
+    }
+    state = step.before if delta.state is None else delta.state
+    again = replay.again(step)
+    if again is not None:
+        now = step.before if again.state is None else again.state
+        if (now, again.emissions) == (state, tuple(emitted.values())):
+            return None
+        today = _outcome(pipeline, spec, now, again.emissions)
+        if again != replay.again(step) or again != replay.again(step, _LATER_US):
+            today += (
+                " (and something else each time: your code is not deterministic, or looks at the wall clock)"
+            )
+    else:
+        today = "your code fails"
+    causes = []
+    for run in step.runs:
+        record = replay.record(run)
+        causes.append(f"timer {run.cause}" if record is None else _input(pipeline, record))
+    before = _state(spec, step.before)
+    return Difference(
+        f"the step of {name!r} for key {delta.key!r}, on the state {before}",
+        _outcome(pipeline, spec, state, tuple(emitted.values())),
+        today,
+        RECORDED_STEP,
+        tuple(causes),
+    )
+
+
+def _outcome(
+    pipeline: Pipeline, spec: ComputationSpec, state: bytes, emissions: tuple[tuple[str, bytes, int], ...]
+) -> str:
+    sent = [
+        f"{stream}: {describe_value(pipeline, stream, value)} at {time_us}"
+        for stream, value, time_us in emissions
+    ]
+    return f"state {_state(spec, state)}" + (f", sent {', '.join(sent)}" if sent else ", nothing sent")
+
+
+def _state(spec: ComputationSpec, state: bytes) -> str:
+    try:
+        return visible(repr(spec.state_codec.decode(state))) if state else "(none)"
+    except Exception:  # noqa: BLE001  codecs are the user's
+        return f"{state!r} (not decodable)"
+
+
+def _compare_runs(
+    recording: Recording,
+    pipeline: Pipeline,
+    found: Recheck,
+    plans: int,
+    seed: int,
+    on_run: Callable[[int], None],
+) -> None:
+    """Run today's pipeline on the input, until something differs for certain."""
+    options = ClusterOptions()
+    ground = ground_of(pipeline, recording.feed, options)
+    then = Lineage(recording.events, partial(_alike, pipeline))
+    compared = _compared_streams(pipeline, found)
+    for number in range(plans + 1):
+        schedule = FaultSchedule()
+        if number:
+            schedule = draw_faults(ground, _FAULTS, seed + number, without=(LateRecords,))
+        place = f"run {number} under faults" if number else "the run without faults"
+        try:
+            history = simulate(pipeline, recording.feed, options=options, faults=schedule, seed=seed + number)
+        except HeadraceError as error:
+            found.differences.append(Difference("the run", "came to its end", f"stops: {error}", place, ()))
+            return
+        found.runs += 1
+        on_run(found.runs)
+        differing = list(_differing(then, Lineage(history, partial(_alike, pipeline)), recording, compared))
+        certain = [one for one in differing if not any(record.late for record in one.behind)]
+        if certain:
+            found.differences.append(_smallest(certain, pipeline, place))
+            return
+        if differing:
+            found.unknown.append(
+                f"{len(differing):,} outputs of {place} differ, and late records led to them: their outcome depends on"
+                " when they came"
+            )
+            return
+
+
+def _compared_streams(pipeline: Pipeline, found: Recheck) -> frozenset[str]:
+    """The streams whose records must be the same; dead letters name what failed by an id, which another run gives anew."""
+    loose_sources = {name for name, _ in found.declared}
+    loose = {
+        name
+        for name in pipeline.computations
+        if name in loose_sources or not loose_sources.isdisjoint(pipeline.upstream(name))
+    }
+    streams = {
+        stream for name, spec in pipeline.computations.items() if name not in loose for stream in spec.outputs
+    }
+    compared = frozenset(streams.intersection(pipeline.output_streams))
+    if not compared:
+        found.unknown.append(
+            "no output can be compared: all streams come from computations that declare otherwise"
+        )
+    return compared
+
+
+def _alike(pipeline: Pipeline, record: Emitted) -> Emitted:
+    """Write a value as JSON with sorted names, where that is possible: two hosts may encode the same value otherwise."""
+    try:
+        value = msgspec.json.encode(pipeline.codec(record.stream).decode(record.value), order="sorted")
+    except Exception:  # noqa: BLE001  codecs are the user's
+        return record
+    return msgspec.structs.replace(record, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Differing:
+    """An output that only one of the two has.
+
+    Attributes:
+        record: the output.
+        recorded: how often it went outside then.
+        today: and now.
+        behind: the input that led to it.
+    """
+
+    record: Emitted
+    recorded: int
+    today: int
+    behind: list[InputRecord]
+
+
+def _differing(
+    then: Lineage, now: Lineage, recording: Recording, compared: frozenset[str]
+) -> Iterator[_Differing]:
+    """Find the outputs that differ. A run that did not come to rest may have had more to come."""
+    for record in dict.fromkeys([*then.outputs, *now.outputs]):
+        old, new = then.outputs.get(record, []), now.outputs.get(record, [])
+        more = len(new) > len(old) and recording.ended
+        if record.stream in compared and (len(old) > len(new) or more):
+            behind = now.behind(new) if more else then.behind(old)
+            yield _Differing(record, len(old), len(new), behind)
+
+
+def _smallest(differing: list[_Differing], pipeline: Pipeline, place: str) -> Difference:
+    """Show what needs the fewest records of the input; its counterpart, if there is one, has the same stream, key and time."""
+    first = min(differing, key=lambda one: (len(one.behind), one.record.timestamp, one.record.key))
+    of, counterparts = first.record, [first]
+    for one in differing:
+        record = one.record
+        if one is not first and (record.stream, record.key, record.timestamp) == (
+            of.stream,
+            of.key,
+            of.timestamp,
+        ):
+            counterparts.append(one)
+    return Difference(
+        f"the output on {of.stream!r} for key {of.key!r} at {format_time(of.timestamp)}",
+        _values(pipeline, [(one.record, one.recorded) for one in counterparts]),
+        _values(pipeline, [(one.record, one.today) for one in counterparts]),
+        place,
+        tuple(_input(pipeline, record.production) for record in first.behind),
+        len(differing) - len(counterparts),
+    )
+
+
+def _values(pipeline: Pipeline, outputs: list[tuple[Emitted, int]]) -> str:
+    values = [
+        describe_value(pipeline, record.stream, record.value) + (f" ({times} times)" if times > 1 else "")
+        for record, times in outputs
+        if times
+    ]
+    return ", ".join(values) or "nothing"
+
+
+def _input(pipeline: Pipeline, production: Production) -> str:
+    time, value = (
+        format_time(production.timestamp),
+        describe_value(pipeline, production.stream, production.value),
+    )
+    return f"stream={visible(production.stream)} key={production.key!r} timestamp={time} value={value}"

@@ -1,0 +1,80 @@
+"""Which records of the input led to an output, from step to step (MillWheel 4.1): the cause, and what the row had before."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.history import Applied, Event, Executed, Injected, Output
+from headrace.wire.rows import Production
+from headrace_properties.reference import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A record of the input.
+
+    Attributes:
+        production: the record, as it went to its first consumer.
+        late: it was behind its source's watermark.
+    """
+
+    production: Production
+    late: bool
+
+
+class Lineage:
+    """What led to what in a run.
+
+    Args:
+        history: of the run.
+        alike: gives one form to outputs that count as equal.
+
+    Attributes:
+        outputs: output to the ids of the records that went outside as such.
+    """
+
+    def __init__(self, history: Iterable[Event], alike: Callable[[Emitted], Emitted]) -> None:
+        self.outputs: dict[Emitted, list[str]] = {}
+        self._inputs: dict[str, InputRecord] = {}
+        self._parents: dict[object, tuple[object, ...]] = {}
+        self._rows: dict[tuple[str, str], object] = {}
+        self._runs: dict[tuple[int, int], list[Executed]] = {}
+        for event in history:
+            if isinstance(event, Injected):
+                for production in event.productions[:1]:
+                    late = production.timestamp < event.source_watermark
+                    self._inputs.setdefault(production.record_id, InputRecord(production, late))
+            elif isinstance(event, Executed):
+                version = (event.version.sequencer, event.version.number)
+                self._runs.setdefault(version, []).append(event)
+                row = self._rows.get((event.computation, event.key))
+                for production in event.productions:
+                    self._parents.setdefault(production.record_id, (event.cause, row))
+            elif isinstance(event, Applied):
+                self._apply(event)
+            elif isinstance(event, Output):
+                production = event.production
+                emitted = Emitted(production.stream, production.key, production.value, production.timestamp)
+                self.outputs.setdefault(alike(emitted), []).append(production.record_id)
+
+    def _apply(self, event: Applied) -> None:
+        delta, name = event.delta, (event.computation, event.delta.key)
+        row, before = (event.sequencer, delta.number), self._rows.get(name)
+        causes: list[object] = [record_id for record_id, _ in delta.seen]
+        causes += [run.cause for run in self._runs.pop(row, ())]
+        for production in delta.productions:
+            self._parents[production.record_id] = (*causes, before)
+        self._parents[row] = (*causes, before)
+        if delta.state == b"" and not delta.set_timers:  # nothing of what was before can matter any more
+            self._rows.pop(name, None)
+        elif before is not None or delta.state is not None or delta.set_timers:
+            self._rows[name] = row
+
+    def behind(self, record_ids: Sequence[str]) -> list[InputRecord]:
+        """Return the records of the input that led to some records, in their order."""
+        waiting, seen = list[object](record_ids), set[object]()
+        while waiting:
+            one = waiting.pop()
+            if one is not None and one not in seen:
+                seen.add(one)
+                waiting += self._parents.get(one, ())
+        return [record for record_id, record in self._inputs.items() if record_id in seen]
