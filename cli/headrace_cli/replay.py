@@ -23,7 +23,9 @@ from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._targets import TargetError, load_target
 from headrace_cli._trust import check_trusted
 from headrace_cli._until import cut, print_until, until_document
+from headrace_cli._when import measure, print_rates, rates_document
 from headrace_properties.promises import PromiseError
+from headrace_properties.search.application import Application
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
@@ -113,6 +115,17 @@ def replay(
     trust: Annotated[  # noqa: FBT002  typer's way
         bool, typer.Option("--trust", help="Import the file's module even if it is not part of this project.")
     ] = False,
+    when: Annotated[  # noqa: FBT002  typer's way
+        bool,
+        typer.Option(
+            "--when",
+            help="Find the moment from which on the run fails whatever else happens: 1,000 more runs.",
+        ),
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="all cores", help="Processes that share the runs of --when."),
+    ] = None,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a saved failure again, byte for byte, and show what it violates and which events prove it.
@@ -129,11 +142,26 @@ def replay(
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
             replayed = _run(recorded, pipeline, promise or ())
         verdicts = dict(replayed.verdicts)
+        rates = None
+        if when and replayed.code is ExitCode.VIOLATED:
+            with stdout_reserved():
+                application = _application(recorded, pipeline, promise or ())
+                rates = measure(
+                    application,
+                    recorded.file,
+                    recorded.protocol,
+                    replayed.history,
+                    verdicts,
+                    replayed.error,
+                    jobs,
+                )
         stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
         if as_json:
             document = _document(replayed) | showing.document(replayed.history, verdicts)
             if stop:
                 document["until"] = until_document(stop)
+            if rates is not None:
+                document["failure_rates"] = rates_document(rates)
             print_document(document)
             _save(showing, replayed, files, history)
         else:
@@ -147,6 +175,8 @@ def replay(
                 )
             if stop:
                 print_until(console, stop)
+            if rates is not None:
+                print_rates(console, rates, replayed.history)
             _save(showing, replayed, files, history)
             print_saved(console, files.saved)
         raise typer.Exit(files.code(replayed.code))
@@ -167,10 +197,15 @@ def _targets(file: ReplayFile, pipeline: str | None) -> list[str]:
     return [pipeline or file.pipeline, *file.versions]
 
 
+def _application(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> Application:
+    first, *others = _targets(recorded.file, pipeline)
+    return load_target(first, recorded.file.feed, others, promises).application
+
+
 def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> ReplayedFailure:
     file = recorded.file
-    first, *others = _targets(file, pipeline)
-    application = load_target(first, file.feed, others, promises).application
+    first = pipeline or file.pipeline
+    application = _application(recorded, pipeline, promises)
     feed = application.feed(file.feed_seed)
     wrong = implausible(file.plan, feed) or _wrong_records(file, feed)
     if wrong:

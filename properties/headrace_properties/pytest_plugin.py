@@ -306,7 +306,7 @@ def _save(
     try:
         path = kept.keep(data)
     except OSError as error:
-        return f"(no replay file: {kept.folder} cannot be written: {error.strerror or error})"
+        return f"(no replay file: cannot write {error.filename}: {error.strerror})"
     return f"headrace replay {shlex.quote(_shown(path))} --explain"
 
 

@@ -7,7 +7,7 @@ from headrace_sim.faults import NO_FAULTS, FaultSchedule, StepFault
 from headrace_sim.feed import Feed, FeedBuilder, FeedEntry
 from headrace_sim.options import ClusterOptions
 from headrace_sim.protocol import SOUND, Protocol
-from headrace_sim.simulation import Versions, simulate, start, versions_of
+from headrace_sim.simulation import Redraw, Versions, simulate, start, versions_of
 from headrace_sim.steps import Does, Moment, Step
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "LogNormal",
     "Moment",
     "Protocol",
+    "Redraw",
     "Step",
     "StepFault",
     "Uniform",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from random import Random
 
 from headrace import Pipeline
 from headrace.api.versions import check_versions
@@ -56,7 +57,8 @@ class Cluster:
         history: History | None = None,
     ) -> None:
         check_versions(pipelines)
-        pipelines, draws, engine = tuple(pipelines), partial(stream, seed), options.engine
+        self._streams: list[tuple[str, Random]] = []
+        pipelines, draws, engine = tuple(pipelines), partial(self._stream, seed), options.engine
         self.history = History() if history is None else history
         self.kernel = Kernel()
         self._log = FaultLog(self.history, self.kernel)
@@ -121,6 +123,18 @@ class Cluster:
         """
         self.host.observer = watch = Watch(self.host, self._log, tuple(planned), begin)
         return watch
+
+    def redraw(self, seed: int) -> None:
+        """From now on draw everything anew, and let no planned fault begin at a step. ``seed``: of the new draws."""
+        for concern, source in self._streams:
+            source.setstate(stream(seed, concern).getstate())
+        if self.host.observer is not None:
+            self.host.observer.forget()
+
+    def _stream(self, seed: int, concern: str) -> Random:
+        source = stream(seed, concern)
+        self._streams.append((concern, source))
+        return source
 
     # Faults, by hand
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from headrace import OptionsError, Pipeline
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History
@@ -24,6 +26,18 @@ def versions_of(pipeline: Versions) -> list[Pipeline]:
     return [pipeline] if isinstance(pipeline, Pipeline) else list(pipeline)
 
 
+class Redraw(msgspec.Struct, frozen=True):
+    """Another continuation of a run: the same up to a time, then without further faults and with new draws.
+
+    Attributes:
+        at_us: the time, true time in microseconds; after the heal it means the heal.
+        seed: of the new draws.
+    """
+
+    at_us: int
+    seed: int
+
+
 def simulate(
     pipeline: Versions,
     feed: Feed,
@@ -32,6 +46,7 @@ def simulate(
     faults: f.FaultSchedule = f.NO_FAULTS,
     seed: int = 0,
     protocol: Protocol = SOUND,
+    redraw: Redraw | None = None,
 ) -> History:
     """Run a pipeline over a feed in a simulated cluster, with faults; then heal, and run until all is done.
 
@@ -42,14 +57,19 @@ def simulate(
         faults: what goes wrong.
         seed: root of all draws.
         protocol: the state machines to host; default: the engine's own.
+        redraw: continue the run in another way from some time on.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault names a process that does not exist.
         HeadraceError: user code or input failed for good, and the policy is to stop.
     """
+    planned = faults if redraw is None else faults.before(redraw.at_us)
     with seldom_collected():
-        cluster = start(pipeline, feed, options=options, faults=faults, seed=seed, protocol=protocol)
+        cluster = start(pipeline, feed, options=options, faults=planned, seed=seed, protocol=protocol)
+        if redraw is not None:
+            cluster.run_until(min(redraw.at_us, faults.heals_at_us))
+            cluster.redraw(redraw.seed)
         cluster.run_until(faults.heals_at_us)
         cluster.heal(faults.lasting)
         cluster.run_to_the_end()

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from headrace_properties.search.inevitability import failure_rates
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
@@ -340,3 +342,25 @@ def test_the_project_is_trusted_from_its_subdirectories_and_its_environment_is_n
     edited(path, "pipeline", "stranger:pipeline")
     refused = run("replay", str(path))
     assert (refused.exit_code, "which is not in this project" in plain(refused.stderr)) == (2, True)
+
+
+# When it became inevitable
+
+
+def test_when_tells_the_moment_that_decided(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause decides: worker-0 is replaced, wakes up, and writes."""
+    monkeypatch.setattr("headrace_cli._when.failure_rates", partial(failure_rates, continuations=3))
+    path = str(save_zombie(folder))
+    said = run("replay", path, "--when", "--jobs", "2").stdout
+    assert "\nWhen it became inevitable\n  3 continuations from each of " in said
+    assert "The rate jumps from 0% to " in said
+    assert "FaultStruck kind='pause'" in said.partition("When it became inevitable")[2]
+    rates = json.loads(run("replay", path, "--when", "--json").stdout)["failure_rates"]
+    assert {point["runs"] for point in rates["points"]} == {3}
+    assert rates["jump"] is not None
+
+
+def test_when_is_not_asked_of_a_run_that_violates_nothing(folder: Path, run: Run) -> None:
+    path = save_zombie(folder)
+    change(path, protocol="sound")
+    assert "inevitable" not in run("replay", str(path), "--when").stdout

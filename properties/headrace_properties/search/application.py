@@ -8,7 +8,7 @@ import msgspec
 from headrace import Pipeline
 from headrace_properties.promises import Promise
 from headrace_properties.search.plans import Plan
-from headrace_sim import Feed, Versions, versions_of
+from headrace_sim import Feed, Redraw, Versions, versions_of
 
 FeedOf = Callable[[int], Feed]
 """Makes the input from a seed."""
@@ -21,11 +21,13 @@ class Trial(msgspec.Struct, frozen=True):
         plan: the faults, options and seed.
         feed_seed: seed of the input.
         kept: which of the input's records to keep, by their order from 0; ``None``: all.
+        redraw: continue it in another way from some time on.
     """
 
     plan: Plan
     feed_seed: int = 0
     kept: tuple[int, ...] | None = None
+    redraw: Redraw | None = None
 
 
 @dataclass(frozen=True, slots=True)

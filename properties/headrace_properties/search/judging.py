@@ -1,7 +1,7 @@
 """What one run of a plan comes to: its verdicts, what struck in it and where, and, if it failed, the failure as a value."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from headrace.history import History
@@ -75,6 +75,12 @@ class JudgedRun:
         """It breaks an invariant or a promise, or stopped with an error."""
         return bool(self.error or self.broken)
 
+    def fails_like(self, violated: Collection[str], error: str) -> bool:
+        """Tell whether it violates one of these, or, if there are none, stopped with an error of this one's class."""
+        if violated:
+            return bool(self.broken.keys() & set(violated))
+        return self.error.partition(":")[0] == error.partition(":")[0] != ""
+
     def failure(self, trial: Trial) -> Failure:
         """The failure that it is. ``trial``: what was run."""
         return Failure(trial.plan, trial.feed_seed, self.broken, self.digest, self.error, trial.kept)
@@ -91,7 +97,13 @@ def run_plan(
     plan, versions = trial.plan, application.versions
     feed = application.input_of(trial)
     history = simulate(
-        versions, feed, options=plan.options, faults=plan.faults, seed=plan.seed, protocol=protocol
+        versions,
+        feed,
+        options=plan.options,
+        faults=plan.faults,
+        seed=plan.seed,
+        protocol=protocol,
+        redraw=trial.redraw,
     )
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)

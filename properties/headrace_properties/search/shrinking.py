@@ -123,15 +123,10 @@ class _Shrinker:
             return False
         self._meter.run()
         judged = self._test(trial)
-        if not self._fails_alike(judged):
+        if not judged.fails_like(self._wanted, best.error):
             return False
         self.best = judged.failure(trial)
         return True
-
-    def _fails_alike(self, judged: JudgedRun) -> bool:
-        if self._wanted:
-            return bool(judged.broken.keys() & self._wanted)
-        return judged.error.partition(":")[0] == self.best.error.partition(":")[0] != ""
 
 
 def _minimise(things: list[Any], fails: Callable[[list[Any]], bool]) -> None:

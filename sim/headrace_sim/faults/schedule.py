@@ -89,6 +89,11 @@ class FaultSchedule(msgspec.Struct, frozen=True):
             at_steps=tuple(fault for fault in planned if isinstance(fault, StepFault)),
         )
 
+    def before(self, at_us: int) -> "FaultSchedule":
+        """Return the same schedule without the faults that begin at a time, and not before this one."""
+        early = tuple(fault for fault in self.faults if fault.at_us < at_us)
+        return msgspec.structs.replace(self, faults=early, heal_at_us=self.heals_at_us)
+
     def describe(self) -> str:
         """Write one fault a line: those at times in order of time, then those at steps."""
         lines = [describe(fault) for fault in sorted(self.faults, key=lambda fault: fault.at_us)]
