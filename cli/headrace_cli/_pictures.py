@@ -31,7 +31,7 @@ class Showing:
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Save a diagram and an animation of the run: one HTML file, for a browser.",
+            help="Save an interactive space-time diagram: one HTML file, for a browser.",
         ),
     ] = None
     svg: Annotated[
