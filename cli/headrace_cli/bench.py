@@ -23,21 +23,14 @@ from headrace_cli._signals import signal_of
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace bench
-
   headrace bench harness
-
   headrace bench kernels
-
   headrace bench harness --runs 100000 --jobs 2
-
   headrace bench harness --quick --json > figures.json
-
   headrace bench skew --quick
 
 [bold]Exit codes[/]
-
   0 measured, 1 a figure about correctness is missed, 2 wrong use. A speed is reported, and never fails."""
 
 

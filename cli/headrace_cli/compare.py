@@ -23,13 +23,10 @@ from headrace_properties.search.strong_weak import compare as run_each_way
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace compare headrace_scenarios.wall_clock:pipeline --faults 10
-
   headrace compare my_job:pipeline --faults 5 --runs 200 --json
 
 [bold]Exit codes[/]
-
   0 no invariant is violated, 1 one is, or a run stopped with an error, 2 wrong use"""
 
 

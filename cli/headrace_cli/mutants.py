@@ -20,17 +20,12 @@ from headrace_properties.mutants.hunt import Hunted, hunt_all
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace mutants
-
   headrace mutants "ack before commit" "timers latest first"
-
   headrace mutants --list
-
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
 
 [bold]Exit codes[/]
-
   0 each mutant was activated and killed, 1 one survived, 2 wrong use"""
 
 

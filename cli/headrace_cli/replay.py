@@ -35,17 +35,12 @@ from headrace_sim import SOUND, Feed, versions_of
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace replay headrace-failure-1f3a90c2.json
-
   headrace replay headrace-failure-1f3a90c2.json --explain --html failure.html
-
   headrace replay headrace-failure-1f3a90c2.json --until violation
-
   headrace replay headrace-failure-1f3a90c2.json installed.package:pipeline
 
 [bold]Exit codes[/]
-
   0 it no longer violates anything, 1 it violates something again, 2 wrong use, 3 nothing is violated, but the code or
   the input has changed, so that the run may no longer show what it showed"""
 
