@@ -7,7 +7,7 @@ import shlex
 import signal
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,8 @@ class SearchReport:
         shrinking: a failure was being shrunk at that time.
         saved_as: the replay file, if there is one.
         may_be_unknown: invariants whose case need not come up.
-        review: of the user's code, if the search came to its end without a failure.
+        review: of the user's code; none on a broken protocol.
+        saved_findings: the replay files of its findings, by their number.
         kept: what came of each failure that was kept.
     """
 
@@ -76,6 +77,7 @@ class SearchReport:
     saved_as: Path | None = None
     may_be_unknown: tuple[str, ...] = ()
     review: CodeReview | None = None
+    saved_findings: dict[int, Path] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
 
     @property
@@ -84,11 +86,12 @@ class SearchReport:
         if self.stopped_by is not None:
             return ExitCode(128 + self.stopped_by)
         code = exit_code_of_search(self.verification, self.may_be_unknown)
-        return ExitCode.VIOLATED if self._bugs and code is not ExitCode.VIOLATED else code
+        return ExitCode.VIOLATED if self.findings else code
 
     @property
-    def _bugs(self) -> tuple[UserFinding, ...]:
-        return () if self.review is None else self.review.bugs
+    def findings(self) -> tuple[UserFinding, ...]:
+        """What is wrong with user code by itself."""
+        return () if self.review is None else self.review.findings
 
     @property
     def _violated(self) -> list[str]:
@@ -106,15 +109,17 @@ class SearchReport:
     def headline(self) -> str:
         """The result in a line."""
         found = self.verification
-        violated = ", ".join(self._violated) or "the run stopped with an error"
+        stopped = (
+            ["the run stopped with an error"] if found.failure is not None and not self._violated else []
+        )
+        code = [f"the code of {one.computation!r} {one.habit.value}" for one in self.findings]
+        violated = ", ".join([*code, *self._violated, *stopped])
         if self.stopped_by is not None:
             when = ", while a failure was being shrunk" if self.shrinking else ""
-            so_far = f"; VIOLATED so far: {violated}" if found.failure is not None else ""
+            so_far = f"; VIOLATED so far: {violated}" if violated else ""
             return f"{RESULT_WORDS[self.code].upper()} after {counted(found.runs, 'run')}{when}{so_far}"
-        if found.failure is not None:
+        if self.code is ExitCode.VIOLATED:
             return f"VIOLATED: {violated}"
-        if self._bugs:
-            return f"BUG: {', and '.join(f'the code {bug.habit.value}' for bug in self._bugs)}"
         unknown = ", ".join(found.unknown)
         if self.code is ExitCode.UNKNOWN:
             return f"UNKNOWN: nothing is violated, but no run exercised {unknown or 'anything'}"
@@ -139,6 +144,7 @@ class SearchReport:
             if found.feed_seeds:
                 print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+        self._print_findings(console)
         for line in self.kept:
             print_text(console, f"Kept failure {line}")
         print_dropped(console, found.dropped)
@@ -216,10 +222,21 @@ class SearchReport:
             print_heading(console, "Run it again")
             print_lines(console, self.replay_command, indent=2)
 
+    def _print_findings(self, console: Console) -> None:
+        for number, finding in enumerate(self.findings):
+            print_heading(console, finding.habit.verdict_name)
+            for sentence in finding.story():
+                print_text(console, sentence, indent=2)
+            path = self.saved_findings.get(number)
+            if path is not None:
+                print_text(console, f"Run it again: {_replay_command(path)}", indent=2)
+        if self.review is not None and self.review.stops:
+            print_text(console, "No runs with faults: the code stops without any. Fix it, and verify again.")
+
     @property
     def replay_command(self) -> str:
         """What runs the failure again."""
-        return f"headrace replay {shlex.quote(str(self.saved_as))}"
+        return _replay_command(self.saved_as)
 
     def document(self) -> dict[str, Any]:
         """Tell it as JSON."""
@@ -247,7 +264,7 @@ class SearchReport:
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
             "kept_failures": list(self.kept),
             "failure": self._failure_document(),
-            "code": None if self.review is None else _review_document(self.review),
+            "code": None if self.review is None else _review_document(self.review, self.saved_findings),
         }
 
     def _failure_document(self) -> dict[str, Any] | None:
@@ -298,9 +315,15 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
     return f"{'; '.join(words)}; {faults} (--verbose shows tables)"
 
 
+def _replay_command(path: Path | None) -> str:
+    return f"headrace replay {shlex.quote(str(path))}"
+
+
 def _print_review(console: Console, review: CodeReview) -> None:
-    for finding in review.findings:
-        print_text(console, f"{'BUG: ' if finding.is_bug else ''}{finding}", indent=2)
+    if not review.findings:
+        print_text(console, f"no finding, over {counted(review.feeds, 'input')}", indent=2)
+    for line in (*review.declared, *review.permitted, *(f"not asked: {one}" for one in review.not_asked)):
+        print_text(console, line, indent=2)
     groups: dict[str, list[str]] = {}
     for name, one in review.relations.items():
         groups.setdefault(_relation_words(one), []).append(name)
@@ -318,19 +341,37 @@ def _relation_words(verdict: Verdict) -> str:
             return f"unknown, {why.partition(';')[0]}"
 
 
-def _review_document(review: CodeReview) -> dict[str, Any]:
+def _review_document(review: CodeReview, saved: Mapping[int, Path]) -> dict[str, Any]:
     return {
-        "findings": [
-            {
-                "habit": finding.habit.name.lower(),
-                "bug": finding.is_bug,
-                "detail": str(finding),
-                "records": finding.feed.records,
-            }
-            for finding in review.findings
-        ],
+        "findings": [_finding_document(one, saved.get(number)) for number, one in enumerate(review.findings)],
+        "declared": list(review.declared),
+        "permitted": list(review.permitted),
+        "not_asked": list(review.not_asked),
+        "feeds": review.feeds,
         "relations": {name: verdict_document(one) for name, one in review.relations.items()},
     }
+
+
+def _finding_document(finding: UserFinding, path: Path | None) -> dict[str, Any]:
+    place = finding.place
+    document: dict[str, Any] = {
+        "habit": finding.habit.name.lower(),
+        "verdict": finding.habit.verdict_name,
+        "computation": finding.computation,
+        "message": str(finding),
+        "detail": finding.detail,
+        "cause": finding.cause,
+        "place": None
+        if place is None
+        else {"file": place.file, "line": place.line, "function": place.function},
+        "outcomes": [{"when": when, "outcome": outcome} for when, outcome in finding.outcomes],
+        "records": finding.feed.records,
+        "feed_seed": finding.feed_seed,
+        "kept": list(finding.kept),
+    }
+    if path is not None:
+        document |= {"saved_as": str(path), "replay_command": _replay_command(path)}
+    return document
 
 
 def _coverage_table(found: Verification) -> Table:

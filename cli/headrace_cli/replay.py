@@ -26,22 +26,27 @@ from headrace_cli._until import cut, print_until, until_document
 from headrace_cli._when import measure, print_rates, rates_document
 from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application
-from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
+from headrace_properties.user_code.review import review
 from headrace_properties.verdict import Verdict
 from headrace_sim import SOUND, Feed, versions_of
 
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
+
   headrace replay headrace-failure-1f3a90c2.json
+
   headrace replay headrace-failure-1f3a90c2.json --explain --html failure.html
+
   headrace replay headrace-failure-1f3a90c2.json --until violation
+
   headrace replay headrace-failure-1f3a90c2.json installed.package:pipeline
 
 [bold]Exit codes[/]
+
   0 it no longer violates anything, 1 it violates something again, 2 wrong use, 3 nothing is violated, but the code or
   the input has changed, so that the run may no longer show what it showed"""
 
@@ -72,6 +77,8 @@ class ReplayedFailure:
     def identical(self) -> bool:
         """It is the run that was recorded, byte for byte. A run that stopped has no digest: then the errors are compared."""
         file = self.recorded.file
+        if file.about_code:
+            return violations(dict(self.verdicts)).keys() == file.violations.keys()
         return self.digest == file.digest and _essence(self.error) == _essence(
             file.violations.get("error", "")
         )
@@ -159,39 +166,34 @@ def replay(
             if rates is not None:
                 document["failure_rates"] = rates_document(rates)
             print_document(document)
-            _save(showing, replayed, files, history, rates)
+            _save(showing, replayed, files, history)
         else:
             console = output_console()
             _print(console, replayed)
             if replayed.history:
                 showing.print_story(console, replayed.history, verdicts)
             elif until or showing.explain or showing.pictures:
-                print_heading(
-                    console, "The run stopped with an error: no explanation or diagram is available"
+                why = (
+                    "This is your code by itself"
+                    if recorded.file.about_code
+                    else "The run stopped with an error"
                 )
+                print_heading(console, f"{why}: no explanation or diagram is available")
             if stop:
                 print_until(console, stop)
             if rates is not None:
                 print_rates(console, rates, replayed.history)
-            _save(showing, replayed, files, history, rates)
+            _save(showing, replayed, files, history)
             print_saved(console, files.saved)
         raise typer.Exit(files.code(replayed.code))
 
 
-def _save(
-    showing: Showing,
-    replayed: ReplayedFailure,
-    files: OutputFiles,
-    history: Path | None,
-    rates: FailureRates | None,
-) -> None:
+def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles, history: Path | None) -> None:
     if not replayed.history:  # a run that stopped with an error has none
         return
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
-    showing.save(
-        files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle, rates=rates
-    )
+    showing.save(files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
     header = header_of(replayed.versions, SIMULATED, file.plan.options.engine)
     write_history(files, history, replayed.history, header)
 
@@ -214,6 +216,11 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
     wrong = implausible(file.plan, feed) or _wrong_records(file, feed)
     if wrong:
         raise HistoryFormatError("replay file", recorded.path, wrong)
+    if file.about_code:
+        few = application.input_of(file.trial)
+        found = review(application.versions, {file.feed_seed: few}).verdicts
+        again = {name: one for name, one in found.items() if name in file.violations}
+        return ReplayedFailure(recorded, again, "", "", changes=file.changes(application, first))
     try:
         history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
         if not promises:
@@ -256,7 +263,8 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
         console,
         f"{file.pipeline}, input {replayed.recorded.file.feed}({file.feed_seed}), protocol: {file.protocol}",
     )
-    print_plan(console, file.plan)
+    if not file.about_code:
+        print_plan(console, file.plan)
     print_violations(console, replayed.verdicts, witnesses=True)
     if replayed.error:
         print_error(console, replayed.error, sound=file.protocol == SOUND.name)
@@ -278,6 +286,9 @@ def _changed(replayed: ReplayedFailure) -> str:
 
 
 def _sameness(replayed: ReplayedFailure) -> str:
+    if replayed.recorded.file.about_code:
+        same = "It shows as recorded" if replayed.identical else "It does not show as recorded"
+        return f"{same}: your code by itself, with no fault and no cluster."
     if replayed.identical and replayed.error:
         return "The run stopped with the recorded error."
     if replayed.identical:

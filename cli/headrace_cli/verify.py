@@ -25,28 +25,37 @@ from headrace_cli._signals import signal_of
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
-from headrace_properties.search.judging import run_plan
+from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.kept_failures import found_again, retry
+from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
-from headrace_properties.user_code.review import review
+from headrace_properties.user_code.review import CodeReview, review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
+
   headrace verify headrace_scenarios.zeitgeist:pipeline
+
   headrace verify my_job:pipeline --examples 10000 --seed 7
+
   headrace verify my_job:pipeline --version my_job:next_pipeline
+
   headrace verify my_job:pipeline --search enumerate --jobs 2
+
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
+
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
+
   headrace verify my_job:pipeline --json > report.json
 
 [bold]Exit codes[/]
+
   0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up that
   --allow-unknown does not name"""
 
@@ -95,6 +104,12 @@ class SearchOptions:
             help="Random: inputs that the runs take turns with, made from the seed and the next ones.",
         ),
     ] = FEEDS
+    code_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="A call of your code that takes longer is taken to never end."
+        ),
+    ] = CALL_S
 
 
 PipelineArgument = Annotated[
@@ -174,18 +189,28 @@ def verify(
 
 
 def _save(report: SearchReport, path: Path | None, memory: Memory, files: OutputFiles) -> None:
-    """Save the failure, if there is one, for the user and for the next search."""
-    failure, target = report.verification.failure, report.target
-    if failure is None:
-        return
-    if report.saved_as is not None and path is None:  # a kept one that failed again
-        return
+    """Save the failure, if there is one, for the user and for the next search; and the findings about user code."""
+    failure = report.verification.failure
+    again = report.saved_as is not None and path is None  # a kept one that failed again
+    if failure is not None and not again:
+        report.saved_as = _saved(report, failure, path, report.saved_as, memory, files)
+    for number, finding in enumerate(report.findings):
+        to = path if failure is None and number == 0 else None
+        saved = _saved(report, finding.failure, to, None, memory, files)
+        if saved is not None:
+            report.saved_findings[number] = saved
+
+
+def _saved(
+    report: SearchReport, failure: Failure, path: Path | None, before: Path | None, memory: Memory, files: OutputFiles
+) -> Path | None:  # fmt: skip
+    target = report.target
     versions = tuple(target.versions)
     data = to_replay(
         failure, target.name, report.protocol.name, target.feed_name, versions, target.application
     )
-    kept = report.saved_as or memory.keep(data)
-    report.saved_as = save_failure(data, path, files) if path or kept is None else kept
+    kept = before or memory.keep(data)
+    return save_failure(data, path, files) if path or kept is None else kept
 
 
 def _search(
@@ -198,14 +223,15 @@ def _search(
     kept: tuple[str, ...] = ()
     with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
-            retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
-            kept = memory.settle(retried)
-            verification = found_again(retried)
-            again = next((one.kept.path for one in retried if one.judged.failed), None)
-            if verification is None:
-                verification = _found(application, protocol, options, progress.on_run)
-            if verification.failure is None and protocol is SOUND:
-                review_of_code = review(target.pipeline, feed, seed=options.seed)
+            if protocol is SOUND:
+                review_of_code = _review(target, options)
+            if review_of_code is None or not review_of_code.stops:
+                retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
+                kept = memory.settle(retried)
+                verification = found_again(retried)
+                again = next((one.kept.path for one in retried if one.judged.failed), None)
+                if verification is None:
+                    verification = _found(application, protocol, options, progress.on_run)
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
     return SearchReport(
@@ -221,6 +247,13 @@ def _search(
         kept=kept,
         saved_as=again,
     )
+
+
+def _review(target: PipelineTarget, options: SearchOptions) -> CodeReview:
+    """Look at user code by itself, over all inputs of the search, before anything else hosts it."""
+    application = target.application
+    feeds = {seed: application.feed(seed) for seed in application.feed_seeds(options.seed, options.feeds)}
+    return review(target.deployed, feeds, seed=options.seed, limits=CodeLimits(call_s=options.code_timeout))
 
 
 def _expected_runs(target: PipelineTarget, feed: Feed, options: SearchOptions) -> int:

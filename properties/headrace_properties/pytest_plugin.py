@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace_properties.search.judging import Failure
     from headrace_properties.search.kept_failures import KeptFailures
     from headrace_properties.search.verification import Verification
+    from headrace_properties.user_code.findings import UserFinding
     from headrace_sim import ClusterOptions, Protocol
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
@@ -163,8 +164,8 @@ class Verifier:
         from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
         from headrace_properties.search.kept_failures import KeptFailures, found_again, retry  # noqa: PLC0415
-        from headrace_properties.search.verification import verify  # noqa: PLC0415
-        from headrace_properties.user_code.review import review  # noqa: PLC0415  see the module's docstring
+        from headrace_properties.search.verification import FEEDS, verify  # noqa: PLC0415
+        from headrace_properties.user_code.review import CodeReview, review  # noqa: PLC0415  see the module's docstring
         from headrace_sim import SOUND  # noqa: PLC0415
 
         hosted, used_seed = protocol or SOUND, self.seed if seed is None else seed
@@ -175,6 +176,13 @@ class Verifier:
         application = Application(pipeline, feed, check_promises(asked, [pipeline]))
         name = _importable_name(pipeline, feed)
         kept = None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name)
+        feeds = {one: application.feed(one) for one in application.feed_seeds(used_seed, FEEDS)}
+        code = review(pipeline, feeds, options=options, seed=used_seed) if hosted is SOUND else CodeReview(())
+        for finding in code.findings:
+            self.record("headrace finding", str(finding))
+        broken = [_story_of(finding, application, hosted, kept) for finding in code.findings]
+        if code.stops:
+            raise InvariantViolatedError("\n\n".join(broken))
         retried = () if kept is None else retry(application, kept.load(), hosted)
         for one in retried:
             self.record("headrace kept failure", str(one))
@@ -192,16 +200,9 @@ class Verifier:
         self.record("headrace events", found.events)
         if found.failure is not None:
             command = _save(found.failure, application, hosted, kept)
-            raise InvariantViolatedError(
-                describe_failure(found.failure, application) + f"\nRun it again\n  {command}"
-            )
-        code = review(pipeline, feed(used_seed), options=options, seed=used_seed)
-        for finding in code.findings:
-            self.record("headrace finding", str(finding))
-        if code.bugs:
-            raise InvariantViolatedError(
-                "\n".join([f"{pipeline.name} holds under faults, but", *map(str, code.bugs)])
-            )
+            broken.append(describe_failure(found.failure, application) + f"\nRun it again\n  {command}")
+        if broken:
+            raise InvariantViolatedError("\n\n".join(broken))
         allowed = {*self.allow_unknown, *allow_unknown}
         unknown = [
             name
@@ -279,6 +280,16 @@ def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf"]:
         raise pytest.UsageError(
             f"{_PIPELINES}: {name!r}: {error}. Name MODULE:PIPELINE, with a function feed(seed) in the module"
         ) from error
+
+
+def _story_of(
+    finding: "UserFinding", application: "Application", protocol: "Protocol", kept: "KeptFailures | None"
+) -> str:
+    """Tell a finding about user code, and how to see it again."""
+    command = _save(finding.failure, application, protocol, kept).removesuffix(" --explain")
+    story = "\n".join(f"  {sentence}" for sentence in finding.story())
+    name = application.pipeline.name
+    return f"{name} breaks {finding.habit.verdict_name}\n\n{story}\n\nRun it again\n  {command}"
 
 
 def _save(

@@ -1,7 +1,6 @@
 """``headrace replay``: the same failure, byte for byte, or the news that something has changed."""
 
 import json
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -85,10 +84,7 @@ def test_user_code_that_fails_fails_again_until_it_is_mended(folder: Path) -> No
     assert found.returncode == 1
     again = run_process("replay", "failing.json", cwd=folder)
     assert again.returncode == 1
-    assert (
-        "VIOLATED again: the run stopped with an error\nThe run stopped with the recorded error.\n"
-        in again.stdout
-    )
+    assert "VIOLATED again: code:raises\nIt shows as recorded: your code by itself" in again.stdout
     (folder / "failing.py").write_text(MODULES["views"])
     mended = run_process("replay", "failing.json", cwd=folder)
     assert (mended.returncode, "UNKNOWN: nothing is violated" in mended.stdout) == (3, True)
@@ -254,7 +250,7 @@ def test_a_run_that_stopped_says_that_it_can_not_be_drawn(folder: Path) -> None:
     run_process("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json", cwd=folder)
     again = run_process("replay", "failing.json", "--explain", "--html", "a.html", cwd=folder)
     assert again.returncode == 1
-    assert "The run stopped with an error: no explanation or diagram is available" in again.stdout
+    assert "This is your code by itself: no explanation or diagram is available" in again.stdout
     assert not (folder / "a.html").exists()
 
 
@@ -352,18 +348,13 @@ def test_when_tells_the_moment_that_decided(folder: Path, run: Run, monkeypatch:
     """The pause decides: worker-0 is replaced, wakes up, and writes."""
     monkeypatch.setattr("headrace_cli._when.failure_rates", partial(failure_rates, continuations=3))
     path = str(save_zombie(folder))
-    said = run("replay", path, "--when", "--jobs", "2", "--svg", str(folder / "when.svg")).stdout
+    said = run("replay", path, "--when", "--jobs", "2").stdout
     assert "\nWhen it became inevitable\n  3 continuations from each of " in said
     assert "The rate jumps from 0% to " in said
     assert "FaultStruck kind='pause'" in said.partition("When it became inevitable")[2]
     rates = json.loads(run("replay", path, "--when", "--json").stdout)["failure_rates"]
     assert {point["runs"] for point in rates["points"]} == {3}
     assert rates["jump"] is not None
-    svg = (folder / "when.svg").read_text()
-    assert svg.count('class="rate"') > 5
-    assert "the share of continuations that fail rises from 0 %" in " ".join(
-        re.findall(r"<text[^>]*>([^<]*)", svg)
-    )
 
 
 def test_when_is_not_asked_of_a_run_that_violates_nothing(folder: Path, run: Run) -> None:

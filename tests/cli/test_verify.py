@@ -206,26 +206,28 @@ def test_that_all_may_be_unknown_excuses_no_violation(folder: Path, run: Run) ->
 def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) -> None:
     result = run("verify", "failing:pipeline", "--examples", "3", "--save", "failing.json")
     assert result.exit_code == 1
-    assert "VIOLATED: the run stopped with an error\n" in result.stdout
-    assert "user code failed 3 times on counter@" in result.stdout
-    assert "in process_timer\n" in result.stdout
-    assert "ValueError: this window is cursed\n" in result.stdout
-    assert "\n  no faults\n" in result.stdout
-    assert result.stdout.endswith("headrace replay failing.json\n")
+    said = " ".join(result.stdout.split())
+    assert said.startswith("VIOLATED: the code of 'counter' raises an exception")
+    assert (
+        "failing.py, in Failing.process_timer): ValueError: this window is cursed. It was called for timer"
+        in said
+    )
+    assert "Run it again: headrace replay failing.json" in said
+    assert "No runs with faults: the code stops without any." in said
     assert (folder / "failing.json").is_file()
 
 
 def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, run: Run) -> None:
     result = run("verify", "failing:pipeline", "--examples", "3", "--json")
     assert result.exit_code == 1
-    failure = json.loads(result.stdout)["failure"]
-    assert "printed by user code" in result.stderr
-    assert set(failure) == {
-        "violations", "error", "fault_schedule", "plan", "feed_seed", "digest", "saved_as", "replay_command", "input",
+    (finding,) = json.loads(result.stdout)["code"]["findings"]
+    assert set(finding) == {
+        "habit", "verdict", "computation", "message", "detail", "cause", "place", "outcomes", "records", "feed_seed", "kept",
+        "saved_as", "replay_command",
     }  # fmt: skip
-    assert failure["error"].startswith("UserCodeError: ")
-    assert failure["fault_schedule"] == ["no faults"]
-    assert failure["replay_command"] == f"headrace replay {failure['saved_as']}"
+    assert finding["verdict"] == "code:raises"
+    assert finding["detail"] == "ValueError: this window is cursed"
+    assert finding["replay_command"] == f"headrace replay {finding['saved_as']}"
 
 
 NOT_A_PIPELINE = {
@@ -423,17 +425,21 @@ def test_a_bug_in_the_code_is_found_though_every_invariant_holds(folder: Path, r
     (folder / "memory.py").write_text(MEMORY)
     result = run("verify", "memory:pipeline", "--examples", "3")
     assert result.exit_code == 1
-    assert result.stdout.startswith("BUG: the code shares state between keys\n")
-    assert "\nYour code\n  BUG: the code shares state between keys: " in result.stdout
+    assert result.stdout.startswith(
+        "VIOLATED: the code of 'counter' shares state between keys, outside its row\n"
+    )
+    assert "\ncode:shares-state\n" in result.stdout
 
     document = searched(run, "memory:pipeline", "--examples", "3")
     assert document["result"] == "violated"
-    assert document["code"]["findings"][0] | {"detail": ""} == {
-        "habit": "shares_state",
-        "bug": True,
-        "detail": "",
-        "records": 2,
-    }
+    (finding,) = document["code"]["findings"]
+    assert (finding["verdict"], finding["records"]) == ("code:shares-state", 2)
+
+    again = run("replay", finding["saved_as"])
+    assert again.exit_code == 1
+    assert again.stdout.startswith(
+        "VIOLATED again: code:shares-state\nIt shows as recorded: your code by itself"
+    )
 
 
 def test_what_may_change_without_changing_the_outcome_is_told(folder: Path, run: Run) -> None:
@@ -441,7 +447,7 @@ def test_what_may_change_without_changing_the_outcome_is_told(folder: Path, run:
     assert document["code"]["findings"] == []
     assert document["code"]["relations"]["reference"]["verdict"] == "holds"
     text = run("verify", "views:pipeline", "--examples", "3").stdout
-    assert "\nYour code\n  output unaffected by: " in text
+    assert "\nYour code\n  no finding, over 12 inputs\n  output unaffected by: " in text
 
 
 def test_a_broken_protocol_says_nothing_of_the_code(folder: Path, run: Run) -> None:

@@ -63,19 +63,15 @@ class _Throughout:
         self.asker = asker
         self._wrong = asker.promise.kind is Kind.NEVER
         self._reached = 0
-        self._why = ""
         self._rest = _Rest()
         self.handlers: Handlers = {Applied: self._on_change, Output: self._on_change, RunEnded: self._on_end}
 
     def _on_change(self, event: Applied | Output) -> None:
         asker = self.asker
         if asker.violation is None and asker.concerns():
+            self._reached += 1
             if asker.ask(asker.promise.check) is self._wrong or asker.objected:
                 asker.violated(event)
-            elif asker.unexercised:
-                self._why = asker.unexercised
-            else:
-                self._reached += 1
 
     def _on_end(self, event: RunEnded) -> None:
         self._rest.end = event
@@ -92,12 +88,8 @@ class _Throughout:
         promise = self.asker.promise
         if promise.ending is not None and not self._rest.quiescent:
             return self._rest.unknown()
-        if promise.ending is not None:
-            return Unknown(self.asker.unexercised) if self.asker.unexercised else Holds(max(self._reached, 1))
-        if self._reached:
-            return Holds(self._reached)
-        if self._why:
-            return Unknown(self._why)
+        if self._reached or promise.ending is not None:
+            return Holds(max(self._reached, 1))
         names = [*map(repr, (*promise.of, *promise.streams))]
         return Unknown(f"nothing changed that it is about{': ' if names else ''}{', '.join(names)}")
 
@@ -115,7 +107,7 @@ class _Once:
             self._reached = self.asker.ask(self.asker.promise.check) is True
 
     def verdict(self) -> Verdict:
-        return Holds(1) if self._reached else Unknown(self.asker.unexercised or "no run has reached it")
+        return Holds(1) if self._reached else Unknown("no run has reached it")
 
 
 class _AtEnd:
@@ -132,9 +124,7 @@ class _AtEnd:
             self.asker.violated(event)
 
     def verdict(self) -> Verdict:
-        if not self._rest.quiescent:
-            return self._rest.unknown()
-        return Unknown(self.asker.unexercised) if self.asker.unexercised else Holds(1)
+        return Holds(1) if self._rest.quiescent else self._rest.unknown()
 
 
 class _InTime:
@@ -183,12 +173,7 @@ class _InTime:
 
     def _on_end(self, event: RunEnded) -> None:
         self._rest.end = event
-        if (
-            self._met
-            or self._faulty
-            or self.asker.unexercised
-            or (not self._rest.quiescent and event.at_us <= self._due_us)
-        ):
+        if self._met or self._faulty or (not self._rest.quiescent and event.at_us <= self._due_us):
             return
         within, begin = self.asker.promise.within_us / SECOND, self._begin_us / SECOND
         told = f"not so within {within:g} s of {begin:g} s, when all faults had healed and all input was in"
@@ -197,7 +182,7 @@ class _InTime:
     def verdict(self) -> Verdict:
         if self._met and self._rest.end is not None:
             return Holds(1)
-        return Unknown(self.asker.unexercised) if self.asker.unexercised else self._rest.unknown()
+        return self._rest.unknown()
 
 
 TRIALS: Mapping[Kind, Callable[[Asker], Trial]] = {

@@ -93,14 +93,17 @@ class KeptFailures:
         self._of = (pipeline, tuple(versions), protocol)
 
     def load(self) -> tuple[KeptFailure, ...]:
-        """Read them, in order of their names.
+        """Read them, in order of their names, without findings about user code, which every search looks for anew.
 
         Raises:
             HistoryFormatError: one cannot be read.
         """
         found = [KeptFailure(path, read_replay(path)) for path in sorted(self.folder.glob("*.json"))]
         return tuple(
-            one for one in found if (one.file.pipeline, one.file.versions, one.file.protocol) == self._of
+            one
+            for one in found
+            if (one.file.pipeline, one.file.versions, one.file.protocol) == self._of
+            and not one.file.about_code
         )
 
     def keep(self, data: bytes) -> Path:

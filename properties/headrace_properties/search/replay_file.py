@@ -14,6 +14,10 @@ REPLAY_FORMAT = 4
 """Of the files that this version writes, and the oldest that it reads."""
 
 
+CODE = "code:"
+"""Names of findings about user code begin with it."""
+
+
 class ReplayFile(msgspec.Struct, frozen=True):
     """A failing run as a file: all that is needed to run it again, byte for byte.
 
@@ -44,6 +48,11 @@ class ReplayFile(msgspec.Struct, frozen=True):
     versions: tuple[str, ...] = ()
     code_digest: str = ""
     input_digest: str = ""
+
+    @property
+    def about_code(self) -> bool:
+        """It shows what user code does by itself, without any cluster."""
+        return bool(self.violations) and all(name.startswith(CODE) for name in self.violations)
 
     @property
     def trial(self) -> Trial:

@@ -1,11 +1,11 @@
-"""A feed, changed: in another order, or with fewer records. Times of arrival and source watermarks stay where they were."""
+"""A feed, changed: in another order. Times of arrival and source watermarks stay where they were."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 import msgspec
 
-from headrace import MAX_TIME, MIN_TIME
+from headrace import MIN_TIME
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
@@ -37,51 +37,22 @@ def has_late_records(feed: Feed) -> bool:
     return False
 
 
-def with_records(feed: Feed, kept: Sequence[int]) -> Feed:
-    """Keep some of the records, by their number in the feed, and all watermarks."""
-    numbers, wanted = 0, set(kept)
-    entries = []
-    for entry in feed.entries:
-        if isinstance(entry.event, SourceRecord):
-            numbers += 1
-            if numbers - 1 not in wanted:
-                continue
-        entries.append(entry)
-    return _numbered(entries)
-
-
-def smallest(feed: Feed, fails: Callable[[Feed], bool]) -> Feed:
+def smallest(kept: tuple[int, ...], fails: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
     """Drop records as long as it still fails: halves first, then single ones, until none can be spared (delta debugging)."""
-    kept = list(range(feed.records))
     size = max(len(kept) // 2, 1)
     while kept:
-        spared = _spared(feed, kept, size, fails)
+        spared = next((rest for rest in _rests(kept, size) if fails(rest)), None)
         if spared is not None:
             kept = spared
         elif size == 1:
             break
         else:
             size //= 2
-    return without_idle_watermarks(with_records(feed, kept), fails)
+    return kept
 
 
-def without_idle_watermarks(feed: Feed, fails: Callable[[Feed], bool]) -> Feed:
-    """Keep only each source's end, if that is enough."""
-    entries = [
-        entry
-        for entry in feed.entries
-        if isinstance(entry.event, SourceRecord) or entry.event.low_watermark == MAX_TIME
-    ]
-    bare = _numbered(entries)
-    return bare if fails(bare) else feed
-
-
-def _spared(feed: Feed, kept: list[int], size: int, fails: Callable[[Feed], bool]) -> list[int] | None:
-    for begin in range(0, len(kept), size):
-        rest = kept[:begin] + kept[begin + size :]
-        if fails(with_records(feed, rest)):
-            return rest
-    return None
+def _rests(kept: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
+    return (kept[:begin] + kept[begin + size :] for begin in range(0, len(kept), size))
 
 
 def _shuffle(entries: list[FeedEntry], span: Sequence[int], random: Random) -> None:

@@ -4,43 +4,108 @@ The engine runs a step again whenever it has to (6.1.3), in any order of arrival
 does not notice. What is asked of it here runs sequentially (`headrace_properties.reference`), with no fault and no engine; so
 whatever is found is the user's.
 
-* A run on fresh copies of the computations that comes to something else: not deterministic.
-* A run in which each call, or each key, gets a fresh copy that does: something is kept outside the state, or shared between keys.
-* A run on another order of arrival that does, where no record is late: it depends on the order.
-* A call that changes what is reachable from its computation or its module, though the outcome does not show it: an effect outside
-  the framework. It is repeated when the step is retried. *Choice*: what leaves the process (files, sockets) is not watched.
-* A production behind its cause (4.5), which the engine refuses.
+* Each call is made again in fresh surroundings, as after a crash: what then differs was kept outside the row.
+* It is made again on another day, with other lots, and in a process in which texts have other hashes.
+* It is made twice in a row: what it changes in its surroundings the second time, too, a retry repeats. So it does what leaves the
+  process: files, sockets, databases, processes.
+* The records come in another order, none of them late and all at the same times: the outcome is the same.
+* A call that raises, that ends the process, or that never ends. A production behind its cause (4.5), which the engine refuses.
+
+A computation that declares ``ordered`` is not asked about order, and one that declares ``nondeterministic`` only about the last.
 """
 
 import copy
 import enum
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
-from types import FunctionType, ModuleType
-from typing import Any
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count
+from typing import Any, NoReturn
 
-from headrace import Computation, Context, HeadraceError, Pipeline, Record, Timer, TimestampRegressionError
+from headrace import Computation, HeadraceError, Pipeline, format_time
 from headrace.wire.effects import SourceRecord
-from headrace_properties.reference import RunResult, run_reference
-from headrace_properties.user_code.comparison import without_ids
-from headrace_properties.user_code.feeds import permuted, smallest
-from headrace_sim import Feed
+from headrace_properties.printable import describe_record, describe_value
+from headrace_properties.reference import Step, StepResult, run_reference, run_step
+from headrace_properties.reference.computation import RunningComputation
+from headrace_properties.search.judging import Failure
+from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.replay_file import CODE
+from headrace_properties.search.user_frames import Place, own_code_of, place_in, place_of
+from headrace_properties.user_code.calls import (
+    ANOTHER_DAY,
+    LOTS,
+    OTHER_LOTS,
+    THE_DAY,
+    Caller,
+    Outcome,
+    Raised,
+    clock_at,
+)
+from headrace_properties.user_code.feeds import smallest
+from headrace_properties.user_code.orders import Ordered, outcomes_of
+from headrace_properties.user_code.surroundings import Surroundings
+from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY, Trace, tracing
+from headrace_properties.verdict import Violated
+from headrace_sim import NO_FAULTS, ClusterOptions, Feed
 
 PERMUTATIONS = 5
 """Orders of arrival that are tried."""
+
+MOST_AT_ONCE = 10_000
+"""Calls of one key without time or input going on: then it is taken to set off its own timers without end."""
+
+MOST_SHOWN = 10
+"""Records that a finding shows."""
+
+TRIES = 60
+"""Inputs that are tried to make one smaller."""
 
 
 class Habit(enum.Enum):
     """What user code does that it must not."""
 
-    NOT_DETERMINISTIC = "comes to something else when it is run again"
-    SHARES_STATE = "shares state between keys"
-    KEEPS_STATE = "keeps state outside its row"
-    DEPENDS_ON_ORDER = "depends on the order of arrival"
-    HAS_EFFECTS = "has effects outside the framework, which are repeated when a step is retried"
+    NEVER_ENDS = "never ends"
+    ENDS_PROCESS = "ends the process"
+    RAISES = "raises an exception"
     GOES_BACK = "produces with a timestamp before its cause"
+    SHARES_STATE = "shares state between keys, outside its row"
+    KEEPS_STATE = "keeps state outside its row"
+    READS_CLOCK = "lets the wall clock decide its outcome"
+    USES_CHANCE = "lets random numbers decide its outcome"
+    USES_HASHES = "depends on hash() or on the order of a set, which differ between processes"
+    NOT_DETERMINISTIC = "comes to something else when it is run again"
+    HAS_EFFECTS = "has effects outside its row, which a retry repeats"
+    STARTS_THREADS = "starts threads"
+    DEPENDS_ON_ORDER = "depends on the order of arrival"
+
+    @property
+    def verdict_name(self) -> str:
+        """What verdicts call it."""
+        return f"{CODE}{self.name.lower().replace('_', '-')}"
+
+    @property
+    def stops(self) -> bool:
+        """A run cannot go on behind it."""
+        return self in (Habit.NEVER_ENDS, Habit.ENDS_PROCESS, Habit.RAISES)
+
+
+REMEDIES = {
+    Habit.NEVER_ENDS: "Bound the loop, or the timers that it sets",
+    Habit.ENDS_PROCESS: "Return, or raise an exception",
+    Habit.RAISES: "Handle the record, or give the computation on_failure=DeadLetter(stream)",
+    Habit.GOES_BACK: "Give the production the timestamp of its cause or a later one",
+    Habit.SHARES_STATE: "Keep it in context.state",
+    Habit.KEEPS_STATE: "Keep it in context.state",
+    Habit.READS_CLOCK: 'Use record.timestamp, or context.wall_time; or declare nondeterministic="why"',
+    Habit.USES_CHANCE: 'Derive it from the record; or declare nondeterministic="why"',
+    Habit.USES_HASHES: 'Sort the set, or use zlib.crc32 for hash(); or declare nondeterministic="why"',
+    Habit.NOT_DETERMINISTIC: 'Use the record and the state only; or declare nondeterministic="why"',
+    Habit.HAS_EFFECTS: 'Produce a record instead, and let a consumer of it do that once; or declare nondeterministic="why"',
+    Habit.STARTS_THREADS: 'Produce a record instead; or declare nondeterministic="why"',
+    Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,243 +114,543 @@ class UserFinding:
 
     Attributes:
         habit: what it does.
-        detail: where, and how it shows.
+        computation: whose code.
+        detail: how it shows.
         feed: the smallest input found that shows it.
+        cause: the record or timer, and its key, for which the call was made that shows it.
+        place: the line; ``None``: not known.
+        outcomes: what differs: circumstances and outcome of each.
+        kept: which records of the whole input those are, by their order from 0.
+        feed_seed: that the whole input was made from.
+        shown: its records, for people.
     """
 
     habit: Habit
+    computation: str
     detail: str
     feed: Feed
+    cause: str = ""
+    place: Place | None = None
+    outcomes: tuple[tuple[str, str], ...] = ()
+    kept: tuple[int, ...] = ()
+    feed_seed: int = 0
+    shown: tuple[str, ...] = ()
 
     @property
-    def is_bug(self) -> bool:
-        """It can not be meant. The others may be: a cache, a count by the clock, "the first record wins"."""
-        return self.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE, Habit.GOES_BACK)
+    def verdict(self) -> Violated:
+        """It, as a verdict."""
+        return Violated(str(self), ())
+
+    @property
+    def failure(self) -> Failure:
+        """It, as a failing run without any fault: what replay files hold."""
+        plan = Plan(NO_FAULTS, ClusterOptions(), 0)
+        return Failure(plan, self.feed_seed, {self.habit.verdict_name: self.verdict}, "", kept=self.kept)
+
+    def of_feed(self, feed_seed: int) -> "UserFinding":
+        """The same, with the seed of its input."""
+        return replace(self, feed_seed=feed_seed)
 
     def __str__(self) -> str:
-        """Write it for people, with its records."""
-        records = [entry.event for entry in self.feed.entries if isinstance(entry.event, SourceRecord)]
-        shown = ", ".join(f"({record.key!r}, {record.value!r:.40}, {record.timestamp})" for record in records)
-        number = "one record" if len(records) == 1 else f"{len(records)} records"
-        return f"the code {self.habit.value}: {self.detail}; shown by {number}: {shown}"
+        """Write it for people: what it does and where, what the outcomes were, and by which records it is shown."""
+        return " ".join(self.story())
+
+    def story(self) -> list[str]:
+        """The same in sentences: the first says what and where."""
+        where = f" ({self.place})" if self.place else ""
+        sentences = [f"The code of {self.computation!r} {self.habit.value}{where}: {self.detail}."]
+        if self.cause:
+            sentences.append(f"It was called for {self.cause}.")
+        sentences += [f"{circumstances}: {outcome:.400}." for circumstances, outcome in self.outcomes]
+        number = "one record" if self.feed.records == 1 else f"{self.feed.records} records"
+        more = [f"and {len(self.shown) - MOST_SHOWN} more"] if len(self.shown) > MOST_SHOWN else []
+        shown = "; ".join([*self.shown[:MOST_SHOWN], *more])
+        sentences.append(f"Shown by {number}{f': {shown}' if shown else ''}.")
+        return [*sentences, f"{REMEDIES[self.habit]}."]
 
 
-def examine(pipeline: Pipeline, feed: Feed, seed: int = 0) -> list[UserFinding]:
+Report = Callable[[tuple[object, ...]], None]
+"""Told what comes next, for whoever survives this process."""
+
+OtherProcess = Callable[[list[Step]], list[Outcome] | None]
+"""Makes calls in a process with other hashes; ``None``: it cannot."""
+
+
+def examine(
+    pipeline: Pipeline,
+    feed: Feed,
+    seed: int = 0,
+    *,
+    known: frozenset[tuple[Habit, str]] = frozenset(),
+    elsewhere: OtherProcess | None = None,
+    report: Report = lambda _: None,
+    only: Habit | None = None,
+) -> list[UserFinding]:
     """Look for what is wrong with a pipeline's user code.
-
-    Code that is not deterministic, or goes back in time, is not asked any more: the other questions compare outcomes.
 
     Args:
         pipeline: whose code to look at.
         feed: an input that exercises it; a few dozen records are enough.
         seed: of the orders of arrival that are tried.
+        known: habits of computations that are not asked for any more.
+        elsewhere: makes calls in a process with other hashes; ``None``: that is not asked.
+        report: told of each call before it is made.
+        only: ask for this habit alone.
     """
-    for check in (_goes_back, _not_deterministic):
-        found = check(pipeline, feed)
-        if found is not None:
-            return [found]
-    checks = (_keeps_state, _has_effects, lambda one, other: _depends_on_order(one, other, seed))
-    return [found for check in checks if (found := check(pipeline, feed)) is not None]
+    return list(Examiner(pipeline, seed, elsewhere, report).examine(feed, known, only))
 
 
-# The questions
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """How a habit shows in one input.
+
+    Attributes:
+        computation: whose.
+        detail: how.
+        records: so many of the input's first records are enough.
+        cause: see `UserFinding`.
+        place: likewise.
+        outcomes: likewise.
+    """
+
+    computation: str
+    detail: str
+    records: int
+    cause: str = ""
+    place: Place | None = None
+    outcomes: tuple[tuple[str, str], ...] = ()
 
 
-def _goes_back(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
-    def error_of(feed: Feed) -> TimestampRegressionError | None:
-        watched: list[Exception] = []
-        _result_of(_hosted(pipeline, lambda one: _Watched(one, watched)), feed)
-        return next((one for one in watched if isinstance(one, TimestampRegressionError)), None)
+class Examiner:
+    """Asks all questions of one pipeline. What its code keeps is put back in the end.
 
-    if error_of(feed) is None:
-        return None
-    least = smallest(feed, lambda one: error_of(one) is not None)
-    return UserFinding(Habit.GOES_BACK, str(error_of(least)), least)
+    Args:
+        pipeline: whose code.
+        seed: of the orders of arrival.
+        elsewhere: see `examine`.
+        report: see `examine`.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, seed: int = 0, elsewhere: OtherProcess | None = None, report: Report = lambda _: None
+    ) -> None:  # fmt: skip
+        own_code_of([spec.computation for spec in pipeline.computations.values()])
+        self.pipeline = pipeline
+        self.seed = seed
+        self.elsewhere = elsewhere
+        self.report = report
+        self.caller = Caller(pipeline)
+
+    def examine(
+        self, feed: Feed, known: frozenset[tuple[Habit, str]] = frozenset(), only: Habit | None = None
+    ) -> Iterator[UserFinding]:
+        """Ask about one input."""
+        look = Look(self, feed)
+        found: set[Habit] = {habit for habit, _ in known}
+        for habit in Habit if only is None else (only,):
+            if habit is Habit.DEPENDS_ON_ORDER and found - {Habit.DEPENDS_ON_ORDER}:
+                continue  # what differs then need not be the order's work
+            for witness in look.witnesses(habit):
+                found.add(habit)
+                if (habit, witness.computation) not in known and not self._declared(
+                    habit, witness.computation
+                ):
+                    yield self._smallest(habit, witness, feed)
+            if habit.stops and habit in found:
+                return
+
+    def _declared(self, habit: Habit, computation: str) -> bool:
+        spec = self.pipeline.computations.get(computation)
+        if spec is None or habit.stops or habit is Habit.GOES_BACK:
+            return False
+        return bool(spec.nondeterministic) or (spec.ordered and habit is Habit.DEPENDS_ON_ORDER)
+
+    def _smallest(self, habit: Habit, witness: Witness, feed: Feed) -> UserFinding:
+        best, latest = tuple(range(feed.records)), witness
+        tries = count()
+
+        def shows(kept: tuple[int, ...]) -> bool:
+            nonlocal best, latest
+            if next(tries) > TRIES:
+                return False
+            for one in Look(self, feed.only(kept)).witnesses(habit):
+                if one.computation == witness.computation:
+                    best, latest = kept, one
+                    return True
+            return False
+
+        if habit is Habit.NEVER_ENDS or "MemoryError" in witness.detail:
+            with call_time_limited(CodeLimits(call_s=1.0)):
+                shows(tuple(range(witness.records))[-1:])
+            latest = replace(latest, detail=witness.detail)
+        else:
+            begun = tuple(range(witness.records))
+            if shows(begun[-1:]) or shows(begun):
+                smallest(best, shows)
+        if habit is Habit.KEEPS_STATE and len(Look(self, feed.only(best)).keys_of(witness.computation)) > 1:
+            habit = Habit.SHARES_STATE
+        few = feed.only(best)
+        return UserFinding(
+            habit, witness.computation, latest.detail, few, latest.cause, latest.place, latest.outcomes, best,
+            shown=shown_records(self.pipeline, few),
+        )  # fmt: skip
 
 
-def _not_deterministic(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
-    def differs(feed: Feed) -> bool:
-        first = _result_of(with_fresh_code(pipeline), feed)
-        return any(_result_of(with_fresh_code(pipeline), feed) != first for _ in range(3))
-
-    if not differs(feed):
-        return None
-    return UserFinding(Habit.NOT_DETERMINISTIC, "the same input, another outcome", smallest(feed, differs))
+def shown_records(pipeline: Pipeline, feed: Feed) -> tuple[str, ...]:
+    """The records of an input, for people."""
+    records = [entry.event for entry in feed.entries if isinstance(entry.event, SourceRecord)]
+    return tuple(describe_record(pipeline, record) for record in records)
 
 
-def _keeps_state(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
-    def differs(host: Callable[[Computation], Computation]) -> Callable[[Feed], bool]:
-        return lambda feed: (
-            _result_of(_hosted(pipeline, host), feed) != _result_of(with_fresh_code(pipeline), feed)
-        )
+@dataclass(slots=True)
+class Call:
+    """A call of the run from first to last.
 
-    if not differs(_each_call)(feed):
-        return None
-    shared = differs(_each_key)
-    if shared(feed):
-        detail = "with an object for each key the outcome is another"
-        return UserFinding(Habit.SHARES_STATE, detail, smallest(feed, shared))
-    detail = "with an object for each call, as after a crash, the outcome is another"
-    return UserFinding(Habit.KEEPS_STATE, detail, smallest(feed, differs(_each_call)))
+    Attributes:
+        step: what was called.
+        records: how many records the source had brought by then.
+        trace: what it did besides.
+        outcome: what it came to.
+        place: where it raised something.
+    """
+
+    step: Step
+    records: int
+    trace: Trace = field(default_factory=Trace)
+    outcome: Outcome | None = None
+    place: Place | None = None
 
 
-def _has_effects(pipeline: Pipeline, feed: Feed) -> UserFinding | None:
-    def effects_of(feed: Feed) -> list[str]:
-        found: list[str] = []
-        _result_of(_hosted(pipeline, lambda one: _Traced(one, found)), feed)
+class Look:
+    """One input: the run from first to last, and what becomes of its calls under other circumstances.
+
+    Args:
+        examiner: knows the pipeline.
+        feed: the input.
+    """
+
+    def __init__(self, examiner: Examiner, feed: Feed) -> None:
+        self._examiner = examiner
+        self._pipeline = examiner.pipeline
+        self._caller = examiner.caller
+        self._feed = feed
+        self._records = 0
+        self._stopped: tuple[Habit, Witness] | None = None
+        self._at_once: tuple[object, int] = (None, 0)
+
+    def witnesses(self, habit: Habit) -> list[Witness]:
+        """How a habit shows, once for each computation."""
+        found: dict[str, Witness] = {}
+        for witness in self._ask(habit):
+            found.setdefault(witness.computation, witness)
+        return list(found.values())
+
+    def _ask(self, habit: Habit) -> Iterator[Witness]:
+        calls = self.calls
+        match habit:
+            case Habit.NEVER_ENDS | Habit.ENDS_PROCESS:
+                if self._stopped is not None and self._stopped[0] is habit:
+                    yield self._stopped[1]
+            case Habit.RAISES | Habit.GOES_BACK:
+                yield from self._raised(habit)
+            case Habit.KEEPS_STATE | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.NOT_DETERMINISTIC:
+                yield from self._differing(habit)
+            case Habit.USES_HASHES:
+                yield from self._elsewhere()
+            case Habit.HAS_EFFECTS:
+                yield from self._left_the_process(calls)
+                yield from self._repeated(calls)
+            case Habit.STARTS_THREADS:
+                for call in calls:
+                    for text, place in call.trace.threads[:1]:
+                        yield self._witness(call, f"it {text}, which goes on when the call has ended", place)
+            case Habit.SHARES_STATE:
+                pass  # that is how a small input shows that state is kept
+            case Habit.DEPENDS_ON_ORDER:
+                yield from self._other_orders()
+
+    # From first to last
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """All calls, as they came."""
+        found: list[Call] = []
+        self._caller.restore()
+        self._caller.changed = set()
+
+        def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+            call = Call(step, self._records)
+            found.append(call)
+            return self._host(pipeline, stage, call)
+
+        try:
+            with clock_at(THE_DAY):
+                run_reference(self._pipeline, self._feed, self._arrival, host)
+        except (HeadraceError, _StoppedError):
+            pass
+        self._caller.restore()
         return found
 
-    if not effects_of(feed):
-        return None
-    least = smallest(feed, lambda one: bool(effects_of(one)))
-    return UserFinding(Habit.HAS_EFFECTS, f"a call changed {effects_of(least)[0]}", least)
+    def keys_of(self, computation: str) -> set[str]:
+        """The keys that a computation is called for."""
+        return {call.step.key for call in self.calls if call.step.computation == computation}
 
+    def _arrival(self, done: int) -> None:
+        self._records += isinstance(self._feed.entries[done].event, SourceRecord)
 
-def _depends_on_order(pipeline: Pipeline, feed: Feed, seed: int) -> UserFinding | None:
-    def differs(feed: Feed) -> bool:
-        result = _result_of(with_fresh_code(pipeline), feed)
-        orders = (permuted(feed, Random(f"{seed}/{number}")) for number in range(PERMUTATIONS))
-        return any(_result_of(with_fresh_code(pipeline), order) != result for order in orders)
-
-    if not differs(feed):
-        return None
-    detail = "the same records in another order come to another outcome"
-    return UserFinding(Habit.DEPENDS_ON_ORDER, detail, smallest(feed, differs))
-
-
-def _result_of(pipeline: Pipeline, feed: Feed) -> RunResult | str:
-    """What a run comes to, ids left out; a run that stops comes to its error's type."""
-    try:
-        return without_ids(run_reference(pipeline, feed), pipeline)
-    except HeadraceError as error:
-        return type(error).__name__
-
-
-# How the code is hosted
-
-
-def fresh_copy(computation: Computation) -> Computation:
-    """A copy as it was configured; what can not be copied is its own copy."""
-    try:
-        return copy.deepcopy(computation)
-    except Exception:  # noqa: BLE001  user objects may refuse in any way
-        return computation
-
-
-def with_fresh_code(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with copies of its computations, that have not run yet."""
-    return _hosted(pipeline, fresh_copy)
-
-
-def with_code_for_each_call(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with computations that forget all but their state between calls."""
-    return _hosted(pipeline, _each_call)
-
-
-def _hosted(pipeline: Pipeline, host: Callable[[Computation], Computation]) -> Pipeline:
-    for name, spec in pipeline.computations.items():
-        pipeline = pipeline.with_computation(name, computation=host(spec.computation))
-    return pipeline
-
-
-class _Copies(Computation):
-    """Gives each key a copy of its own, as keys on different machines have; or each call, as after a crash."""
-
-    def __init__(self, original: Computation, *, by_key: bool) -> None:
-        self._original = original
-        self._by_key = by_key
-        self._copies: dict[str, Computation] = {}
-
-    def initial_state(self) -> Any:
-        return self._original.initial_state()
-
-    def process_record(self, context: Context, record: Record) -> None:
-        self._copy_for(context.key).process_record(context, record)
-
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        self._copy_for(context.key).process_timer(context, timer)
-
-    def _copy_for(self, key: str) -> Computation:
-        if key not in self._copies or not self._by_key:
-            self._copies[key] = fresh_copy(self._original)
-        return self._copies[key]
-
-
-def _each_call(computation: Computation) -> Computation:
-    return _Copies(computation, by_key=False)
-
-
-def _each_key(computation: Computation) -> Computation:
-    return _Copies(computation, by_key=True)
-
-
-class _Watched(Computation):
-    """Notes what a fresh copy raises."""
-
-    def __init__(self, original: Computation, raised: list[Exception]) -> None:
-        self._copy = fresh_copy(original)
-        self._raised = raised
-
-    def initial_state(self) -> Any:
-        return self._copy.initial_state()
-
-    def process_record(self, context: Context, record: Record) -> None:
-        self._note(lambda: self._copy.process_record(context, record))
-
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        self._note(lambda: self._copy.process_timer(context, timer))
-
-    def _note(self, call: Callable[[], None]) -> None:
+    def _host(self, pipeline: Pipeline, stage: RunningComputation, call: Call) -> StepResult:
+        step = call.step
+        self._examiner.report(
+            (self._records, step.computation, self._cause(step), _entry_of(stage.spec.computation, step))
+        )
+        self._check_progress(call)
         try:
-            call()
+            with tracing(call.trace):
+                result = self._run(pipeline, stage, step)
         except Exception as error:
-            self._raised.append(error)
+            self._caller.note_change(step.computation)
+            call.outcome = Raised(type(error).__name__, str(error))
+            call.place = _place_of(error)
             raise
+        except CodeOverrunError as error:
+            detail = f"it has not ended after {error.seconds:g} s"
+            self._stop(Habit.NEVER_ENDS, replace(self._witness(call, detail), place=error.place))
+        except BaseException as error:  # noqa: BLE001  it would end the process
+            detail = (
+                f"it raises {type(error).__name__}{f'({error})' if str(error) else ''}, which ends a worker"
+            )
+            self._stop(Habit.ENDS_PROCESS, replace(self._witness(call, detail), place=_place_of(error)))
+        self._caller.note_change(step.computation)
+        call.outcome = replace(result, timers={tag: copy.copy(timer) for tag, timer in result.timers.items()})
+        return result
+
+    @staticmethod
+    def _run(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+        random.seed(LOTS)  # as in `Caller`
+        return run_step(pipeline, stage, step)
+
+    def _check_progress(self, call: Call) -> None:
+        step = call.step
+        here = (step.computation, step.key, step.now, self._records, step.timer is None)
+        number = self._at_once[1] + 1 if self._at_once[0] == here else 1
+        self._at_once = here, number
+        if number > MOST_AT_ONCE and step.timer is not None:
+            detail = f"timer {step.timer.tag!r} has set itself again {MOST_AT_ONCE:,} times, and neither time nor input goes on"
+            self._stop(Habit.NEVER_ENDS, self._witness(call, detail))
+
+    def _stop(self, habit: Habit, witness: Witness) -> NoReturn:
+        self._stopped = habit, witness
+        raise _StoppedError
+
+    # Questions about single calls
+
+    def _raised(self, habit: Habit) -> Iterator[Witness]:
+        for call in self.calls:
+            if not isinstance(call.outcome, Raised):
+                continue
+            goes_back = call.outcome.kind == "TimestampRegressionError"
+            text = f"{call.outcome.kind}: {call.outcome.text}".rstrip(": .")
+            if habit is Habit.GOES_BACK and goes_back:
+                yield self._witness(call, call.outcome.text.rstrip("."), call.place)
+            elif habit is Habit.RAISES and not goes_back and not _has_dead_letters(self._pipeline, call.step):
+                yield self._witness(call, text, call.place)
+
+    def _asked(self) -> Iterator[Call]:
+        """The calls of computations that have not declared anything, and came to an outcome."""
+        computations = self._pipeline.computations
+        for call in self.calls:
+            if call.outcome is not None and not computations[call.step.computation].nondeterministic:
+                yield call
+
+    @cached_property
+    def _fresh(self) -> list[tuple[Call, Outcome]]:
+        """Each call again, in fresh surroundings."""
+        with clock_at(THE_DAY):
+            return [(call, self._caller.call(call.step)) for call in self._asked()]
+
+    def _differing(self, wanted: Habit) -> Iterator[Witness]:
+        for habit, witness in self._differences:
+            if habit is wanted:
+                yield witness
+
+    @cached_property
+    def _differences(self) -> list[tuple[Habit, Witness]]:
+        """Calls that come to something else in fresh surroundings, when made again, on another day, or with other lots."""
+        found: list[tuple[Habit, Witness]] = []
+        caller = self._caller
+        for call, fresh in self._fresh:
+            step, plain = call.step, call.outcome
+            assert plain is not None
+            with clock_at(THE_DAY):
+                again = fresh if caller.same(step, plain, fresh) else caller.call(step)
+            if not caller.same(step, fresh, again):
+                found.append(self._not_determined(call, plain, again, "When it was run again"))
+                continue
+            if not caller.same(step, plain, fresh):
+                found.append((Habit.KEEPS_STATE, self._kept(call, plain, fresh)))
+                continue
+            with clock_at(ANOTHER_DAY):
+                later = caller.call(step)
+            if not caller.same(step, fresh, later):
+                found.append(self._not_determined(call, plain, later, "On another day", CLOCK))
+                continue
+            if any(kind == CHANCE for kind, _, _ in call.trace.readings):
+                with clock_at(THE_DAY):
+                    others = [caller.call(step, lots) for lots in OTHER_LOTS]
+                for other in others:
+                    if not caller.same(step, fresh, other):
+                        found.append(self._not_determined(call, plain, other, "With other lots", CHANCE))
+                        break
+        return found
+
+    def _not_determined(
+        self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
+    ) -> tuple[Habit, Witness]:
+        readings = {one: (text, place) for one, text, place in reversed(call.trace.readings)}
+        kind = kind or next((one for one in (CHANCE, CLOCK, IDENTITY) if one in readings), "")
+        habit = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK}.get(kind, Habit.NOT_DETERMINISTIC)
+        text, place = readings.get(kind, ("", None))
+        detail = f"it calls {text}" if text else "the same record on the same state has another outcome"
+        outcomes = (("First it came to", self._shown(call, plain)), (circumstances, self._shown(call, other)))
+        return habit, self._witness(call, detail, place, outcomes)
+
+    def _kept(self, call: Call, plain: Outcome, fresh: Outcome) -> Witness:
+        names = self._changed_until(call)
+        detail = (
+            f"in {' and in '.join(names[:3])}"
+            if names
+            else "with fresh objects, as after a crash, the outcome differs"
+        )
+        outcomes = (
+            ("In the process that had handled the records before, it came to", self._shown(call, plain)),
+            ("In a fresh process, as after a crash, to", self._shown(call, fresh)),
+        )
+        return self._witness(call, detail, None, outcomes)
+
+    def _changed_until(self, until: Call) -> tuple[str, ...]:
+        """The names of what a computation had changed before a call."""
+        caller, name = self._caller, until.step.computation
+        surroundings = caller.surroundings[name]
+        surroundings.restore()
+        for call in self.calls:
+            if call is until:
+                break
+            if call.step.computation == name:
+                caller.call_on(call.step)
+        names = surroundings.changes()
+        caller.restore()
+        return names
+
+    def _elsewhere(self) -> Iterator[Witness]:
+        elsewhere = self._examiner.elsewhere
+        if elsewhere is None or self._differences:
+            return
+        outcomes = elsewhere([call.step for call, _ in self._fresh])
+        for (call, fresh), other in zip(self._fresh, outcomes or (), strict=False):
+            if not self._caller.same(call.step, fresh, other):
+                readings = [(text, place) for kind, text, place in call.trace.readings if kind == HASH]
+                text, place = readings[0] if readings else ("", None)
+                detail = (
+                    f"it calls {text}" if text else "it iterates a set, or keeps something of one process"
+                )
+                shown = (
+                    ("In one process it came to", self._shown(call, fresh)),
+                    ("In another, to", self._shown(call, other)),
+                )
+                yield self._witness(call, detail, place, shown)
+
+    def _left_the_process(self, calls: list[Call]) -> Iterator[Witness]:
+        for call in calls:
+            for text, place in call.trace.effects[:1]:
+                yield self._witness(call, f"it {text}", place)
+
+    def _repeated(self, calls: list[Call]) -> Iterator[Witness]:
+        """Calls that change their surroundings, and change them again when they are retried."""
+        caller = self._caller
+        kept = {witness.computation for witness in self._differing(Habit.KEEPS_STATE)}
+        for call in calls:
+            step = call.step
+            if step.computation in kept or step.computation not in caller.changed:
+                continue
+            with clock_at(THE_DAY):
+                caller.call(step)
+                once = Surroundings(self._pipeline.computations[step.computation].computation)
+                caller.call_on(step)
+                names = once.differences()
+            if names:
+                detail = f"it changes {' and '.join(names[:3])}, and changes it again when it is retried"
+                yield self._witness(call, detail)
+        caller.restore()
+
+    # Order
+
+    def _other_orders(self) -> Iterator[Witness]:
+        self._caller.restore()
+        found: Ordered | None = outcomes_of(self._pipeline, self._feed, self._examiner.seed, PERMUTATIONS)
+        self._caller.restore()
+        if found is None:
+            return
+        spec = self._pipeline.computations.get(found.computation)
+        place = None if spec is None else _entry_place(spec.computation)
+        shown = (
+            ("In the order of the input it came to", found.first),
+            ("In another order, to", found.second),
+        )
+        yield Witness(
+            found.computation,
+            "the same records in another order come to another outcome",
+            self._feed.records,
+            "",
+            place,
+            shown,
+        )
+
+    # Words
+
+    def _witness(
+        self, call: Call, detail: str, place: Place | None = None, outcomes: tuple[tuple[str, str], ...] = ()
+    ) -> Witness:
+        computation = self._pipeline.computations[call.step.computation].computation
+        if place is None:
+            place = _entry_place(computation, is_timer=call.step.timer is not None)
+        return Witness(call.step.computation, detail, call.records, self._cause(call.step), place, outcomes)
+
+    def _cause(self, step: Step) -> str:
+        if step.timer is not None:
+            return f"timer {step.timer.tag!r} of key {step.key!r}"
+        assert step.record is not None
+        value = describe_value(self._pipeline, step.record.stream, step.record.value)
+        return f"record {value} of key {step.key!r}, timestamp {format_time(step.record.timestamp)}"
+
+    def _shown(self, call: Call, outcome: Outcome) -> str:
+        return self._caller.shown(call.step, outcome)
 
 
-class _Traced(Computation):
-    """Compares what is reachable from the code before and after each call."""
-
-    def __init__(self, original: Computation, changed: list[str]) -> None:
-        self._original = fresh_copy(original)
-        self._changed = changed
-
-    def initial_state(self) -> Any:
-        return self._original.initial_state()
-
-    def process_record(self, context: Context, record: Record) -> None:
-        self._trace(lambda: self._original.process_record(context, record))
-
-    def process_timer(self, context: Context, timer: Timer) -> None:
-        self._trace(lambda: self._original.process_timer(context, timer))
-
-    def _trace(self, call: Callable[[], None]) -> None:
-        before = {name: repr(value) for name, value in _reachable(self._original).items()}
-        try:
-            call()
-        finally:
-            after = _reachable(self._original)
-            self._changed += [name for name in sorted(after) if repr(after[name]) != before.get(name)]
+class _StoppedError(BaseException):
+    """The run cannot go on."""
 
 
-def _reachable(computation: Computation) -> dict[str, Any]:
-    """What a computation's methods can reach and change, by name: its attributes, their globals, and what they close over."""
-    found = {f"self.{name}": value for name, value in getattr(computation, "__dict__", {}).items()}
-    for _, method in inspect.getmembers(type(computation), inspect.isfunction):
-        found |= _reached_by(method)
-    return {name: value for name, value in found.items() if _is_data(value)}
+def _has_dead_letters(pipeline: Pipeline, step: Step) -> bool:
+    return hasattr(pipeline.computations[step.computation].on_failure, "stream")
 
 
-def _reached_by(function: FunctionType) -> dict[str, Any]:
-    known = function.__globals__
-    found = {name: known[name] for name in function.__code__.co_names if name in known}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:
-            continue  # not bound yet
+def _place_of(error: BaseException) -> Place | None:
+    """The innermost line of user code that an exception came through."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        place = place_in(trace.tb_frame, trace.tb_frame.f_back)
+        found = found if place is None else replace(place, line=trace.tb_lineno)
+        trace = trace.tb_next
     return found
 
 
-def _is_data(value: object) -> bool:
-    return not isinstance(value, type | ModuleType | FunctionType)
+def _entry_place(computation: Computation, *, is_timer: bool = False) -> Place | None:
+    """Where a computation's hook begins."""
+    hook = type(computation).process_timer if is_timer else type(computation).process_record
+    code = getattr(hook, "__code__", None)
+    return None if code is None else place_of(code, code.co_firstlineno)
+
+
+def _entry_of(computation: Computation, step: Step) -> list[Any]:
+    place = _entry_place(computation, is_timer=step.timer is not None)
+    return [] if place is None else [place.file, place.line, place.function]

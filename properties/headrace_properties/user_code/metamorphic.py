@@ -23,7 +23,7 @@ from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
 from headrace_properties.user_code.comparison import same_output, without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted
-from headrace_properties.user_code.findings import with_fresh_code
+from headrace_properties.user_code.hosting import with_fresh_code
 from headrace_properties.user_code.reexecution import check_replay
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, FaultSchedule, Feed, simulate

@@ -3,17 +3,25 @@
 The protocol keeps its promises whatever user code does; these are the promises that user code has to keep (4.1, 6.1.3).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
-from headrace import HeadraceError, Pipeline
-from headrace_properties.user_code.feeds import with_records
-from headrace_properties.user_code.findings import Habit, UserFinding, examine
-from headrace_properties.user_code.metamorphic import RELATIONS, check_relations
-from headrace_properties.verdict import Holds, Unknown, Verdict
-from headrace_sim import ClusterOptions, Feed
+from headrace import HeadraceError, Pipeline, Productions
+from headrace_properties.search.limits import CodeLimits, CodeOverrunError
+from headrace_properties.search.user_frames import Place
+from headrace_properties.user_code.apart import Board, ProcessEnded, work_apart
+from headrace_properties.user_code.findings import Examiner, Habit, UserFinding, shown_records
+from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, check_relations
+from headrace_properties.user_code.other_hash import OtherHashes, importable_name
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 
 RECORDS = 200
 """Of a longer input only so many of the first are looked at: each question runs it several times."""
+
+_Key = tuple[Habit, str]
+_Item = tuple[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +31,206 @@ class CodeReview:
     Attributes:
         findings: what it does that it should not, each with the smallest input that shows it.
         relations: what may be changed in a run without changing its outcome, by name (`metamorphic`). None contradicts a finding.
+        declared: what computations declare of themselves, and so are not asked about.
+        permitted: what switched-off guarantees permit, in sentences.
+        not_asked: questions that could not be asked, and why.
+        feeds: how many inputs were looked at.
     """
 
     findings: tuple[UserFinding, ...]
-    relations: dict[str, Verdict]
+    relations: dict[str, Verdict] = field(default_factory=dict)
+    declared: tuple[str, ...] = ()
+    permitted: tuple[str, ...] = ()
+    not_asked: tuple[str, ...] = ()
+    feeds: int = 1
 
     @property
-    def bugs(self) -> tuple[UserFinding, ...]:
-        """The findings that can not be meant."""
-        return tuple(finding for finding in self.findings if finding.is_bug)
+    def verdicts(self) -> dict[str, Violated]:
+        """The findings as verdicts, by the name of the habit: of several computations, the first."""
+        found: dict[str, Violated] = {}
+        for finding in self.findings:
+            found.setdefault(finding.habit.verdict_name, finding.verdict)
+        return found
+
+    @property
+    def stops(self) -> bool:
+        """Some input stops every run: there is no use in runs with faults."""
+        return any(finding.habit.stops for finding in self.findings)
 
 
 def review(
-    pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0
+    pipeline: Versions,
+    feeds: Feed | Mapping[int, Feed],
+    *,
+    options: ClusterOptions | None = None,
+    seed: int = 0,
+    limits: CodeLimits | None = None,
 ) -> CodeReview:
-    """Look at a pipeline's user code.
+    """Look at a pipeline's user code, in a process of its own.
 
     Args:
-        pipeline: whose code to look at.
-        feed: an input that exercises it; of a long one, the first `RECORDS` records.
+        pipeline: whose code to look at; of several versions, each.
+        feeds: inputs that exercise it, by their seed; of a long one, the first `RECORDS` records.
         options: of the cluster in which runs are compared.
         seed: of all draws.
+        limits: what user code may take; default: 10 s for a call, and 1 GiB.
     """
-    few = feed if feed.records <= RECORDS else with_records(feed, range(RECORDS))
-    findings = tuple(examine(pipeline, few, seed))
-    order = next((one.detail for one in findings if one.habit is Habit.DEPENDS_ON_ORDER), "")
-    try:
-        relations = check_relations(pipeline, few, options=options, seed=seed, order_matters=order)
-    except HeadraceError as error:
-        unknown: Verdict = Unknown(f"the run stops without any fault: {error}")
-        relations = {relation.name: unknown for relation in RELATIONS}
-    for finding in findings:
-        relations = {name: _beside(finding, one) for name, one in relations.items()}
-    return CodeReview(findings, relations)
+    versions = versions_of(pipeline)
+    by_seed = {seed: feeds} if isinstance(feeds, Feed) else dict(feeds)
+    few = {
+        one: feed if feed.records <= RECORDS else feed.only(range(RECORDS)) for one, feed in by_seed.items()
+    }
+    names = [importable_name(version) for version in versions]
+    work = _Review(versions, few, names, options, seed)
+    findings: list[UserFinding] = []
+    relations: dict[str, Verdict] = {}
+    for item in work_apart(work, limits or CodeLimits()):
+        if isinstance(item, ProcessEnded):
+            findings.append(_of_ended(item, versions[0], few))
+        elif isinstance(item, UserFinding):
+            findings.append(item)
+        else:
+            relations = item
+    habits = list(Habit)
+    return CodeReview(
+        tuple(sorted(findings, key=lambda one: habits.index(one.habit))),
+        relations or _unknown("the code does not come to an end"),
+        _declared(versions),
+        permitted_by(versions[0]),
+        () if all(names) else (_NO_NAME,),
+        len(few),
+    )
+
+
+_NO_NAME = (
+    "hash() and the order of sets: no importable module has the pipeline, so no other process can run it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Review:
+    """The work of the other process."""
+
+    versions: list[Pipeline]
+    feeds: dict[int, Feed]
+    names: list[tuple[str, str] | None]
+    options: ClusterOptions | None
+    seed: int
+
+    def __call__(self, board: Board) -> Iterator[UserFinding | dict[str, Verdict]]:
+        findings: list[UserFinding] = []
+        for version, name in zip(self.versions, self.names, strict=True):
+            for finding in self._findings(version, name, board):
+                findings.append(finding)
+                yield finding
+        if not any(finding.habit.stops for finding in findings):
+            board.write(None)
+            yield self._relations(findings)
+
+    def _findings(
+        self, version: Pipeline, name: tuple[str, str] | None, board: Board
+    ) -> Iterator[UserFinding]:
+        if name is None:
+            yield from self._examined(Examiner(version, self.seed), board)
+        else:
+            with OtherHashes(name) as elsewhere:
+                yield from self._examined(Examiner(version, self.seed, elsewhere.call), board)
+
+    def _examined(self, examiner: Examiner, board: Board) -> Iterator[UserFinding]:
+        known: set[_Key] = set()
+        for feed_seed, feed in self.feeds.items():
+            examiner.report = partial(_write_to, board, feed_seed)
+            for finding in examiner.examine(feed, frozenset(known)):
+                known |= _with_likes(finding)
+                yield finding.of_feed(feed_seed)
+            if any(habit.stops for habit, _ in known):
+                return
+
+    def _relations(self, findings: list[UserFinding]) -> dict[str, Verdict]:
+        order = next((one.detail for one in findings if one.habit is Habit.DEPENDS_ON_ORDER), "")
+        feed = next(iter(self.feeds.values()))
+        if any(finding.habit in (Habit.HAS_EFFECTS, Habit.STARTS_THREADS) for finding in findings):
+            return _unknown("more runs would repeat the effects of the code")
+        try:
+            relations = check_relations(
+                self.versions[0], feed, options=self.options, seed=self.seed, order_matters=order
+            )
+        except (HeadraceError, SystemExit, CodeOverrunError) as error:
+            return _unknown(f"the run stops without any fault: {error}")
+        for finding in findings:
+            relations = {name: _beside(finding, one) for name, one in relations.items()}
+        return {name: _as_declared(name, one, self.versions[0]) for name, one in relations.items()}
+
+
+def _write_to(board: Board, feed_seed: int, entry: tuple[object, ...]) -> None:
+    board.write((feed_seed, *entry))
+
+
+def permitted_by(pipeline: Pipeline) -> tuple[str, ...]:
+    """What weak productions, and deliveries that are not deduplicated, permit in a pipeline, in sentences (6.1.2, 6.1.3)."""
+    found = []
+    for name, spec in pipeline.computations.items():
+        if not spec.exactly_once:
+            found.append(f"{name!r} has exactly_once=False: a record that is retried takes effect once more")
+        if spec.productions is Productions.WEAK:
+            found.append(
+                f"{name!r} has weak productions: a step that is run again on another state sends what differs, too"
+            )
+    return tuple(found)
+
+
+def _declared(versions: list[Pipeline]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for version in versions:
+        for name, spec in version.computations.items():
+            if spec.ordered:
+                found[
+                    f"{name!r} declares that its outcome depends on the order of arrival (ordered=True)"
+                ] = None
+            if spec.nondeterministic:
+                found[f"{name!r} declares that it is nondeterministic: {spec.nondeterministic}"] = None
+    return tuple(found)
+
+
+def _with_likes(finding: UserFinding) -> set[_Key]:
+    """What is not asked again of a computation: the same, and what is the same seen from another side."""
+    likes = {finding.habit}
+    if finding.habit in (Habit.KEEPS_STATE, Habit.SHARES_STATE):
+        likes |= {Habit.KEEPS_STATE, Habit.SHARES_STATE}
+    return {(habit, finding.computation) for habit in likes}
+
+
+def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed]) -> UserFinding:
+    """The finding that user code has taken its process with it, or would not let itself be interrupted."""
+    habit = Habit.NEVER_ENDS if ended.hung else Habit.ENDS_PROCESS
+    detail = (
+        "it could not be interrupted, and was ended with its process"
+        if ended.hung
+        else f"its process ended with {ended.how}"
+    )
+    if ended.entry is None:
+        return UserFinding(habit, "", f"{detail}; which call it was at is not known", Feed(()))
+    feed_seed, records, computation, cause, entry = ended.entry
+    kept = tuple(range(records))
+    few = feeds[feed_seed].only(kept)
+    place = Place(*entry) if entry else None
+    return UserFinding(
+        habit, computation, detail, few, cause, place, kept=kept, feed_seed=feed_seed, shown=shown_records(pipeline, few)
+    )  # fmt: skip
+
+
+def _unknown(why: str) -> dict[str, Verdict]:
+    unknown: Verdict = Unknown(why)
+    return {relation.name: unknown for relation in RELATIONS}
+
+
+def _as_declared(name: str, verdict: Verdict, pipeline: Pipeline) -> Verdict:
+    """What has been declared is no news."""
+    if name == ARRIVAL and isinstance(verdict, Violated):
+        for computation, spec in pipeline.computations.items():
+            if spec.ordered or spec.nondeterministic:
+                return Unknown(f"{computation!r} declares that its outcome may differ")
+    return verdict
 
 
 def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
@@ -64,7 +239,7 @@ def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
     The simulated cluster has all keys in one process, and its crashes leave what is kept outside the rows as it is.
     """
     match finding.habit:
-        case Habit.NOT_DETERMINISTIC:
+        case Habit.NOT_DETERMINISTIC | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.USES_HASHES:
             return Unknown(f"the code {finding.habit.value}")
         case Habit.KEEPS_STATE | Habit.SHARES_STATE if isinstance(verdict, Holds):
             return Unknown(f"the code {finding.habit.value}")

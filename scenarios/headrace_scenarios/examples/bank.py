@@ -38,10 +38,9 @@ class Payers(Computation):
             if stream == "deposits":
                 context.state["cents"] += value["cents"]
             else:
-                self.transfer(context, value)
+                self._transfer(context, value)
 
-    def transfer(self, context: Context, transfer: dict[str, Any]) -> None:
-        """Debit and credit it if the account has the money, and answer it."""
+    def _transfer(self, context: Context, transfer: dict[str, Any]) -> None:
         booked = transfer["cents"] <= context.state["cents"]
         if booked:
             context.state["cents"] -= transfer["cents"]
@@ -83,13 +82,12 @@ pipeline.add(Payees(), name="payees", inputs={"credits": lambda record: record.v
 @always(of="payers")
 def no_overdraft(moment: Moment) -> None:
     """No account is ever below zero."""
-    cents = moment.changed.after["cents"]
-    assert cents >= 0, f"account {moment.changed.key} has {cents} cents"
+    assert moment.changed.after["cents"] >= 0, moment.changed
 
 
 @sometimes(stream="answers")
 def some_transfer_is_refused(moment: Moment) -> bool:
-    """Some account lacks the money: the case that matters."""
+    """The case that `no_overdraft` is about comes up."""
     return not moment.changed.value["booked"]
 
 

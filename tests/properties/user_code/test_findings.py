@@ -1,32 +1,55 @@
-"""Planted bugs in user code are found, told apart, and shown by a few records."""
+"""Planted bugs in user code are found, told apart, and shown by a few records and a line."""
 
+import functools
+import hashlib
+import itertools
+import logging
 import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import MILLISECOND, Computation, Context, Pipeline, Record
-from headrace.wire.effects import SourceRecord
+from headrace import MILLISECOND, Computation, Context, DeadLetter, Pipeline, Record, Timer
+from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.user_code.findings import Habit, UserFinding, examine
 from headrace_scenarios import zeitgeist
 from headrace_sim import Feed, FeedBuilder
 from tests.sim.rig import letters, mail
 
 SENT: list[int] = []
+LIMITS: dict[str, int] = {"most": 1_000}
+NUMBERS = itertools.count()
+LOTS = random.Random(1)
+
+Note = Callable[[Context, Record], None]
 
 
 class Sum(Computation):
-    """Sound: adds up in its state."""
+    """Sound: adds up in its state. What the planted bugs do besides is given to it.
+
+    Args:
+        note: what it does with each record.
+    """
+
+    def __init__(self, note: Note = lambda context, record: None) -> None:
+        self.note = note
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state["sum"] = context.state.get("sum", 0) + record.value
         self.note(context, record)
 
-    def note(self, context: Context, record: Record) -> None:
-        """What the planted bugs do besides."""
 
-
-class SumOnSelf(Computation):
+class OnSelf(Computation):
     """Adds up on ``self``, for all keys together."""
 
     def __init__(self) -> None:
@@ -37,22 +60,28 @@ class SumOnSelf(Computation):
         context.produce("out", self.total)
 
 
-class CountOnSelf(Computation):
-    """Keeps each key's count on ``self``: no two keys meet, but a crash loses it."""
+class OnClass(Computation):
+    """Counts each key's records in an attribute of its class."""
 
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+    counts: dict[str, int] = {}  # noqa: RUF012  the bug
 
     def process_record(self, context: Context, record: Record) -> None:
         self.counts[context.key] = self.counts.get(context.key, 0) + 1
         context.produce("out", self.counts[context.key])
 
 
-class Guess(Sum):
-    """Lets chance into its output."""
+class OnSelfForAWhile(Computation):
+    """Keeps records on ``self`` until a timer takes them: in the end nothing is left there."""
 
-    def note(self, context: Context, record: Record) -> None:
-        context.produce("out", random.random())
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[int]] = {}
+
+    def process_record(self, context: Context, record: Record) -> None:
+        self.waiting.setdefault(context.key, []).append(record.value)
+        context.set_timer("tell", at=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("out", sum(self.waiting.pop(context.key, [])))
 
 
 class Newest(Computation):
@@ -62,25 +91,113 @@ class Newest(Computation):
         context.state = record.value
 
 
-class Mailer(Sum):
-    """Tells the world outside of each record by itself."""
+class Endless(Computation):
+    """Sets its timer again for the same time."""
 
-    def note(self, context: Context, record: Record) -> None:
-        SENT.append(record.value)
+    def process_record(self, context: Context, record: Record) -> None:
+        context.set_timer("again", at=record.timestamp)
 
-
-class Backdater(Sum):
-    """Stamps what it makes of large numbers with an earlier time."""
-
-    def note(self, context: Context, record: Record) -> None:
-        context.produce("out", 1, timestamp=record.timestamp - (record.value > 12))
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.set_timer("again", at=timer.timestamp)
 
 
-def numbers(computation: Computation) -> tuple[Pipeline, Feed]:
+def closing_over() -> Note:
+    seen: set[int] = set()
+
+    def note(context: Context, record: Record) -> None:
+        if record.value % 2 not in seen:
+            context.produce("out", record.value)
+        seen.add(record.value % 2)
+
+    return note
+
+
+def with_default(context: Context, record: Record, kept: list[int] = []) -> None:  # noqa: B006  the bug
+    kept.append(record.value)
+    context.produce("out", len(kept))
+
+
+@functools.cache
+def first_of(key: str) -> list[int]:
+    return []
+
+
+@functools.cache
+def square_of(number: int) -> int:
+    return number * number
+
+
+def in_a_cache(context: Context, record: Record) -> None:
+    first_of(context.key).append(record.value)
+    context.produce("out", len(first_of(context.key)))
+
+
+def in_the_module(context: Context, record: Record) -> None:
+    LIMITS["most"] -= 1
+    context.produce("out", LIMITS["most"])
+
+
+def produce(make: Callable[[], Any]) -> Note:
+    return lambda context, record: context.produce("out", make())
+
+
+def write_file(context: Context, record: Record) -> None:
+    with FILE.open("w") as file:
+        file.write("one more")
+    FILE.unlink()
+
+
+FILE = Path(tempfile.gettempdir()) / "planted-by-headrace"
+
+
+def insert(context: Context, record: Record) -> None:
+    DATABASE.execute("SELECT 1")
+
+
+DATABASE = sqlite3.connect(":memory:")
+
+
+def start_process(context: Context, record: Record) -> None:
+    subprocess.run([sys.executable, "--version"], check=True, stdout=subprocess.DEVNULL)
+
+
+def start_thread(context: Context, record: Record) -> None:
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+
+
+def log(context: Context, record: Record) -> None:
+    logging.getLogger("planted").info("a record %s", record.value)
+    print("a record")  # noqa: T201  as users do
+
+
+def back(context: Context, record: Record) -> None:
+    context.produce("out", 1, timestamp=record.timestamp - (record.value > 12))
+
+
+def fail(context: Context, record: Record) -> None:
+    if record.value == 13:
+        raise ValueError("thirteen")
+
+
+def leave(context: Context, record: Record) -> None:
+    if record.value == 13:
+        sys.exit(0)
+
+
+def on_time(context: Context, record: Record) -> None:
+    day = datetime.fromtimestamp(record.timestamp / 1_000_000, UTC)
+    context.produce(
+        "out", [day.isoformat(), hashlib.sha256(context.key.encode()).hexdigest(), square_of(record.value)]
+    )
+
+
+def numbers(computation: Computation, **switches: Any) -> tuple[Pipeline, Feed]:
     """Twenty numbers for three keys."""
     pipeline = Pipeline("numbers")
     pipeline.injector("in")
-    pipeline.add(computation, name="planted", inputs=["in"], outputs=["out"])
+    pipeline.add(computation, name="planted", inputs=["in"], outputs=["out"], **switches)
     builder = FeedBuilder(pipeline)
     for number in range(20):
         at_us = (number + 1) * 10 * MILLISECOND
@@ -97,48 +214,126 @@ def found(computation: Computation) -> UserFinding:
     return findings[0]
 
 
-def values(finding: UserFinding) -> list[Any]:
-    return [int(entry.event.value) for entry in finding.feed.entries if isinstance(entry.event, SourceRecord)]
+@pytest.fixture(autouse=True)
+def _untouched() -> Iterator[None]:
+    """Examining code leaves what it can reach as it was."""
+    before = (list(SENT), dict(LIMITS), dict(OnClass.counts))
+    yield
+    assert (SENT, LIMITS, OnClass.counts) == before
 
 
 def test_nothing_is_found_in_sound_code() -> None:
     assert examine(*numbers(Sum())) == []
+    assert examine(*numbers(Sum(on_time))) == []
+    assert examine(*numbers(Sum(log))) == []
     assert examine(mail(), letters(mail(), 30)) == []
     assert examine(zeitgeist.pipeline, zeitgeist.feed(1)) == []
 
 
+PLANTED: list[tuple[Computation, Habit, int, str]] = [
+    (OnSelf(), Habit.SHARES_STATE, 2, "self.total"),
+    (OnClass(), Habit.KEEPS_STATE, 2, "OnClass.counts"),
+    (OnSelfForAWhile(), Habit.KEEPS_STATE, 1, "self.waiting"),
+    (Sum(closing_over()), Habit.SHARES_STATE, 2, "seen, which closing_over"),
+    (Sum(with_default), Habit.SHARES_STATE, 2, "the default of kept in with_default"),
+    (Sum(in_a_cache), Habit.KEEPS_STATE, 2, "the cache of first_of"),
+    (Sum(in_the_module), Habit.SHARES_STATE, 2, "LIMITS"),
+    (Sum(produce(lambda: next(NUMBERS))), Habit.NOT_DETERMINISTIC, 1, "another outcome"),
+    (Sum(produce(random.random)), Habit.USES_CHANCE, 1, "random.random"),
+    (Sum(produce(LOTS.random)), Habit.USES_CHANCE, 1, "random.random"),
+    (Sum(produce(lambda: random.random() < 0.001)), Habit.USES_CHANCE, 1, "random.random"),
+    (Sum(produce(lambda: str(uuid.uuid4()))), Habit.USES_CHANCE, 1, "os.urandom"),
+    (Sum(produce(time.time)), Habit.READS_CLOCK, 1, "time.time"),
+    (Sum(produce(time.monotonic)), Habit.READS_CLOCK, 1, "time.monotonic"),
+    (Sum(produce(lambda: date.today().isoformat())), Habit.READS_CLOCK, 1, "date.today"),  # noqa: DTZ011
+    (Sum(produce(lambda: datetime.now(UTC).hour)), Habit.READS_CLOCK, 1, "datetime.now"),
+    (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
+    (Sum(lambda context, record: SENT.append(record.value)), Habit.HAS_EFFECTS, 1, "SENT"),
+    (Sum(write_file), Habit.HAS_EFFECTS, 1, FILE.name),
+    (Sum(insert), Habit.HAS_EFFECTS, 1, "sqlite3"),
+    (Sum(start_process), Habit.HAS_EFFECTS, 1, "subprocess.Popen"),
+    (Sum(start_thread), Habit.STARTS_THREADS, 1, "thread"),
+    (Sum(back), Habit.GOES_BACK, 1, "is older than"),
+    (Sum(fail), Habit.RAISES, 1, "ValueError: thirteen"),
+    (Sum(leave), Habit.ENDS_PROCESS, 1, "SystemExit(0)"),
+    (Endless(), Habit.NEVER_ENDS, 1, "timer 'again'"),
+]
+
+
 @pytest.mark.parametrize(
-    ("planted", "habit", "records"),
-    [
-        (SumOnSelf(), Habit.SHARES_STATE, 2),
-        (CountOnSelf(), Habit.KEEPS_STATE, 2),
-        (Guess(), Habit.NOT_DETERMINISTIC, 1),
-        (Newest(), Habit.DEPENDS_ON_ORDER, 2),
-        (Mailer(), Habit.HAS_EFFECTS, 1),
-        (Backdater(), Habit.GOES_BACK, 1),
-    ],
-    ids=lambda one: type(one).__name__ if isinstance(one, Computation) else "",
+    ("planted", "habit", "records", "says"), PLANTED, ids=[f"{number}" for number in range(len(PLANTED))]
 )
 def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
-    planted: Computation, habit: Habit, records: int
+    planted: Computation, habit: Habit, records: int, says: str
 ) -> None:
     finding = next(one for one in examine(*numbers(planted)) if one.habit is habit)
     assert finding.feed.records == records
-    assert habit.value in str(finding)
-    assert f"shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
+    first, *_ = finding.story()
+    assert habit.value in first
+    assert says in first
+    assert "test_findings.py" in first
+    assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
 
 
-def test_an_effect_outside_is_named() -> None:
-    assert found(Mailer()).detail == "a call changed SENT"
+def test_a_finding_names_the_line_and_the_record() -> None:
+    finding = found(Sum(fail))
+    assert finding.place is not None
+    assert (
+        Path(finding.place.file)
+        .read_text()
+        .splitlines()[finding.place.line - 1]
+        .strip()
+        .startswith("raise ValueError")
+    )
+    assert "record 13 of key 'b'" in finding.cause
 
 
-def test_a_production_that_goes_back_is_shown_by_the_record_that_causes_it() -> None:
-    finding = found(Backdater())
-    assert "planted" in finding.detail
-    assert values(finding) > [12]
+def test_a_finding_tells_both_outcomes() -> None:
+    (_, first), (_, second) = found(OnClass()).outcomes
+    assert first == "2 on 'out'"
+    assert second == "1 on 'out'"
 
 
-def test_examining_code_leaves_its_objects_alone() -> None:
-    planted = CountOnSelf()
-    examine(*numbers(planted))
-    assert planted.counts == {}
+def test_what_is_declared_is_no_finding() -> None:
+    assert examine(*numbers(Newest(), ordered=True)) == []
+    reason = "samples one record in ten"
+    for note in (produce(random.random), produce(time.time), write_file, with_default):
+        assert examine(*numbers(Sum(note), nondeterministic=reason)) == []
+
+
+def test_what_is_declared_does_not_excuse_code_that_stops_the_run() -> None:
+    (finding,) = examine(*numbers(Sum(fail), ordered=True, nondeterministic="by chance"))
+    assert finding.habit is Habit.RAISES
+
+
+def test_a_failure_that_becomes_a_dead_letter_is_no_finding() -> None:
+    assert examine(*numbers(Sum(fail), on_failure=DeadLetter("dead"))) == []
+
+
+def test_a_record_that_never_ends_is_told_with_its_line() -> None:
+    def wait(context: Context, record: Record) -> None:
+        while record.value == 13:
+            pass
+
+    with call_time_limited(CodeLimits(call_s=0.2)):
+        (finding,) = examine(*numbers(Sum(wait)))
+    assert finding.habit is Habit.NEVER_ENDS
+    assert finding.feed.records == 1
+    assert "record 13 of key 'b'" in finding.cause
+    assert finding.place is not None
+    assert "wait" in finding.place.function
+
+
+def test_many_calls_in_time_are_not_interrupted() -> None:
+    with call_time_limited(CodeLimits(call_s=0.04)):
+        assert examine(*numbers(Sum(lambda context, record: time.sleep(0.001)))) == []
+
+
+def asleep() -> None:
+    time.sleep(60)
+
+
+def test_sleeping_is_interrupted_as_well_as_computing() -> None:
+    says = r"never ends: it has not after 0.2 s, at line \d+ of test_findings.py, in asleep"
+    with pytest.raises(CodeOverrunError, match=says), call_time_limited(CodeLimits(call_s=0.2)):
+        asleep()

@@ -62,22 +62,22 @@ def test_code_that_keeps_to_its_context_has_no_finding_and_every_relation_holds(
     assert found.relations.keys() == {*(relation.name for relation in RELATIONS), REFERENCE, REPLAY}
 
 
-def test_a_cache_is_told_and_is_no_bug() -> None:
-    found = review(*of(Memo()))
-    assert [finding.habit for finding in found.findings] == [Habit.HAS_EFFECTS]
-    assert found.bugs == ()
+def test_a_cache_whose_contents_do_not_show_is_no_finding() -> None:
+    assert review(*of(Memo())).findings == ()
 
 
-def test_memory_of_its_own_is_a_bug() -> None:
-    (bug,) = review(*of(Remembering())).bugs
-    assert bug.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
-    assert bug.feed.records <= 2
+def test_memory_of_its_own_is_a_finding_and_a_violated_verdict() -> None:
+    found = review(*of(Remembering()))
+    (finding,) = found.findings
+    assert finding.habit in (Habit.SHARES_STATE, Habit.KEEPS_STATE)
+    assert finding.feed.records <= 2
+    assert found.verdicts == {finding.habit.verdict_name: finding.verdict}
 
 
 def test_of_a_long_input_only_the_beginning_is_looked_at() -> None:
     pipeline, feed = of(Remembering(), records=RECORDS + 1)
     assert feed.records > RECORDS
-    assert review(pipeline, feed).bugs
+    assert review(pipeline, feed).findings
 
 
 def test_nothing_is_known_of_runs_that_stop() -> None:
@@ -109,13 +109,13 @@ class SecondOfThree(Computation):
 
 def test_no_relation_is_known_of_code_that_draws_lots() -> None:
     found = review(*of(Lots()))
-    assert [finding.habit for finding in found.findings] == [Habit.NOT_DETERMINISTIC]
+    assert [finding.habit for finding in found.findings] == [Habit.USES_CHANCE]
     assert {type(relation) for relation in found.relations.values()} == {Unknown}
 
 
 def test_no_relation_holds_for_code_whose_memory_a_crash_would_wipe_out() -> None:
     found = review(*of(Remembering()))
-    assert found.bugs
+    assert found.findings
     assert not any(isinstance(relation, Holds) for relation in found.relations.values())
 
 

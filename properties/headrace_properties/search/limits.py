@@ -1,0 +1,125 @@
+"""What user code may take in a worker process: time for each call, memory for all (MillWheel 4.1).
+
+Rules of this file:
+
+* An alarm looks, every now and then, which call of user code is running. One that is still the same after the budget is
+  interrupted there. Calls in time cost nothing.
+* What interrupts is no `Exception`: neither the engine's policy on failures nor user code takes it for one.
+"""
+
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from headrace.worker.execution import run_record, run_timer
+from headrace_properties.reference import run_step
+from headrace_properties.search.user_frames import Place, is_users_file, place_in
+
+CALL_S = 10.0
+"""What a call of user code may take, seconds, unless somebody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLimits:
+    """What user code may take.
+
+    Attributes:
+        call_s: time for one call, seconds.
+        memory_bytes: memory that a worker process may take beyond what it begins with.
+    """
+
+    call_s: float = CALL_S
+    memory_bytes: int = 1 << 30
+
+
+class CodeOverrunError(BaseException):
+    """A call of user code has not ended in its time. Fields: seconds, cause, place."""
+
+    def __init__(self, seconds: float, cause: str, place: Place | None) -> None:
+        super().__init__(seconds, cause, place)
+        self.seconds, self.cause, self.place = seconds, cause, place
+
+    def __str__(self) -> str:
+        """Say which call, and where it is."""
+        at = f", at {self.place}" if self.place else ""
+        return f"user code never ends: it has not after {self.seconds:g} s{at}{self.cause and f', on {self.cause}'}"
+
+
+@contextmanager
+def call_time_limited(limits: CodeLimits) -> Iterator[None]:
+    """Interrupt calls of user code within that take too long; in another thread than the main one, none is.
+
+    Raises:
+        CodeOverrunError: one did.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    base = sys._getframe(2)  # the caller's: between them is the context manager
+    tick_s = min(limits.call_s / 4, 1.0)
+    running: FrameType | None = None
+    since_s = 0.0
+
+    def look(_: int, frame: FrameType | None) -> None:
+        nonlocal running, since_s
+        call, now_s = _call_in(frame, base), time.monotonic()
+        if call is not running:
+            running, since_s = call, now_s
+        elif call is not None and now_s - since_s >= limits.call_s - tick_s:
+            raise CodeOverrunError(limits.call_s, _cause_of(call), place_in(frame, base))
+
+    handler = signal.signal(signal.SIGALRM, look)
+    left_s, again_s = signal.setitimer(signal.ITIMER_REAL, tick_s, tick_s)
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        running = None
+        if left_s:  # somebody else's alarm
+            signal.setitimer(signal.ITIMER_REAL, max(left_s - (time.monotonic() - began_s), 0.001), again_s)
+
+
+def limit_memory(limits: CodeLimits) -> None:
+    """Let what this process asks for beyond the limit be a `MemoryError`, where the system says how much it has now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + limits.memory_bytes
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+_HOOKS = frozenset({run_record.__code__, run_timer.__code__, run_step.__code__})
+
+
+def _call_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
+    """The outermost frame of a call of user code."""
+    found = None
+    while frame is not None and frame is not base:
+        if frame.f_code in _HOOKS or is_users_file(frame.f_code.co_filename):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _cause_of(call: FrameType) -> str:
+    """What a call is for."""
+    known = call.f_locals
+    if call.f_code is run_step.__code__:
+        step = known["step"]
+        return f"{step.cause} of key {step.key!r} at {step.computation!r}"
+    if call.f_code in _HOOKS:
+        what = known["production"].record_id if "production" in known else f"timer {known['timer'].tag!r}"
+        return f"{what} of key {known['key']!r} at {known['where'].spec.name!r}"
+    return ""

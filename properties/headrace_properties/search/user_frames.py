@@ -1,0 +1,72 @@
+"""Which code is the user's own, and which line of it is running."""
+
+import functools
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+_NOT_USERS = frozenset({"headrace", "headrace_sim", "headrace_properties", "headrace_cli"})
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_own: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of user code.
+
+    Attributes:
+        file: its path.
+        line: number of the line, from 1.
+        function: the function's name.
+    """
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        """Write it for people."""
+        return f"line {self.line} of {Path(self.file).name}, in {self.function}"
+
+
+def own_code_of(things: list[object]) -> None:
+    """Count the modules that these objects' classes are written in as the user's own, though they may be installed."""
+    for thing in things:
+        module = type(thing).__module__
+        top = module.partition(".")[0]
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file and top not in _NOT_USERS and top not in sys.stdlib_module_names:
+            depth = module.count(".")
+            _own.add(f"{Path(file).parents[depth - 1]}/" if depth else file)
+    is_users_file.cache_clear()
+
+
+def is_users_module(module: str | None) -> bool:
+    """Tell whether a module is the user's own: neither Python's, nor installed, nor ours."""
+    return bool(module) and is_users_file(getattr(sys.modules.get(module or ""), "__file__", None) or "")
+
+
+@functools.cache
+def is_users_file(file: str) -> bool:
+    """Tell whether code of a file is the user's own."""
+    if any(file.startswith(own) for own in _own):
+        return True
+    if not file or file.startswith(("<", *_INSTALLED)):
+        return False
+    return _NOT_USERS.isdisjoint(Path(file).parts) and "site-packages" not in file
+
+
+def place_in(frame: FrameType | None, base: FrameType | None = None) -> Place | None:
+    """The innermost line of the user's own code of a stack, above ``base``; ``None``: there is none."""
+    while frame is not None and frame is not base:
+        if is_users_file(frame.f_code.co_filename):
+            return place_of(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def place_of(code: CodeType, line: int) -> Place:
+    """A line of a function."""
+    return Place(code.co_filename, line, code.co_qualname)

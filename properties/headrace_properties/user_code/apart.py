@@ -1,0 +1,148 @@
+"""Work on user code in a process of its own, which may hang, die, or eat memory; what it was at is known even so.
+
+Before each call the process writes what it is about to do on a board, a piece of memory that it shares with its parent. The
+parent reads it when the process has died, and when the board has not changed for longer than a call may take: then it kills
+the process.
+"""
+
+import mmap
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace_properties.search.limits import CodeLimits, call_time_limited, limit_memory
+
+ItemT = TypeVar("ItemT")
+
+_BOARD_BYTES = 1 << 20
+_PATIENCE_S = 5.0
+"""After so much more than its time a call that cannot be interrupted is ended with its process."""
+
+
+class Board:
+    """What a process is at: the newest entry is all that it keeps."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _BOARD_BYTES)
+        self._count = 0
+
+    def write(self, entry: object) -> None:
+        """Say what comes next: anything that msgpack carries."""
+        data = msgspec.msgpack.encode(entry)
+        if len(data) > _BOARD_BYTES - 16:
+            data = msgspec.msgpack.encode(None)
+        self._count += 1
+        self._memory[16 : 16 + len(data)] = data
+        self._memory[:16] = self._count.to_bytes(8, "big") + len(data).to_bytes(8, "big")
+
+    @property
+    def count(self) -> int:
+        """How many entries have been written."""
+        return int.from_bytes(self._memory[:8], "big")
+
+    def read(self) -> Any:
+        """The newest entry; ``None``: there is none."""
+        size = int.from_bytes(self._memory[8:16], "big")
+        return msgspec.msgpack.decode(self._memory[16 : 16 + size]) if size else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnded:
+    """The process did not come to the end of its work.
+
+    Attributes:
+        how: such as ``"exit code 3"``.
+        hung: it was killed, since it went on for too long.
+        entry: the newest of its board.
+    """
+
+    how: str
+    hung: bool
+    entry: Any
+
+
+def work_apart(
+    work: Callable[[Board], Iterator[ItemT]], limits: CodeLimits
+) -> Iterator[ItemT | ProcessEnded]:
+    """Do something in a forked process, and give what it yields; last, if it did not come to its end, how it ended.
+
+    Where there is no fork, it is done in this process.
+
+    Raises:
+        Exception: what the work raises.
+    """
+    board = Board()
+    if "fork" not in multiprocessing.get_all_start_methods():
+        with call_time_limited(limits):
+            yield from work(board)
+        return
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(work, board, limits, theirs), daemon=False)
+    process.start()
+    theirs.close()
+    hung = False
+    try:
+        count, since_s = board.count, time.monotonic()
+        while True:
+            if ours.poll(0.2):
+                try:
+                    kind, value = ours.recv()
+                except EOFError:
+                    break
+                if kind == "end":
+                    return
+                if kind == "error":
+                    raise value
+                yield value
+            if board.count != count:
+                count, since_s = board.count, time.monotonic()
+            elif time.monotonic() - since_s > limits.call_s + _PATIENCE_S:
+                hung = True
+                break
+        if hung:
+            process.kill()
+        process.join()
+        yield ProcessEnded(_how(process.exitcode), hung, board.read())
+    finally:
+        if process.is_alive():
+            process.kill()
+        process.join()
+        ours.close()
+
+
+def _run(work: Callable[[Board], Iterator[Any]], board: Board, limits: CodeLimits, to: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)  # what user code prints, it prints many times
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    limit_memory(limits)
+    try:
+        with call_time_limited(limits):
+            for item in work(board):
+                board.write(None)
+                to.send(("item", item))
+        to.send(("end", None))
+    except BaseException as error:  # noqa: BLE001  whatever it is, the parent is told
+        to.send(
+            (
+                "error",
+                error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}"),
+            )
+        )
+    finally:
+        to.close()
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"killed by signal {signal.Signals(-code).name}"
+    return f"exit code {code}"

@@ -1,0 +1,137 @@
+"""Calls of user code, made again under other circumstances: another day, other lots, fresh surroundings (MillWheel 6.1.3).
+
+Rules of this file: a call is a `Step`, and depends on nothing else. The clock stands still, and chance is seeded, before each
+call: so what comes to something else was decided by what this file has changed.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import time_machine
+
+from headrace import Pipeline
+from headrace_properties.reference import Step, StepResult, run_step
+from headrace_properties.reference.computation import KeyRow, RunningComputation
+from headrace_properties.search.limits import CodeOverrunError
+from headrace_properties.user_code.surroundings import Surroundings
+
+LOTS = 0
+"""Seeds chance before each call."""
+
+OTHER_LOTS = (30_818, 331_748)
+"""Seeds with which the first number that is drawn is close to 0, and to 1."""
+
+THE_DAY = datetime(2024, 2, 28, 10, 41, 7, 123_456, tzinfo=UTC)
+ANOTHER_DAY = THE_DAY + timedelta(days=401, hours=9, minutes=17, seconds=31, microseconds=654_321)
+"""Another year, month, day of the week, hour, minute and second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A call that raised something.
+
+    Attributes:
+        kind: name of its type.
+        text: what it says.
+    """
+
+    kind: str
+    text: str
+
+
+Outcome = StepResult | Raised
+
+
+@contextmanager
+def clock_at(moment: datetime) -> Iterator[None]:
+    """Let the wall clock stand still."""
+    with time_machine.travel(moment, tick=False):
+        yield
+
+
+class Caller:
+    """Makes calls again, each on surroundings as they were when this was made.
+
+    Args:
+        pipeline: whose code to call.
+
+    Attributes:
+        surroundings: what each computation can reach, by name.
+        changed: the computations that are known to change theirs; at first, all may.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.surroundings = {
+            name: Surroundings(spec.computation) for name, spec in pipeline.computations.items()
+        }
+        self.changed: set[str] = set(pipeline.computations)
+        self._stages = {name: RunningComputation(spec, ()) for name, spec in pipeline.computations.items()}
+
+    def restore(self) -> None:
+        """Put back what code can reach."""
+        for one in self.surroundings.values():
+            one.restore()
+
+    def note_change(self, computation: str) -> None:
+        """Note whether a computation has changed what it can reach."""
+        if computation not in self.changed and self.surroundings[computation].changed:
+            self.changed.add(computation)
+
+    def call(self, step: Step, lots: int = LOTS) -> Outcome:
+        """Make a call."""
+        if step.computation in self.changed:
+            self.surroundings[step.computation].restore()
+        return self.call_on(step, lots)
+
+    def call_on(self, step: Step, lots: int = LOTS) -> Outcome:
+        """Make a call on the surroundings that earlier ones have left."""
+        stage = self._stages[step.computation]
+        stage.rows[step.key] = KeyRow(step.state)
+        stage.input_us = step.input_us
+        random.seed(lots)
+        try:
+            return run_step(self.pipeline, stage, step)
+        except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code may raise anything
+            return Raised(type(error).__name__, str(error))
+
+    def same(self, step: Step, one: Outcome, other: Outcome) -> bool:
+        """Tell whether two outcomes of a call are the same: byte for byte, or as values. What an exception says may differ."""
+        if one == other:
+            return True
+        if isinstance(one, Raised) or isinstance(other, Raised):
+            return isinstance(one, Raised) and isinstance(other, Raised) and one.kind == other.kind
+        return bool(self.decoded(step, one) == self.decoded(step, other))
+
+    def decoded(self, step: Step, outcome: StepResult) -> Any:
+        """An outcome as values."""
+        spec = self.pipeline.computations[step.computation]
+        state = None if not outcome.state else spec.state_codec.decode(outcome.state)
+        made = [(*_place(one), self.pipeline.codec(one.stream).decode(one.value)) for one in outcome.made]
+        return state, outcome.state == b"", made, outcome.hold, outcome.timers
+
+    def shown(self, step: Step, outcome: Outcome) -> str:
+        """An outcome for people: what was told, the state, timers."""
+        if isinstance(outcome, Raised):
+            return f"{outcome.kind}: {outcome.text}"
+        state, _, made, hold, timers = self.decoded(step, outcome)
+        parts = [
+            f"{value!r} on {stream!r}{'' if key == step.key else f', key {key!r}'}"
+            for stream, key, _, value in made
+        ]
+        if outcome.state is not None:
+            parts.append(f"state {state!r}" if outcome.state else "the initial state")
+        parts += [
+            f"timer {tag!r} {'cancelled' if one is None else f'at {one.at}'}" for tag, one in timers.items()
+        ]
+        if hold is not None:
+            parts.append(f"a hold at {hold}")
+        return ", ".join(parts) or "nothing"
+
+
+def _place(one: Any) -> tuple[str, str, int]:
+    return one.stream, one.key, one.timestamp

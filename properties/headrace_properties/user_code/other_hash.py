@@ -1,0 +1,100 @@
+"""Another process, in which texts have other hashes and sets another order: calls of user code are made there again.
+
+Python draws the hashes of texts anew for each process (PYTHONHASHSEED). A handler that keeps or tells ``hash()``, or what it has
+iterated a set for, comes to something else on another machine, and when it is retried there.
+
+The other process imports the pipeline by its name; one that no module has cannot be asked.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from headrace import Pipeline
+from headrace_properties.reference import Step
+from headrace_properties.user_code.calls import THE_DAY, Caller, Outcome, clock_at
+
+_CODE = "from headrace_properties.user_code.other_hash import serve; serve()"
+
+
+class OtherHashes:
+    """The other process, as long as it is needed.
+
+    Args:
+        name: (module, name in it) of the pipeline.
+    """
+
+    def __init__(self, name: tuple[str, str]) -> None:
+        seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+        self._process = subprocess.Popen(  # noqa: S603  this Python
+            [sys.executable, "-c", _CODE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self._name = name
+        self._begun = False
+
+    def __enter__(self) -> Self:
+        """Use it, and end it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def call(self, steps: Sequence[Step]) -> list[Outcome] | None:
+        """Make calls there; ``None``: it cannot import the pipeline, or has ended."""
+        try:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            if not self._begun:
+                pickle.dump(self._name, self._process.stdin)
+                self._begun = True
+            pickle.dump(list(steps), self._process.stdin)
+            self._process.stdin.flush()
+            found: list[Outcome] | None = pickle.load(self._process.stdout)  # noqa: S301  from our own process
+        except (OSError, EOFError, pickle.PickleError):
+            return None
+        return found
+
+
+def importable_name(pipeline: Pipeline) -> tuple[str, str] | None:
+    """(module, name in it) of a pipeline; ``None``: no module has it."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name == "__main__" or getattr(module, "__spec__", None) is None:
+            continue
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is pipeline:
+                return module_name, name
+    return None
+
+
+def serve() -> None:
+    """Answer: the other process's whole life."""
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what user code prints is no answer
+    module_name, name = pickle.load(asked)  # noqa: S301  from our own process
+    caller: Caller | None = None
+    with suppress(Exception):
+        __import__(module_name)
+        found = getattr(sys.modules[module_name], name)
+        caller = Caller(found) if isinstance(found, Pipeline) else None
+    while True:
+        try:
+            steps: list[Step] = pickle.load(asked)  # noqa: S301  likewise
+        except EOFError:
+            return
+        with clock_at(THE_DAY):
+            outcomes = None if caller is None else [caller.call(step) for step in steps]
+        pickle.dump(outcomes, answers)
+        answers.flush()

@@ -1,0 +1,361 @@
+"""What user code can reach and change besides its row: put back as it was, and compared (MillWheel 4.1, 6.2).
+
+Rules of this file:
+
+* From a computation the walk goes to its attributes, its class and the classes above it, and from their methods to the globals
+  that they name, what they close over, their default arguments and their caches; and so on, through the user's own modules.
+* A memento is a shallow copy of each thing that can change. Putting them back restores the same objects, so that who refers to
+  one of them finds it as it was.
+* What has no contents to copy (files, locks, generators) stays as it is.
+"""
+
+import functools
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import msgspec
+
+from headrace_properties.search.user_frames import is_users_file, is_users_module
+
+MOST_THINGS = 50_000
+"""Things that are looked at for one computation; a longer walk ends there."""
+
+_OPAQUE = frozenset({
+    "_io", "_thread", "abc", "asyncio", "concurrent", "datetime", "decimal", "enum", "fractions", "io", "ipaddress", "logging",
+    "pathlib", "re", "socket", "sqlite3", "subprocess", "threading", "types", "typing", "uuid", "weakref", "zoneinfo",
+})  # fmt: skip
+"""Modules whose objects are left as they are."""
+
+MOST_ENTRIES = 10_000
+"""Of a larger container only the entries themselves are compared, and not what is in them."""
+
+_LEAVES = (str, bytes, int, float, complex, bool, type(None), range, CodeType, BuiltinFunctionType)
+
+
+@dataclass(slots=True)
+class _Thing:
+    """Something that can change: how it is called, and how its contents are read and put back."""
+
+    name: str
+    thing: Any
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+    contents: Any = None
+
+
+class Surroundings:
+    """What a computation's code can reach, as it is now.
+
+    Args:
+        computation: the user's object.
+    """
+
+    def __init__(self, computation: object) -> None:
+        walk = _Walk()
+        walk.visit(computation, "self")
+        self._things = walk.things
+        for one in self._things:
+            one.contents = one.read(one.thing)
+
+    def changes(self) -> tuple[str, ...]:
+        """The names of what is not as it was any more, in the order in which the code reaches it."""
+        names = (one.name for one in self._things if _differ(one.contents, one.read(one.thing)))
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def changed(self) -> bool:
+        """Something is not as it was."""
+        return any(_differ(one.contents, one.read(one.thing)) for one in self._things)
+
+    def differences(self) -> tuple[str, ...]:
+        """The names of what does not equal what it was: an object in the place of an equal one is no difference."""
+        names = (one.name for one in self._things if not _equal(one.contents, one.read(one.thing)))
+        return tuple(dict.fromkeys(names))
+
+    def restore(self) -> None:
+        """Put everything back as it was."""
+        for one in self._things:
+            if _differ(one.contents, one.read(one.thing)):
+                one.write(one.thing, one.contents)
+
+
+def _differ(before: Any, after: Any) -> bool:
+    """Tell whether contents have changed; parts are compared as objects, since what is in them is a thing by itself."""
+    if type(before) is dict:
+        return before.keys() != after.keys() or any(
+            _parts_differ(one, after[key]) for key, one in before.items()
+        )
+    if type(before) is list:
+        return len(before) != len(after) or any(map(_parts_differ, before, after))
+    return bool(before != after)
+
+
+def _parts_differ(before: Any, after: Any) -> bool:
+    if before is after:
+        return False
+    return not isinstance(before, _LEAVES) or type(before) is not type(after) or before != after
+
+
+def _equal(before: Any, after: Any) -> bool:
+    """Tell whether contents are equal, as far as their objects can be compared."""
+    if type(before) is not type(after):
+        return False
+    if type(before) is list:
+        return len(before) == len(after) and all(map(_equal, before, after))
+    if type(before) is dict:
+        return before.keys() == after.keys() and all(_equal(one, after[key]) for key, one in before.items())
+    if before is after or not _compares(before):
+        return True
+    try:
+        return bool(before == after)
+    except Exception:  # noqa: BLE001  user objects may compare in any way
+        return True
+
+
+def _compares(thing: object) -> bool:
+    return any("__eq__" in vars(cls) for cls in type(thing).__mro__[:-1])
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.things: list[_Thing] = []
+        self._known: set[int] = set()
+        self._kept: list[object] = []  # so that no id is used twice
+
+    def visit(self, root: object, name: str) -> None:
+        waiting: deque[tuple[object, str]] = deque([(root, name)])
+        while waiting and len(self._kept) < MOST_THINGS:
+            thing, called = waiting.popleft()
+            if isinstance(thing, _LEAVES) or id(thing) in self._known:
+                continue
+            self._known.add(id(thing))
+            self._kept.append(thing)
+            waiting.extend(self._parts(thing, called))
+
+    def _parts(self, thing: Any, name: str) -> Iterator[tuple[object, str]]:
+        if isinstance(thing, FunctionType):
+            yield from self._of_function(thing, name)
+        elif isinstance(thing, MethodType):
+            yield from ((thing.__func__, name), (thing.__self__, f"{name}.__self__"))
+        elif isinstance(thing, type):
+            yield from self._of_class(thing)
+        elif isinstance(thing, ModuleType):
+            pass  # the globals that functions name are looked at, and not whole modules
+        elif isinstance(thing, staticmethod | classmethod):
+            yield thing.__func__, name
+        elif isinstance(thing, property):
+            yield from ((one, name) for one in (thing.fget, thing.fset) if one is not None)
+        elif isinstance(thing, functools.partial):
+            yield from ((thing.func, name), (list(thing.args), name), (thing.keywords, name))
+        elif hasattr(thing, "cache_clear") and hasattr(thing, "cache_info"):
+            self._note(f"the cache of {_title(thing, name)}", thing, _cached, _forget)
+            yield from [(thing.__wrapped__, name)] if hasattr(thing, "__wrapped__") else []
+        else:
+            yield from self._of_data(thing, name)
+
+    def _of_data(self, thing: Any, name: str) -> Iterator[tuple[object, str]]:
+        kind = type(thing)
+        if isinstance(thing, dict):
+            self._note(name, thing, dict, _write_dict)
+            if len(thing) <= MOST_ENTRIES:
+                yield from ((value, f"{name}[{_short(key)}]") for key, value in list(thing.items()))
+        elif isinstance(thing, list | deque | bytearray):
+            self._note(name, thing, list, _write_list)
+            if len(thing) <= MOST_ENTRIES:
+                yield from ((value, name) for value in list(thing))
+        elif isinstance(thing, set):
+            self._note(name, thing, set, _write_set)
+        elif isinstance(thing, tuple | frozenset):
+            yield from ((value, name) for value in thing)
+        if kind.__module__.partition(".")[0] not in _OPAQUE | {"builtins", "collections"}:
+            yield from self._of_instance(thing, name)
+
+    def _of_instance(self, thing: Any, name: str) -> Iterator[tuple[object, str]]:
+        slots = _slots_of(type(thing))
+        if slots:
+            self._note(name, thing, lambda one: _read_slots(one, slots), _write_slots)
+        attributes = getattr(thing, "__dict__", None)
+        if isinstance(attributes, dict):
+            for key in attributes:
+                self._note_attribute(f"{name}.{key}", thing.__dict__, key)
+            self._note(f"attributes of {name}", attributes, dict.fromkeys, _keep_keys)
+        parts = {**(attributes or {}), **_read_slots(thing, slots)}
+        yield from ((value, f"{name}.{key}") for key, value in parts.items())
+        if is_users_module(type(thing).__module__):
+            yield type(thing), type(thing).__name__
+
+    def _of_class(self, cls: type) -> Iterator[tuple[object, str]]:
+        for one in cls.__mro__:
+            if not is_users_module(one.__module__):
+                continue
+            self._note(f"attributes of {one.__name__}", one, _class_names, _keep_class_names)
+            for key, value in list(vars(one).items()):
+                if key.startswith("__") and key.endswith("__") and not isinstance(value, FunctionType):
+                    continue
+                named = f"{one.__name__}.{key}"
+                if not isinstance(value, FunctionType | staticmethod | classmethod | property):
+                    self._note(
+                        named, one, functools.partial(_class_value, key), functools.partial(_set_class, key)
+                    )
+                yield value, named
+
+    def _of_function(self, function: FunctionType, name: str) -> Iterator[tuple[object, str]]:
+        title = function.__qualname__
+        for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            named = f"{free}, which {title.removesuffix('.<locals>')} closes over"
+            self._note(named, cell, _cell_value, _set_cell)
+            yield from [(cell.cell_contents, named)] if _cell_value(cell) is not _EMPTY else []
+        arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
+        defaults = function.__defaults__ or ()
+        for argument, value in zip(reversed(arguments), reversed(defaults), strict=False):
+            yield value, f"the default of {argument} in {title}"
+        for argument, value in (function.__kwdefaults__ or {}).items():
+            yield value, f"the default of {argument} in {title}"
+        yield function.__dict__, f"attributes of {title}"
+        if is_users_file(function.__code__.co_filename):
+            yield from self._of_globals(function.__globals__, function.__code__)
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            yield wrapped, name
+
+    def _of_globals(self, known: dict[str, Any], code: CodeType) -> Iterator[tuple[object, str]]:
+        for name in _names_in(code):
+            if name in known:
+                value = known[name]
+                if not isinstance(value, ModuleType | FunctionType | type):
+                    self._note_attribute(name, known, name)
+                if isinstance(value, ModuleType) and is_users_module(value.__name__):
+                    for attribute in _names_in(code):
+                        if attribute in vars(value):
+                            self._note_attribute(f"{name}.{attribute}", vars(value), attribute)
+                            yield vars(value)[attribute], f"{name}.{attribute}"
+                else:
+                    yield value, name
+            elif is_users_file(code.co_filename):
+                self._note_attribute(name, known, name)  # a global that the code may make
+
+    def _note_attribute(self, name: str, owner: dict[str, Any], key: str) -> None:
+        read, write = functools.partial(_entry, key), functools.partial(_set_entry, key)
+        self._note(name, owner, read, write)
+
+    def _note(
+        self, name: str, thing: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None]
+    ) -> None:
+        self.things.append(_Thing(name, thing, read, write))
+
+
+_EMPTY = [object()]
+"""Stands for what is not bound."""
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Names of globals and attributes, also in functions within it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _entry(key: str, owner: dict[str, Any]) -> list[Any]:
+    return [owner[key]] if key in owner else _EMPTY
+
+
+def _set_entry(key: str, owner: dict[str, Any], value: list[Any]) -> None:
+    if value is _EMPTY:
+        owner.pop(key, None)
+    else:
+        owner[key] = value[0]
+
+
+def _class_value(key: str, owner: type) -> list[Any]:
+    return [vars(owner)[key]] if key in vars(owner) else _EMPTY
+
+
+def _set_class(key: str, owner: type, value: list[Any]) -> None:
+    if value is _EMPTY:
+        delattr(owner, key)
+    else:
+        setattr(owner, key, value[0])
+
+
+def _class_names(owner: type) -> dict[str, None]:
+    return dict.fromkeys(vars(owner))
+
+
+def _keep_class_names(owner: type, names: dict[str, None]) -> None:
+    for name in vars(owner).keys() - names.keys():
+        delattr(owner, name)
+
+
+def _cell_value(cell: CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:
+        return _EMPTY
+
+
+def _set_cell(cell: CellType, value: list[Any]) -> None:
+    if value is _EMPTY:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value[0]
+
+
+def _cached(function: Any) -> int:
+    return int(function.cache_info().misses)
+
+
+def _forget(function: Any, _: int) -> None:
+    function.cache_clear()
+
+
+def _write_dict(thing: dict[Any, Any], contents: dict[Any, Any]) -> None:
+    thing.clear()
+    thing.update(contents)
+
+
+def _keep_keys(thing: dict[str, Any], contents: dict[str, Any]) -> None:
+    for key in thing.keys() - contents.keys():
+        del thing[key]
+
+
+def _write_list(thing: Any, contents: list[Any]) -> None:
+    thing.clear()
+    thing.extend(contents)
+
+
+def _write_set(thing: set[Any], contents: set[Any]) -> None:
+    thing.clear()
+    thing.update(contents)
+
+
+def _slots_of(cls: type) -> tuple[str, ...]:
+    if issubclass(cls, msgspec.Struct):
+        return () if cls.__struct_config__.frozen else cls.__struct_fields__
+    names = itertools.chain.from_iterable(
+        [slots] if isinstance(slots := vars(one).get("__slots__", ()), str) else slots for one in cls.__mro__
+    )
+    return tuple(
+        name for name in names if name not in ("__dict__", "__weakref__") and not name.startswith("__")
+    )
+
+
+def _read_slots(thing: Any, slots: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in slots if hasattr(thing, name)}
+
+
+def _write_slots(thing: Any, contents: dict[str, Any]) -> None:
+    for name, value in contents.items():
+        setattr(thing, name, value)
+
+
+def _title(function: Any, name: str) -> str:
+    return str(getattr(function, "__name__", name))
+
+
+def _short(key: object) -> str:
+    return f"{key!r:.30}"

@@ -1,0 +1,240 @@
+"""What a call of user code does besides: effects that leave the process, and readings of what is not its input (6.1.3).
+
+Rules of this file:
+
+* Python's audit events tell of files opened for writing, changes to the file system, sockets, databases and processes.
+* A profiler sees calls of built-in functions: new threads, writes to what was opened before, and readings of clocks, chance and
+  hashes. These are no finding by themselves, but say in which line a finding begins.
+* What a standard stream is given, and whatever `logging` does, is no effect. Neither is what an import does.
+"""
+
+import _random
+import _socket
+import builtins
+import io
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from headrace_properties.search.user_frames import Place, is_users_file, place_of
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was seen.
+
+    Attributes:
+        effects: what left the process, and where from.
+        threads: threads and processes that were started.
+        readings: of clocks, chance and hashes: kind, what was called, where.
+    """
+
+    effects: list[tuple[str, Place]] = field(default_factory=list)
+    threads: list[tuple[str, Place]] = field(default_factory=list)
+    readings: list[tuple[str, str, Place]] = field(default_factory=list)
+
+
+CLOCK, CHANCE, HASH, IDENTITY = "clock", "chance", "hash", "identity"
+
+_active: Trace | None = None
+_installed = False
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[None]:
+    """Note what the code within does. An audit hook stays with the process for good, and does nothing meanwhile."""
+    global _active, _installed  # noqa: PLW0603  audit hooks belong to the process
+    if not _installed:
+        sys.addaudithook(_audit)
+        _installed = True
+    before, profiler = _active, sys.getprofile()
+    _active = trace
+    sys.setprofile(_profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(profiler)
+        _active = before
+
+
+# Audit events: https://docs.python.org/3/library/audit_events.html
+
+_FILE_CHANGES = {
+    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.putenv", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
+    "os.symlink", "os.truncate", "os.unsetenv", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree",
+}  # fmt: skip
+_NETWORK = {
+    "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.sendmsg", "socket.sendto",
+}  # fmt: skip
+_PROCESSES = {
+    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.posix_spawn", "os.spawn", "os.startfile", "os.system",
+    "subprocess.Popen",
+}  # fmt: skip
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    global _active  # noqa: PLW0603  see `tracing`
+    trace = _active
+    if trace is None:
+        return
+    text = _effect(event, arguments)
+    if not text:
+        return
+    _active = None  # what this does is not user code's
+    try:
+        place = _place(sys._getframe(1))
+        if place is not None:
+            trace.effects.append((text, place))
+    finally:
+        _active = trace
+
+
+def _effect(event: str, arguments: tuple[Any, ...]) -> str:
+    if event == "open":
+        path, mode, flags = arguments
+        flagged = bool((flags or 0) & _WRITING)
+        writes = any(one in mode for one in "wax+") if isinstance(mode, str) else flagged
+        named = isinstance(path, str | bytes | os.PathLike) and os.fspath(path) != os.devnull
+        return f"writes the file {os.fspath(path)!r}" if writes and named else ""
+    if event in _FILE_CHANGES:
+        return f"calls {event}{_shown(arguments)}"
+    if event in _NETWORK:
+        return (
+            f"uses a socket ({event} {next((one for one in arguments if isinstance(one, tuple | str)), '')})"
+        )
+    if event in _PROCESSES:
+        return f"starts or signals a process ({event}{_shown(arguments[:1])})"
+    if event == "sqlite3.connect" and arguments[0] not in (":memory:", b":memory:", ""):
+        return f"opens the database {arguments[0]!r} (sqlite3)"
+    return ""
+
+
+def _shown(arguments: tuple[Any, ...]) -> str:
+    return (
+        f"({', '.join(f'{one!r:.60}' for one in arguments if isinstance(one, str | bytes | list | tuple))})"
+    )
+
+
+# Calls of built-in functions
+
+_FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+_WRITES = {"write", "writelines", "truncate"}
+_DATABASE = (sqlite3.Connection, sqlite3.Cursor)
+_STATEMENTS = {"execute", "executemany", "executescript", "commit"}
+_SENDS = {"send", "sendall", "sendto", "sendmsg", "connect", "connect_ex"}
+_DRAWS = {"random", "getrandbits", "randbytes"}
+_NOW = {"now", "utcnow", "today"}
+_CLOCKS: dict[int, str] = {
+    id(getattr(time, name)): f"time.{name}"
+    for name in (
+        "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns",
+        "clock_gettime", "clock_gettime_ns", "gmtime", "localtime", "ctime", "strftime",
+    )
+    if hasattr(time, name)
+}  # fmt: skip
+
+
+def _profile(frame: FrameType, event: str, function: Any) -> None:
+    trace = _active
+    if trace is None or event != "c_call":
+        return
+    name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
+    if name in _CALLS:
+        kind, text = _CALLS[name](function, owner)
+    elif id(function) in _CLOCKS:
+        kind, text = CLOCK, _CLOCKS[id(function)]
+    else:
+        return
+    if not kind or (place := _place(frame)) is None:
+        return
+    if kind == _EFFECT:
+        trace.effects.append((text, place))
+    elif kind == _THREAD:
+        trace.threads.append((text, place))
+    else:
+        trace.readings.append((kind, text, place))
+
+
+_EFFECT, _THREAD = "effect", "thread"
+_Kind = tuple[str, str]
+
+
+def _of_write(_: Any, owner: Any) -> _Kind:
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    if isinstance(owner, _FILES) and not any(
+        owner is one or owner is getattr(one, "buffer", one) for one in streams
+    ):
+        return _EFFECT, f"writes to the open file {getattr(owner, 'name', '')!r}"
+    return "", ""
+
+
+def _of_statement(_: Any, owner: Any) -> _Kind:
+    return (
+        (_EFFECT, "runs a statement in an open database (sqlite3)")
+        if isinstance(owner, _DATABASE)
+        else ("", "")
+    )
+
+
+def _of_send(_: Any, owner: Any) -> _Kind:
+    return (_EFFECT, "sends on an open socket") if isinstance(owner, _socket.socket) else ("", "")
+
+
+def _of_draw(function: Any, owner: Any) -> _Kind:
+    return (CHANCE, f"random.{function.__name__}") if isinstance(owner, _random.Random) else ("", "")
+
+
+def _of_now(function: Any, owner: Any) -> _Kind:
+    is_clock = isinstance(owner, type) and owner.__module__ == "datetime"
+    return (CLOCK, f"{owner.__name__}.{function.__name__}") if is_clock else ("", "")
+
+
+def _of_entropy(function: Any, _: Any) -> _Kind:
+    return CHANCE, f"os.{function.__name__}"
+
+
+def _of_thread(_: Any, __: Any) -> _Kind:
+    return _THREAD, "starts a thread"
+
+
+def _of_builtin(function: Any, _: Any) -> _Kind:
+    if function is builtins.hash:
+        return HASH, "hash()"
+    return (IDENTITY, "id()") if function is builtins.id else ("", "")
+
+
+_CALLS: dict[str, Callable[[Any, Any], _Kind]] = {
+    **dict.fromkeys(_WRITES, _of_write),
+    **dict.fromkeys(_STATEMENTS, _of_statement),
+    **dict.fromkeys(_SENDS, _of_send),
+    **dict.fromkeys(_DRAWS, _of_draw),
+    **dict.fromkeys(_NOW, _of_now),
+    **dict.fromkeys(("urandom", "getrandom"), _of_entropy),
+    **dict.fromkeys(("hash", "id"), _of_builtin),
+    **dict.fromkeys(("start_new_thread", "start_joinable_thread"), _of_thread),
+}
+
+
+# Places
+
+
+def _place(frame: FrameType | None) -> Place | None:
+    """The innermost line of the user's own code that is running; ``None``: there is none, or an import or `logging` is at it."""
+    while frame is not None:
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        if code.co_filename.startswith("<frozen importlib") or module.partition(".")[0] in (
+            "logging",
+            "warnings",
+        ):
+            return None
+        if is_users_file(code.co_filename):
+            return place_of(code, frame.f_lineno)
+        frame = frame.f_back
+    return None
