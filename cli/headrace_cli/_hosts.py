@@ -136,18 +136,28 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
         _HistoryReader(pipeline, cluster_options, options.promises),
     )
     reading.kept = [] if options.keep_history else None
-    for step in range(1, _STEPS + 1):
-        cluster.run_until(until_us * step // _STEPS)
-        reading.take(cluster.history)
-        progress.advance(0.95 * step / _STEPS, computations=reading.counter.progress())
-    progress.advance(0.95, "waiting until all is at rest")
-    cluster.heal(schedule.lasting)
-    cluster.run_to_the_end()
-    reading.take(cluster.history)
-    seconds = cluster.kernel.now / SECOND
+    with stop_requested() as stop:
+        for step in range(1, _STEPS + 1):
+            if stop():
+                break
+            cluster.run_until(until_us * step // _STEPS)
+            reading.take(cluster.history)
+            progress.advance(0.95 * step / _STEPS, computations=reading.counter.progress())
+        stopped_by = stop.signal
+        if stopped_by is None:
+            progress.advance(0.95, "waiting until all is at rest")
+            cluster.heal(schedule.lasting)
+            cluster.run_to_the_end()
+            reading.take(cluster.history)
+    notes = [f"{cluster.kernel.now / SECOND:.1f} simulated seconds, {reading.events:,} events judged"]
+    if stopped_by is not None:
+        notes.append(
+            f"Stopped by {stopped_by.name} before the end: the output is what went outside until then"
+        )
     return HostRun(
         outputs=reading.outputs,
-        notes=(f"{seconds:.1f} simulated seconds, {reading.events:,} events judged",),
+        notes=tuple(notes),
+        stopped_by=stopped_by,
         verdicts=reading.judge.verdicts() | reading.promises.verdicts(),
         struck=dict(sorted(reading.struck.items())),
         progress=reading.counter.progress(),
@@ -219,7 +229,7 @@ def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progr
 def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
     """Run on Apache Spark in this process, on all cores, as a stream in micro-batches.
 
-    SIGINT or SIGTERM ends it after the micro-batch that is under way.
+    SIGINT, SIGTERM or SIGHUP ends it after the current micro-batch.
 
     Raises:
         HostError: faults are wanted, or Spark is not installed.

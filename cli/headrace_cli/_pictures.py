@@ -12,6 +12,7 @@ from headrace.history import Event
 from headrace_cli._files import ForceOption, OutputFiles, write_bytes
 from headrace_cli._render import print_heading, print_text
 from headrace_properties.explain.narrative import Narrative, narrate
+from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.pictures.perfetto import perfetto_json
 from headrace_scenarios.pictures.shiviz import shiviz_log
@@ -31,7 +32,7 @@ class Showing:
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Save a diagram and an animation of the run: one HTML file, for a browser.",
+            help="Save an interactive space-time diagram: one HTML file, for a browser.",
         ),
     ] = None
     svg: Annotated[
@@ -72,11 +73,13 @@ class Showing:
         *,
         title: str,
         subtitle: str,
+        rates: FailureRates | None = None,
     ) -> None:
-        """Write the files that were asked for."""
+        """Write the files that were asked for. ``rates``: of failure, drawn beside the time."""
+        said = {"title": title, "subtitle": subtitle}
         makers = {
-            "html": lambda: spacetime_html(history, verdicts, title=title, subtitle=subtitle).encode(),
-            "svg": lambda: spacetime_svg(history, verdicts, title=title, subtitle=subtitle).encode(),
+            "html": lambda: spacetime_html(history, verdicts, **said, rates=rates).encode(),
+            "svg": lambda: spacetime_svg(history, verdicts, **said, rates=rates).encode(),
             "perfetto": lambda: perfetto_json(history, title),
             "shiviz": lambda: shiviz_log(history).encode(),
         }

@@ -146,18 +146,19 @@ def _print_run(console: Console, ran: Ran) -> None:
         print_text(console, f"faults that struck: {struck}")
     print_dropped(console, ran.run.dropped)
     if ran.run.verdicts:
-        _print_verdicts(console, ran.run.verdicts)
+        _print_verdicts(console, ran.run.verdicts, whole=ran.run.stopped_by is None)
 
 
-def _print_verdicts(console: Console, verdicts: Mapping[str, Verdict]) -> None:
+def _print_verdicts(console: Console, verdicts: Mapping[str, Verdict], *, whole: bool) -> None:
     broken = violations(dict(verdicts))
     if broken:
         print_text(console, f"VIOLATED: {', '.join(broken)}", style="bold red")
         print_violations(console, verdicts)
         return
     held = sum(isinstance(verdict, Holds) for verdict in verdicts.values())
-    words = f"HOLDS: {held} of {len(verdicts)} invariants came up, and none is violated"
-    print_text(console, words, style="bold green" if held else "bold yellow")
+    judged = f"{held} of {len(verdicts)} invariants and promises were exercised, none is violated"
+    style = "bold green" if held and whole else "bold yellow"
+    print_text(console, f"HOLDS: {judged}" if whole else f"STOPPED: {judged} so far", style=style)
 
 
 def _print_streams(console: Console, outputs: Counter[Emitted], pipeline: Pipeline) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import time
 from typing import Annotated, Any
 
@@ -11,31 +12,25 @@ from rich.text import Text
 from headrace import HeadraceError
 from headrace_benchmarks.catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, machine, versions
-from headrace_cli._consoles import output_console
+from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import PartsProgress
 from headrace_cli._render import plain_table, print_heading, print_table, print_text
+from headrace_cli._signals import signal_of
 
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace bench
-
   headrace bench harness
-
   headrace bench kernels
-
   headrace bench harness --runs 100000 --jobs 2
-
   headrace bench harness --quick --json > figures.json
-
   headrace bench skew --quick
 
 [bold]Exit codes[/]
-
   0 measured, 1 a figure about correctness is missed, 2 wrong use. A speed is reported, and never fails."""
 
 
@@ -80,19 +75,28 @@ def bench(
         options = BenchOptions(seed, jobs or os.cpu_count() or 1, runs, quick)
         with stdout_reserved():
             began = time.monotonic()
-            figures = _measure(BENCHMARKS[name], options)
+            figures, stopped_by = _measure(BENCHMARKS[name], options)
             elapsed_s = time.monotonic() - began
         failed = any(figure.failed for figure in figures)
         if as_json:
             print_document(_document(BENCHMARKS[name], options, figures, elapsed_s, failed=failed))
         else:
             _print(BENCHMARKS[name], options, figures, elapsed_s)
+        if stopped_by is not None:
+            error_console().print(f"Stopped by {stopped_by.name}: the other figures were not measured.")
+            raise typer.Exit(128 + stopped_by)
         raise typer.Exit(ExitCode.VIOLATED if failed else ExitCode.HOLDS)
 
 
-def _measure(benchmark: Benchmark, options: BenchOptions) -> list[Figure]:
+def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure], signal.Signals | None]:
+    """Measure until all figures are known or a signal arrives, which is returned, too."""
+    figures: list[Figure] = []
     with PartsProgress() as progress:
-        return list(benchmark.measure(options, progress.on_part))
+        try:
+            figures.extend(benchmark.measure(options, progress.on_part))
+        except KeyboardInterrupt as stop:
+            return figures, signal_of(stop)
+    return figures, None
 
 
 # What is said of it

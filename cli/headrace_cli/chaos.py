@@ -24,17 +24,12 @@ DEFAULT_PIPELINE = "headrace_scenarios.chaos.turnstiles:pipeline"
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace chaos
-
   headrace chaos --faults 20 --seed 3
-
   headrace chaos my_job:pipeline --faults 4 --kinds zombie,kill_driver --keep chaos/
-
   headrace chaos --faults 2 --kinds zombie --without fencing
 
 [bold]Exit codes[/]
-
   0 outputs and states match the reference, and no invariant is violated; 1 otherwise; 2 usage error;
   3 unknown: a fault never struck"""
 

@@ -39,15 +39,11 @@ _POLL_S = 0.2
 """Choice: how often a growing file is looked at."""
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace check history.jsonl
-
   headrace check history.jsonl --pipeline my_job:pipeline
-
   headrace check consumer.jsonl --follow --promises my_checks:promises
 
 [bold]Exit codes[/]
-
   0 holds, 1 violated, 2 wrong use or malformed file, 3 unknown: the file does not tell, 130 interrupted"""
 
 FileArgument = Annotated[

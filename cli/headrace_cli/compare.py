@@ -1,5 +1,6 @@
 """``headrace compare``: strong against weak productions, exactly-once on and off, under the same faults (6.1.2, 6.1.3)."""
 
+import signal
 import statistics
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._progress import RunProgress
 from headrace_cli._render import counted, plain_table, print_heading, print_table, print_text
+from headrace_cli._signals import stop_requested
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
 from headrace_properties.search.strong_weak import WAYS, Account, Costs
 from headrace_properties.search.strong_weak import compare as run_each_way
@@ -21,13 +23,10 @@ from headrace_properties.search.strong_weak import compare as run_each_way
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace compare headrace_scenarios.wall_clock:pipeline --faults 10
-
   headrace compare my_job:pipeline --faults 5 --runs 200 --json
 
 [bold]Exit codes[/]
-
   0 no invariant is violated, 1 one is, or a run stopped with an error, 2 wrong use"""
 
 
@@ -52,25 +51,34 @@ def compare(
     with tidy_errors():
         with stdout_reserved():
             target = load_target(pipeline, feed)
-            accounts = _compare(target, runs, faults, seed)
+            accounts, stopped_by = _compare(target, runs, faults, seed)
+        done = accounts[0].runs
         if as_json:
-            print_document(_document(target, accounts, runs, faults, seed))
+            print_document(_document(target, accounts, done, faults, seed))
         else:
-            _print(output_console(), target, accounts, runs, faults, seed)
-        raise typer.Exit(_code(accounts))
+            if stopped_by is not None:
+                words = f"{stopped_by.name} after {counted(done, 'run')} of {runs:,} each way"
+                print_text(output_console(), words, style="bold yellow")
+            _print(output_console(), target, accounts, done, faults, seed)
+        raise typer.Exit(_code(accounts) if stopped_by is None else 128 + stopped_by)
 
 
-def _compare(target: PipelineTarget, runs: int, faults: int, seed: int) -> list[Account]:
+def _compare(
+    target: PipelineTarget, runs: int, faults: int, seed: int
+) -> tuple[list[Account], signal.Signals | None]:
+    """Run each way, until it is done or a signal arrives, which is returned, too."""
     total = runs * len(WAYS)
-    with RunProgress(f"{target.name}, {counted(total, 'run')}") as progress:
-        return run_each_way(
+    with RunProgress(f"{target.name}, {counted(total, 'run')}") as progress, stop_requested() as stop:
+        accounts = run_each_way(
             target.pipeline,
             target.feed(seed),
             runs=runs,
             faults=faults,
             seed=seed,
             on_run=lambda done: progress.advance(done / total),
+            should_stop=stop,
         )
+    return accounts, stop.signal if accounts[0].runs < runs else None
 
 
 def _code(accounts: Sequence[Account]) -> ExitCode:

@@ -29,37 +29,22 @@ _NAMES = (
 )
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace scenario list
-
   headrace scenario run zombie-timer --without sequencers
-
   headrace verify headrace_scenarios.zeitgeist:pipeline --examples 2000
-
   headrace compare headrace_scenarios.wall_clock:pipeline
-
   headrace replay headrace-failure-1f3a90c2.json
-
   headrace run zeitgeist --on sim
-
   headrace check history.jsonl --pipeline my_job:pipeline
-
   headrace recheck history.jsonl my_job:pipeline
-
   headrace spark-submit my_job.py
-
   headrace chaos --faults 20
-
   headrace skip jobs/counts counter mail/0:17
-
   headrace mutants --seeds 100
-
   headrace bench harness
-
   headrace report --quick
 
 [bold]Exit codes[/]
-
   0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted"""
 
 

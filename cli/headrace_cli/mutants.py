@@ -1,6 +1,7 @@
 """``headrace mutants``: are the oracles worth anything? Each broken protocol of the catalogue must be caught by one."""
 
 import os
+import signal
 from typing import Annotated, Any
 
 import typer
@@ -12,23 +13,19 @@ from headrace_cli._documents import print_document
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
 from headrace_cli._render import plain_table, print_table
+from headrace_cli._signals import signal_of
 from headrace_properties.mutants import CATALOGUE, Mutant
 from headrace_properties.mutants.hunt import Hunted, hunt_all
 
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace mutants
-
   headrace mutants "ack before commit" "timers latest first"
-
   headrace mutants --list
-
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
 
 [bold]Exit codes[/]
-
   0 each mutant was activated and killed, 1 one survived, 2 wrong use"""
 
 
@@ -70,11 +67,17 @@ def mutants(
         if list_only:
             _print_list(chosen, as_json=as_json)
             return
-        found = _hunt([one.name for one in chosen], seeds, jobs or os.cpu_count() or 1)
+        names_chosen = [mutant.name for mutant in chosen]
+        found, stopped_by = _hunt(names_chosen, seeds, jobs or os.cpu_count() or 1)
         if as_json:
             print_document([_document(one) for one in found])
         else:
             _print_matrix(found)
+        if stopped_by is not None:
+            error_console().print(
+                f"Stopped by {stopped_by.name} after {len(found)} of {len(chosen)} mutants."
+            )
+            raise typer.Exit(128 + stopped_by)
         survivors = [one for one in found if not one.killed or not one.activated]
         raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
 
@@ -86,17 +89,21 @@ def _chosen(names: list[str]) -> list[Mutant]:
     return [CATALOGUE[name] for name in dict.fromkeys(names)] or list(CATALOGUE.values())
 
 
-def _hunt(names: list[str], seeds: int, jobs: int) -> list[Hunted]:
-    """In the order of the names, whoever was killed first."""
+def _hunt(names: list[str], seeds: int, jobs: int) -> tuple[list[Hunted], signal.Signals | None]:
+    """Run the mutants until all are done or a signal arrives, which is returned, too; in the order of the names."""
+    stopped_by = None
     found: dict[str, Hunted] = {}
     console = error_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("hunting", total=len(names))
-        for one in hunt_all(names, seeds, jobs):
-            found[one.name] = one
-            bar.update(task, completed=len(found))
-    return [found[name] for name in names]
+        try:
+            for hunted in hunt_all(names, seeds, jobs):
+                found[hunted.name] = hunted
+                bar.update(task, completed=len(found))
+        except KeyboardInterrupt as stop:
+            stopped_by = signal_of(stop)
+    return [found[name] for name in names if name in found], stopped_by
 
 
 # What is said of it

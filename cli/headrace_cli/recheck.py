@@ -22,13 +22,10 @@ _MOST_INPUTS = 10
 """Choice: so many records of the input are shown; the others are counted."""
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace recheck yesterday.jsonl my_job:pipeline
-
   headrace recheck yesterday.jsonl my_job:pipeline --plans 200
 
 [bold]Exit codes[/]
-
   0 it comes to what was recorded, 1 it does not, 2 wrong use or malformed file, 3 the recording does not tell, 130 interrupted"""
 
 

@@ -26,6 +26,7 @@ from headrace_cli._until import cut, print_until, until_document
 from headrace_cli._when import measure, print_rates, rates_document
 from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application
+from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
@@ -36,17 +37,12 @@ from headrace_sim import SOUND, Feed, versions_of
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace replay headrace-failure-1f3a90c2.json
-
   headrace replay headrace-failure-1f3a90c2.json --explain --html failure.html
-
   headrace replay headrace-failure-1f3a90c2.json --until violation
-
   headrace replay headrace-failure-1f3a90c2.json installed.package:pipeline
 
 [bold]Exit codes[/]
-
   0 it no longer violates anything, 1 it violates something again, 2 wrong use, 3 nothing is violated, but the code or
   the input has changed, so that the run may no longer show what it showed"""
 
@@ -166,7 +162,7 @@ def replay(
             if rates is not None:
                 document["failure_rates"] = rates_document(rates)
             print_document(document)
-            _save(showing, replayed, files, history)
+            _save(showing, replayed, files, history, rates)
         else:
             console = output_console()
             _print(console, replayed)
@@ -183,17 +179,25 @@ def replay(
                 print_until(console, stop)
             if rates is not None:
                 print_rates(console, rates, replayed.history)
-            _save(showing, replayed, files, history)
+            _save(showing, replayed, files, history, rates)
             print_saved(console, files.saved)
         raise typer.Exit(files.code(replayed.code))
 
 
-def _save(showing: Showing, replayed: ReplayedFailure, files: OutputFiles, history: Path | None) -> None:
+def _save(
+    showing: Showing,
+    replayed: ReplayedFailure,
+    files: OutputFiles,
+    history: Path | None,
+    rates: FailureRates | None,
+) -> None:
     if not replayed.history:  # a run that stopped with an error has none
         return
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
-    showing.save(files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle)
+    showing.save(
+        files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle, rates=rates
+    )
     header = header_of(replayed.versions, SIMULATED, file.plan.options.engine)
     write_history(files, history, replayed.history, header)
 

@@ -31,15 +31,11 @@ from headrace_cli._render import counted
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace report --quick --output /tmp/REPORT.md
-
   headrace report --only figure-13
-
   headrace report --check
 
 [bold]Exit codes[/]
-
   0 written, or nothing wrong with it, 1 a number is not what the code finds, 2 wrong use, 130 interrupted"""
 
 

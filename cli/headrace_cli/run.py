@@ -30,17 +30,12 @@ from headrace_scenarios.zeitgeist.findings import find
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace run zeitgeist --on sim --faults 30 --compare reference
-
   headrace run my_job:pipeline --on spark --judge 0.01 --compare reference
-
   headrace run my_job:pipeline --on sim --input clicks.jsonl --output counts/
-
   headrace run my_job:pipeline --on reference --input clicks.jsonl --timestamp time --key user --slack 60 --output -
 
 [bold]Exit codes[/]
-
   0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use,
   130 interrupted, 143 terminated: on spark, after the micro-batch that was under way, and with its output"""
 

@@ -36,20 +36,15 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
 )
 
-_LIST_EXAMPLES = "[bold]Example[/]\n\n  headrace scenario list"
+_LIST_EXAMPLES = "[bold]Example[/]\n  headrace scenario list"
 
 _RUN_EXAMPLES = """[bold]Examples[/]
-
   headrace scenario run zombie-timer
-
   headrace scenario run zombie-timer --without sequencers --explain
-
   headrace scenario run zombie-timer --without sequencers --html zombie.html
-
   headrace scenario run dataflow-fig14 --chart sessions.svg
 
 [bold]Exit codes[/]
-
   0 nothing is violated, 1 an invariant is, 2 wrong use, 3 nothing could be judged"""
 
 

@@ -11,11 +11,9 @@ from headrace_cli._exit import tidy_errors
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Example[/]
-
   headrace skip jobs/counts counter mail/0:17
 
 [bold]Exit codes[/]
-
   0 the skip is recorded; 2 usage error"""
 
 

@@ -39,23 +39,15 @@ from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 app = typer.Typer(add_completion=False)
 
 _EXAMPLES = """[bold]Examples[/]
-
   headrace verify headrace_scenarios.zeitgeist:pipeline
-
   headrace verify my_job:pipeline --examples 10000 --seed 7
-
   headrace verify my_job:pipeline --version my_job:next_pipeline
-
   headrace verify my_job:pipeline --search enumerate --jobs 2
-
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
-
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
-
   headrace verify my_job:pipeline --json > report.json
 
 [bold]Exit codes[/]
-
   0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up that
   --allow-unknown does not name"""
 

@@ -30,6 +30,18 @@ class UnknownCausesError(HeadraceError):
         )
 
 
+class NoSuchEventError(HeadraceError):
+    """A History has no event of this number. Fields: event, events, how many it has."""
+
+    def __init__(self, event: int, events: int) -> None:
+        super().__init__(event, events)
+        self.event, self.events = event, events
+
+    def __str__(self) -> str:
+        """Say which numbers there are."""
+        return f"the History has {self.events:,} events, numbered from 0, and none is number {self.event}"
+
+
 class Causes:
     """Answers what led to an event, and what happened before it. Events and activations are named by their numbers.
 
@@ -38,18 +50,28 @@ class Causes:
 
     Raises:
         UnknownCausesError: its causes are unknown.
+
+    Attributes:
+        activations: of the run, in the order in which they began.
     """
 
     def __init__(self, history: History) -> None:
         if history.events and not history.activations:
             raise UnknownCausesError(len(history))
-        self._activations: tuple[Activation, ...] = tuple(history.activations)
-        self._firsts = [activation.first_event for activation in self._activations]
+        self.activations: tuple[Activation, ...] = tuple(history.activations)
+        self._firsts = [activation.first_event for activation in self.activations]
         self._ends = [*self._firsts[1:], len(history)]
+        self._events = len(history)
         self._clocks: list[Clock] = []
 
     def activation_of(self, event: int) -> int:
-        """Return the activation that an event belongs to."""
+        """Return the activation that an event belongs to.
+
+        Raises:
+            NoSuchEventError: there is no such event. Every method that takes an event raises it.
+        """
+        if not 0 <= event < self._events:
+            raise NoSuchEventError(event, self._events)
         return bisect_right(self._firsts, event) - 1
 
     def sender_of(self, event: int) -> int | None:
@@ -57,14 +79,14 @@ class Causes:
 
         A network that held a message and sent it on is left out.
         """
-        sent = self._activations[self.activation_of(event)].cause
-        while sent is not None and not self._activations[sent].process:
-            sent = self._activations[sent].cause
+        sent = self.activations[self.activation_of(event)].cause
+        while sent is not None and not self.activations[sent].process:
+            sent = self.activations[sent].cause
         return sent
 
     def process_of(self, activation: int) -> str:
         """Return the process of an activation."""
-        return self._activations[activation].process
+        return self.activations[activation].process
 
     def end_of(self, activation: int) -> int:
         """Return the number of the event after an activation's last one."""
@@ -73,7 +95,7 @@ class Causes:
     def known_of(self, event: int, process: str) -> int:
         """Return how far an event knows a process: what happened there before this number happens before the event."""
         activation = self.activation_of(event)
-        if process == self._activations[activation].process:
+        if process == self.activations[activation].process:
             return event
         known = self.clocks()[activation].get(process)
         return 0 if known is None else self._ends[known]
@@ -86,7 +108,7 @@ class Causes:
         """
         activation = self.sender_of(event)
         while activation is not None and self._firsts[activation] == self._ends[activation]:
-            activation = self._activations[activation].cause
+            activation = self.activations[activation].cause
         return None if activation is None else self._ends[activation] - 1
 
     def happens_before(self, earlier: int, later: int) -> bool:
@@ -100,7 +122,7 @@ class Causes:
         """Return each activation's vector clock: of each process, the last activation that happens before it, or is it."""
         clocks, latest = self._clocks, Clock()
         if not clocks:
-            for number, activation in enumerate(self._activations):
+            for number, activation in enumerate(self.activations):
                 name = self._name(number)
                 clock = dict(clocks[latest[name]]) if name in latest else Clock()
                 if activation.cause is not None:
@@ -112,4 +134,4 @@ class Causes:
         return clocks
 
     def _name(self, activation: int) -> str | int:
-        return self._activations[activation].process or activation
+        return self.activations[activation].process or activation

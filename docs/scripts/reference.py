@@ -16,7 +16,7 @@ import msgspec
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from headrace import EngineOptions, history
+from headrace import EngineOptions, causes, history
 from headrace_cli._exit import ExitCode
 from headrace_cli.main import app
 from headrace_properties.checkers.catalogue import rules
@@ -150,16 +150,20 @@ def events() -> list[type]:
 def _history() -> str:
     about = inspect.cleandoc(history.__doc__ or "")
     lines = ["# Events of a History", "", _plain(about), ""]
-    for kind in events():
+    for kind in (*events(), history.Activation):
         said = _attributes(kind)
         lines += [f"## {kind.__name__}", "", _about(kind), ""]
         rows = [
             (f"`{name}`", f"`{words}`", said.get(name, ""))
             for name, _, words in _fields(kind)
-            if name not in ("at_us", "process")  # every event has them, as the page says
+            if kind is history.Activation
+            or name not in ("at_us", "process")  # every event has them, as the page says
         ]
         if rows:
             lines += _table(("field", "type", ""), rows)
+    lines += ["## What led to what", "", _plain(inspect.cleandoc(causes.__doc__ or "")), ""]
+    for name in ("Causes", "UnknownCausesError", "NoSuchEventError"):
+        lines += [f"::: headrace.causes.{name}", ""]
     return "\n".join(lines)
 
 

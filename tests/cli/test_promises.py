@@ -35,6 +35,16 @@ promises = [no_empty_window, a_full_window]
 """
 
 BROKEN = KEPT + "promises = [no_empty_window, small_windows, a_full_window]\n"
+NARROW = (
+    KEPT
+    + """
+@at_end
+def first_and_third_window(moment):
+    return moment.outputs("counts")[0].value + moment.outputs("counts")[2].value > 100
+
+promises = [first_and_third_window]
+"""
+)
 UNREACHED = KEPT + "promises = [a_miracle]\n"
 RAISING = (
     KEPT
@@ -50,7 +60,13 @@ promises = [tidies_up]
 
 @pytest.fixture
 def project(folder: Path) -> Path:
-    for name, text in {"kept": KEPT, "broken": BROKEN, "unreached": UNREACHED, "raising": RAISING}.items():
+    for name, text in {
+        "kept": KEPT,
+        "broken": BROKEN,
+        "narrow": NARROW,
+        "unreached": UNREACHED,
+        "raising": RAISING,
+    }.items():
         (folder / f"{name}.py").write_text(text)
     return folder
 
@@ -84,6 +100,12 @@ def test_a_broken_promise_is_shrunk_saved_and_replayed_with_its_story(project: P
     assert "How small_windows was violated The promise that was broken is small_windows: at " in text
     assert "three views in a second" in text
     assert run("replay", "broken.json", "--promise", "no_empty_window").exit_code == 0
+
+
+def test_a_smaller_input_on_which_a_promise_would_fail_to_run_is_not_taken(project: Path, run: Run) -> None:
+    result = run("verify", "narrow:pipeline", "--save", "narrow.json")
+    assert result.exit_code == 1
+    assert len(json.loads((project / "narrow.json").read_text())["kept"]) == 3
 
 
 def test_a_promise_that_the_module_no_longer_makes_is_not_kept(project: Path, run: Run) -> None:

@@ -1,6 +1,7 @@
 """``headrace replay``: the same failure, byte for byte, or the news that something has changed."""
 
 import json
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -348,13 +349,18 @@ def test_when_tells_the_moment_that_decided(folder: Path, run: Run, monkeypatch:
     """The pause decides: worker-0 is replaced, wakes up, and writes."""
     monkeypatch.setattr("headrace_cli._when.failure_rates", partial(failure_rates, continuations=3))
     path = str(save_zombie(folder))
-    said = run("replay", path, "--when", "--jobs", "2").stdout
+    said = run("replay", path, "--when", "--jobs", "2", "--svg", str(folder / "when.svg")).stdout
     assert "\nWhen it became inevitable\n  3 continuations from each of " in said
     assert "The rate jumps from 0% to " in said
     assert "FaultStruck kind='pause'" in said.partition("When it became inevitable")[2]
     rates = json.loads(run("replay", path, "--when", "--json").stdout)["failure_rates"]
     assert {point["runs"] for point in rates["points"]} == {3}
     assert rates["jump"] is not None
+    svg = (folder / "when.svg").read_text()
+    assert svg.count('class="rate"') > 5
+    assert "the share of continuations that fail rises from 0 %" in " ".join(
+        re.findall(r"<text[^>]*>([^<]*)", svg)
+    )
 
 
 def test_when_is_not_asked_of_a_run_that_violates_nothing(folder: Path, run: Run) -> None:

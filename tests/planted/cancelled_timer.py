@@ -1,4 +1,4 @@
-"""Paying one invoice cancels the reminder of all the customer's others: they share one timer."""
+"""Paying one invoice cancels the timer that tells of all the customer's others, too."""
 
 from random import Random
 from typing import Any
@@ -13,28 +13,27 @@ CAUSE = ("every_invoice_is_answered_once", "is never answered")
 
 class Reminders(Computation):
     def process_record(self, context: Context, record: Record) -> None:
+        context.state.setdefault(record.stream, {})[record.value["invoice"]] = True
         if record.stream == "payments":
-            context.cancel_timer("due")
-            context.produce("answers", {"invoice": record.value["invoice"], "paid": True})
+            context.cancel_timer("month")
         else:
-            context.set_timer("due", at=record.timestamp + 10 * SECOND)
-            context.state["due"] = record.value["invoice"]
+            context.set_timer("month", at=10 * SECOND)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("answers", {"invoice": context.state["due"], "paid": False})
+        paid = context.state.pop("payments", {})
+        for invoice in context.state.pop("invoices"):
+            context.produce("answers", {"invoice": invoice, "paid": invoice in paid})
 
 
 class MendedReminders(Computation):
     def process_record(self, context: Context, record: Record) -> None:
-        invoice = record.value["invoice"]
-        if record.stream == "payments":
-            context.state[invoice] = True
-        else:
-            context.state.setdefault(invoice, False)
-            context.set_timer(invoice, at=record.timestamp + 10 * SECOND)
+        context.state.setdefault(record.stream, {})[record.value["invoice"]] = True
+        context.set_timer("month", at=10 * SECOND)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("answers", {"invoice": timer.tag, "paid": context.state[timer.tag]})
+        paid = context.state.pop("payments", {})
+        for invoice in context.state.pop("invoices", {}):
+            context.produce("answers", {"invoice": invoice, "paid": invoice in paid})
 
 
 def build(reminders: Computation) -> Pipeline:

@@ -53,7 +53,7 @@ def test_an_example_keeps_its_promises_under_faults_and_each_is_exercised(exampl
 class Generous(bank.Payers):
     """Pays whatever is asked."""
 
-    def _transfer(self, context: Context, transfer: dict[str, Any]) -> None:
+    def transfer(self, context: Context, transfer: dict[str, Any]) -> None:
         context.state["cents"] -= transfer["cents"]
         context.produce("credits", transfer)
         context.produce("answers", {"transfer": transfer["transfer"], "booked": True})
@@ -62,7 +62,7 @@ class Generous(bank.Payers):
 class Swallowing(bank.Payers):
     """Debits a transfer that it then refuses."""
 
-    def _transfer(self, context: Context, transfer: dict[str, Any]) -> None:
+    def transfer(self, context: Context, transfer: dict[str, Any]) -> None:
         if transfer["cents"] <= context.state["cents"]:
             context.state["cents"] -= transfer["cents"]
         context.produce("answers", {"transfer": transfer["transfer"], "booked": False})
@@ -71,9 +71,9 @@ class Swallowing(bank.Payers):
 class Silent(bank.Payers):
     """Answers only what it books."""
 
-    def _transfer(self, context: Context, transfer: dict[str, Any]) -> None:
+    def transfer(self, context: Context, transfer: dict[str, Any]) -> None:
         if transfer["cents"] <= context.state["cents"]:
-            super()._transfer(context, transfer)
+            super().transfer(context, transfer)
 
 
 class Dropping(windowed_join.Join):

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from headrace import history as h
-from headrace.causes import Causes, UnknownCausesError
+from headrace.causes import Causes, NoSuchEventError, UnknownCausesError
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import Activation, History
 from headrace.wire import messages as m
@@ -221,6 +221,13 @@ def test_without_activations_nothing_is_known() -> None:
     with pytest.raises(UnknownCausesError, match=f"{len(history):,} events are unknown"):
         Causes(History(history.events))
     assert Causes(History()).clocks() == []
+
+
+@pytest.mark.parametrize("event", [-1, 5])
+def test_an_event_that_is_not_there_is_refused(event: int) -> None:
+    history = History([h.Healed(0, "", ())] * 5, [Activation("", "heal", None, 0)])
+    with pytest.raises(NoSuchEventError, match=f"has 5 events, numbered from 0, and none is number {event}"):
+        Causes(history).happens_before(0, event)
 
 
 def test_a_history_that_keeps_nothing_has_no_activations() -> None:

@@ -4,11 +4,13 @@ from collections import Counter
 
 from pyspark.sql import SparkSession
 
-from headrace.spark import RecordedRun, Sample, run_recorded
+from headrace.spark import RecordedRun, Sample, run_recorded, user_key
 from headrace.spark.runtime.files import scratch
 from headrace_properties.checkers import judge
+from headrace_properties.promises import Moment, always, judge_promises
 from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.verdict import Holds, Unknown, Violated
+from headrace_scenarios.examples import bank
 from headrace_sim import Feed
 from tests.sim.rig import letters, mail
 
@@ -56,3 +58,19 @@ def test_a_sampled_run_is_judged(spark: SparkSession) -> None:
     assert not [one for one in found.values() if isinstance(one, Violated)]
     assert isinstance(found["S2"], Holds)
     assert isinstance(found["S10"], Unknown)
+
+
+@always(of="payers")
+def ann_is_poor(moment: Moment) -> bool:
+    return moment.changed.key != "ann" or bool(moment.changed.after["cents"] < 1)
+
+
+def test_a_recorded_run_is_judged_by_the_promises_that_judge_the_simulated_one(spark: SparkSession) -> None:
+    events = [(entry.address, entry.event) for entry in bank.feed(0).entries]
+    run = run_recorded(spark, bank.pipeline, events, batch_events=50, intervals=2, history=True)
+    assert run.history is not None
+    found = judge_promises(run.history, [*bank.promises, ann_is_poor], [bank.pipeline], user_key)
+    broken = found.pop("ann_is_poor")
+    assert all(isinstance(verdict, Holds) for verdict in found.values()), found
+    assert isinstance(broken, Violated)
+    assert "the row 'ann' of 'payers' changed from" in broken.message

@@ -31,7 +31,7 @@ class Asker:
         promise: which.
         world: what it looks at.
         violation: the first, if there was one.
-        unexercised: why the promise says that this run does not tell; ``""``: it does not say so.
+        unexercised: why the promise said, when it was asked last, that it could not tell; ``""``: it did not say so.
     """
 
     __slots__ = ("_moment", "_objection", "_watch", "promise", "unexercised", "violation", "world")
@@ -62,7 +62,7 @@ class Asker:
         Raises:
             PromiseError: the promise is wrong in itself.
         """
-        watch, self._objection = self._watch, None
+        watch, self._objection, self.unexercised = self._watch, None, ""
         watch.calls += 1
         try:
             watch.inside = True
@@ -131,8 +131,6 @@ class Asker:
         if self.world.fraction < 1 and self._moment.widely:
             share = f"{self.world.fraction:.3g} of the keys"
             return Unknown(f"the History has {share}, and the promise looks at more than single rows")
-        if self.unexercised and self.violation is None:
-            return Unknown(self.unexercised)
         return self.violation or found
 
     def _check_unchanged(self) -> None:

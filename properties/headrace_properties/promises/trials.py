@@ -63,15 +63,19 @@ class _Throughout:
         self.asker = asker
         self._wrong = asker.promise.kind is Kind.NEVER
         self._reached = 0
+        self._why = ""
         self._rest = _Rest()
         self.handlers: Handlers = {Applied: self._on_change, Output: self._on_change, RunEnded: self._on_end}
 
     def _on_change(self, event: Applied | Output) -> None:
         asker = self.asker
         if asker.violation is None and asker.concerns():
-            self._reached += 1
             if asker.ask(asker.promise.check) is self._wrong or asker.objected:
                 asker.violated(event)
+            elif asker.unexercised:
+                self._why = asker.unexercised
+            else:
+                self._reached += 1
 
     def _on_end(self, event: RunEnded) -> None:
         self._rest.end = event
@@ -88,8 +92,12 @@ class _Throughout:
         promise = self.asker.promise
         if promise.ending is not None and not self._rest.quiescent:
             return self._rest.unknown()
-        if self._reached or promise.ending is not None:
-            return Holds(max(self._reached, 1))
+        if promise.ending is not None:
+            return Unknown(self.asker.unexercised) if self.asker.unexercised else Holds(max(self._reached, 1))
+        if self._reached:
+            return Holds(self._reached)
+        if self._why:
+            return Unknown(self._why)
         names = [*map(repr, (*promise.of, *promise.streams))]
         return Unknown(f"nothing changed that it is about{': ' if names else ''}{', '.join(names)}")
 
@@ -107,7 +115,7 @@ class _Once:
             self._reached = self.asker.ask(self.asker.promise.check) is True
 
     def verdict(self) -> Verdict:
-        return Holds(1) if self._reached else Unknown("no run has reached it")
+        return Holds(1) if self._reached else Unknown(self.asker.unexercised or "no run has reached it")
 
 
 class _AtEnd:
@@ -124,7 +132,9 @@ class _AtEnd:
             self.asker.violated(event)
 
     def verdict(self) -> Verdict:
-        return Holds(1) if self._rest.quiescent else self._rest.unknown()
+        if not self._rest.quiescent:
+            return self._rest.unknown()
+        return Unknown(self.asker.unexercised) if self.asker.unexercised else Holds(1)
 
 
 class _InTime:
@@ -173,7 +183,12 @@ class _InTime:
 
     def _on_end(self, event: RunEnded) -> None:
         self._rest.end = event
-        if self._met or self._faulty or (not self._rest.quiescent and event.at_us <= self._due_us):
+        if (
+            self._met
+            or self._faulty
+            or self.asker.unexercised
+            or (not self._rest.quiescent and event.at_us <= self._due_us)
+        ):
             return
         within, begin = self.asker.promise.within_us / SECOND, self._begin_us / SECOND
         told = f"not so within {within:g} s of {begin:g} s, when all faults had healed and all input was in"
@@ -182,7 +197,7 @@ class _InTime:
     def verdict(self) -> Verdict:
         if self._met and self._rest.end is not None:
             return Holds(1)
-        return self._rest.unknown()
+        return Unknown(self.asker.unexercised) if self.asker.unexercised else self._rest.unknown()
 
 
 TRIALS: Mapping[Kind, Callable[[Asker], Trial]] = {

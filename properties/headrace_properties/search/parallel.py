@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -48,7 +49,8 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: in
         yield from map(work, things)
         return
     # Choice: fresh processes, as the caller may have threads (a progress bar has one), which a fork would tear apart.
-    with ProcessPoolExecutor(min(jobs, len(things)), mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(things)), context, leave_signals_to_parent) as pool:
         results = [pool.submit(work, thing) for thing in things]
         try:
             for one in as_completed(results):
@@ -57,7 +59,14 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: in
             raise KilledProcessError(jobs) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # what they are at is not wanted any more
+                process.terminate()
             raise
+
+
+def leave_signals_to_parent() -> None:
+    """Let a process of a pool ignore Ctrl-C, which a terminal sends to it, too; its parent ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
@@ -117,6 +126,7 @@ _shared: tuple[Application, Protocol]
 
 
 def _begin_job(application: Application, protocol: Protocol) -> None:
+    leave_signals_to_parent()
     global _shared  # noqa: PLW0603  what a pool's process has from its parent
     _shared = application, protocol
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from headrace import MILLISECOND, SECOND
+from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget, Meter
 from headrace_properties.search.judging import Failure, JudgedRun
@@ -122,7 +123,10 @@ class _Shrinker:
         if trial == best.trial:
             return False
         self._meter.run()
-        judged = self._test(trial)
+        try:
+            judged = self._test(trial)
+        except PromiseError:  # one that expects an input larger than this
+            return False
         if not judged.fails_like(self._wanted, best.error):
             return False
         self.best = judged.failure(trial)

@@ -171,6 +171,7 @@ class Account:
 def compare(
     pipeline: Pipeline, feed: Feed, *, runs: int = 20, faults: int = 10, seed: int = 0,
     options: ClusterOptions | None = None, on_run: Callable[[int], None] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Account]:  # fmt: skip
     """Run a pipeline in each of `WAYS` under the same plans.
 
@@ -182,6 +183,7 @@ def compare(
         seed: of the plans.
         options: of the cluster.
         on_run: told after each run how many are done, of ``runs * len(WAYS)``.
+        should_stop: asked before each plan; ``True``: return what is known so far.
 
     Raises:
         HeadraceError: user code or input fails without any fault.
@@ -193,6 +195,8 @@ def compare(
         account.calm.take(_run(account.way, pipeline, feed, Plan(NO_FAULTS, base, seed))[0])
     done = 0
     for plan in _plans(pipeline, feed, runs, faults, seed, base):
+        if should_stop():
+            break
         for account in accounts:
             _add(account, pipeline, feed, plan, expected)
             done += 1

@@ -38,9 +38,10 @@ class Payers(Computation):
             if stream == "deposits":
                 context.state["cents"] += value["cents"]
             else:
-                self._transfer(context, value)
+                self.transfer(context, value)
 
-    def _transfer(self, context: Context, transfer: dict[str, Any]) -> None:
+    def transfer(self, context: Context, transfer: dict[str, Any]) -> None:
+        """Debit and credit it if the account has the money, and answer it."""
         booked = transfer["cents"] <= context.state["cents"]
         if booked:
             context.state["cents"] -= transfer["cents"]
@@ -82,12 +83,13 @@ pipeline.add(Payees(), name="payees", inputs={"credits": lambda record: record.v
 @always(of="payers")
 def no_overdraft(moment: Moment) -> None:
     """No account is ever below zero."""
-    assert moment.changed.after["cents"] >= 0, moment.changed
+    cents = moment.changed.after["cents"]
+    assert cents >= 0, f"account {moment.changed.key} has {cents} cents"
 
 
 @sometimes(stream="answers")
 def some_transfer_is_refused(moment: Moment) -> bool:
-    """The case that `no_overdraft` is about comes up."""
+    """Some account lacks the money: the case that matters."""
     return not moment.changed.value["booked"]
 
 

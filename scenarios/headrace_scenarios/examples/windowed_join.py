@@ -50,7 +50,7 @@ pipeline.add(Join(), name="join", inputs={"impressions": user, "clicks": user}, 
 
 @at_end
 def every_pair_is_joined(moment: Moment) -> None:
-    """What leaves is what a join of all records makes that were not late."""
+    """The joined pairs are those of a plain join, late records aside."""
     late = {(record.value["stream"], record.value["id"]) for record in moment.outputs("late")}
     kept = [record for record in moment.inputs() if (record.stream, record.value["id"]) not in late]
     expected = Counter(
@@ -67,7 +67,7 @@ def every_pair_is_joined(moment: Moment) -> None:
 
 @sometimes(stream="late")
 def some_click_is_late(moment: Moment) -> bool:
-    """Lateness comes up, by faults alone: the feed has none."""
+    """Some click comes behind its window, by faults alone."""
     return bool(moment.changed.value["stream"] == "clicks")
 
 

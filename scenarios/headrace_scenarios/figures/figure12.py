@@ -174,7 +174,7 @@ ZOMBIE_TIMER = Scenario(
 
 ZOMBIE_PRODUCTION = Scenario(
     name="zombie-production",
-    title="A checkpointed production is missed by the scan, and the low watermark runs ahead of it",
+    title="A checkpointed production eludes the scan, and the low watermark runs ahead of it",
     source="MillWheel 6.2, after Figure 12",
     story=__doc__.split("\n\n", 1)[1].strip()
     + " The row holds a production to C, and nobody counts it as pending.",

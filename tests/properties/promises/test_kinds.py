@@ -291,6 +291,36 @@ def test_a_promise_whose_case_did_not_come_up_is_unknown() -> None:
     assert Told().end().verdict(about_transfers) == Unknown("no transfer")
 
 
+def test_a_moment_that_does_not_tell_leaves_the_others_to_tell() -> None:
+    @always(of="accounts")
+    def about_ann(moment: Moment) -> bool:
+        if moment.changed.key != "ann":
+            raise Unexercised("nothing of ann")
+        return bool(moment.changed.after["balance"] > 0)
+
+    told = Told()
+    told.apply("bob", {"balance": 0})
+    assert told.verdict(about_ann) == Unknown("nothing of ann")
+    told.apply("ann", {"balance": 1})
+    told.apply("bob", {"balance": 0})
+    assert told.verdict(about_ann) == Holds(1)
+    told.apply("ann", {"balance": 0})
+    told.apply("bob", {"balance": 0})
+    assert isinstance(told.verdict(about_ann), Violated)
+
+
+def test_eventually_is_unknown_where_the_promise_cannot_tell() -> None:
+    @eventually(within_us=1)
+    def about_ann(moment: Moment) -> bool:
+        if not moment.inputs():
+            raise Unexercised("no input")
+        return False
+
+    told = Told()
+    told.heal()
+    assert told.end().verdict(about_ann) == Unknown("no input")
+
+
 def test_a_sample_of_the_keys_says_something_of_rows_and_nothing_of_all() -> None:
     told = Told()
     told.sampled(0.1)

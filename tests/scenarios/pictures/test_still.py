@@ -237,7 +237,7 @@ def test_a_lost_ack_still_points_to_its_addressee(zombie: ScenarioRun) -> None:
 
 
 def test_text_that_users_chose_is_escaped_and_broken_into_lines(zombie: ScenarioRun) -> None:
-    long = b'{"</text><script>alert(1)</script>":"' + b"W" * 300 + b'"}'
+    long = b'{"</text><script>alert(1)</script>":"\x00\x1b[31m' + b"W" * 300 + b'"}'
     events = [
         msgspec.structs.replace(event, production=msgspec.structs.replace(event.production, value=long))
         if isinstance(event, Output)
@@ -249,3 +249,4 @@ def test_text_that_users_chose_is_escaped_and_broken_into_lines(zombie: Scenario
     assert "<script" not in svg
     assert all(box.right <= float(root.get("width", "")) for box in boxes(root))
     assert any("<script>" in text for text in texts(root))
+    assert any(r"\x00\x1b[31m" in text for text in texts(root))

@@ -25,6 +25,7 @@ from headrace_properties.explain.causality import Link, LinkKind, links_of, mess
 from headrace_properties.explain.event_summaries import phrase, seconds
 from headrace_properties.explain.narrative import narrate, subject_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
+from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict, Violated
 
 _GROUPS: dict[type, str] = {
@@ -63,7 +64,12 @@ _TIMES = frozenset(
 
 
 def spacetime_html(
-    history: Sequence[h.Event], verdicts: Mapping[str, Verdict], *, title: str, subtitle: str = ""
+    history: Sequence[h.Event],
+    verdicts: Mapping[str, Verdict],
+    *,
+    title: str,
+    subtitle: str = "",
+    rates: FailureRates | None = None,
 ) -> str:
     """Draw a run as a page.
 
@@ -72,9 +78,10 @@ def spacetime_html(
         verdicts: the run's verdicts; each violation can be shown with its causal past.
         title: title of the page and the figure.
         subtitle: one line: the pipeline, the protocol.
+        rates: how often the run fails if it continues in another way, drawn beside the time; ``None``: not measured.
     """
     package = files(__package__)
-    data = msgspec.json.encode(document_of(history, verdicts, title, subtitle)).decode()
+    data = msgspec.json.encode(document_of(history, verdicts, title, subtitle, rates)).decode()
     parts = {
         "{{title}}": escape(title),
         "{{css}}": package.joinpath("diagram.css").read_text("utf-8"),
@@ -120,7 +127,11 @@ def _place(address: str) -> tuple[int, list[tuple[str, int]]]:
 
 
 def document_of(
-    history: Sequence[h.Event], verdicts: Mapping[str, Verdict], title: str, subtitle: str
+    history: Sequence[h.Event],
+    verdicts: Mapping[str, Verdict],
+    title: str,
+    subtitle: str,
+    rates: FailureRates | None = None,
 ) -> dict[str, Any]:
     """Return everything to draw: lanes, events, messages, tenures, outages, watermarks and violations."""
     lanes = lanes_of(history)
@@ -153,7 +164,20 @@ def document_of(
             for name, verdict in verdicts.items() if isinstance(verdict, Violated)
         ],
         "told": told.invariant if told else "",
+        "rates": [[point.at_us, point.rate] for point in rates.points] if rates else [],
+        "jump": _jump(rates),
     }  # fmt: skip
+
+
+def _jump(rates: FailureRates | None) -> dict[str, Any] | None:
+    """Return the event at which the rate of failure rises most, and what to say of it."""
+    if rates is None or rates.jump is None or rates.rise is None:
+        return None
+    first, last = rates.jump
+    before, after = rates.rise
+    where = "here" if first == last else f"between event {first} and this one"
+    text = f"{where}, the share of continuations that fail rises from {before.rate:.0%} to {after.rate:.0%}"
+    return {"event": last, "text": text.replace("%", " %")}
 
 
 def _carried(history: Sequence[h.Event], causes: Causes | None, message: Link) -> bool:

@@ -16,21 +16,22 @@ const IDLE_US = 200_000;
 const LIGHT = {
   page: "#ffffff", ink: "#1a1a1a", faint: "#6b6b6b", rule: "#d4d4d4", lane: "#8a8a8a", record: "#1f5fa8", run: "#1a1a1a",
   ack: "#7a7a7a", write: "#1c7c3c", bad: "#c0261c", ownership: "#b06400", watermark: "#7b3fa0", fault: "#c0261c",
-  outage: "#f3d9d6", zombie: "#c0261c", chosen: "#ffe9a8",
+  outage: "#f3d9d6", zombie: "#c0261c", rate: "#e58a82", chosen: "#ffe9a8",
 };
 const DARK = {
   page: "#17181a", ink: "#e8e6e3", faint: "#a09c96", rule: "#3a3c40", lane: "#77777a", record: "#7db4f0", run: "#e8e6e3",
   ack: "#a5a5a5", write: "#6fcf8a", bad: "#ff7a6e", ownership: "#f0a848", watermark: "#c99aec", fault: "#ff7a6e",
-  outage: "#4a2523", zombie: "#ff7a6e", chosen: "#5a4a14",
+  outage: "#4a2523", zombie: "#ff7a6e", rate: "#8f3a33", chosen: "#5a4a14",
 };
 const SERIES = { light: ["#7b3fa0", "#1f5fa8", "#1c7c3c", "#b06400", "#0f7f86", "#a3346b"],
   dark: ["#c99aec", "#7db4f0", "#6fcf8a", "#f0a848", "#62cfd6", "#f08ab8"] };
 
-const TEXT = 14, SMALL = 12, ROW = 19, CHART = 190, STUB = 13, SLANT = (35 * Math.PI) / 180;
+const TEXT = 14, SMALL = 12, ROW = 19, CHART = 190, STUB = 13, STRIP = 30, SLANT = (35 * Math.PI) / 180;
 const FAMILY = "Helvetica Neue, Helvetica, Arial, sans-serif", FONT = `font-family="${FAMILY}"`;
 
 const $ = (id) => document.getElementById(id);
-const escape = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+const visible = (text) => String(text).replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, "0")}`);
+const escape = (text) => visible(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const dark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
 
 // ---- What the reader has chosen; it is the page's address too, so that a view can be sent to somebody.
@@ -108,8 +109,8 @@ function choose() {
   }
   const wanted = (number) => {
     const event = EVENTS[number];
-    if (subject && !subject.has(number) && !(event.lane < 0 && number <= Math.max(...subject))) return false;
-    if (number === state.event) return true;
+    if (subject && !subject.has(number) && !(DATA.jump && number === DATA.jump.event) && !(event.lane < 0 && number <= Math.max(...subject))) return false;
+    if (number === state.event || (DATA.jump && number === DATA.jump.event)) return true;
     if (collapsed.has(number) || !state.kinds.has(event.group)) return false;
     if (event.lane >= 0 && state.hidden.has(DATA.lanes[event.lane].address)) return false;
     if (state.computation) {
@@ -145,7 +146,7 @@ function measure(text, size, bold = false) {
 
 function wrap(text, width, size, bold = false, most = 6) {
   const lines = [""];
-  for (let word of String(text).replace(/\s+/g, " ").split(/(?= )|(?<=,)/)) {
+  for (let word of visible(String(text).replace(/\s+/g, " ")).split(/(?= )|(?<=,)/)) {
     while (measure(lines.at(-1) + word, size, bold) > width) {
       const room = width - measure(lines.at(-1), size, bold), fits = measure(word, size, bold) <= width;
       if (lines.at(-1) && (fits || room < 40)) { lines.push(""); word = word.trimStart(); continue; }
@@ -170,7 +171,7 @@ function arrange(shown) {
   const lanes = [...shown.map((n) => EVENTS[n].lane), ...stubs.map(([, lane]) => lane)].filter((lane) => lane >= 0);
   const used = [...new Set(lanes)].sort((a, b) => a - b);
   const view = $("figure").clientWidth || 900, small = view < 640;
-  const gutter = small ? 84 : 100, size = small ? 13 : TEXT, least = small ? 170 : 340, charts = charted(shown).length ? CHART : 0;
+  const strip = (small ? 84 : 100) - 4, gutter = strip + 4 + (DATA.rates.length ? STRIP + 10 : 0), size = small ? 13 : TEXT, least = small ? 170 : 340, charts = charted(shown).length ? CHART : 0;
   const lane = Math.max(24, Math.min(76, (view - gutter - least - 24 - (small ? 0 : charts)) / (used.length || 1)));
   const x = new Map(used.map((one, index) => [one, gutter + (index + 0.5) * lane]));
   const left = gutter + used.length * lane + 6, wide = Math.max(least, view - left - 16 - (small ? 0 : charts));
@@ -185,13 +186,14 @@ function arrange(shown) {
     if (!state.linear && passed > IDLE_US) { gaps.push({ y: bottom + 8, us: passed }); bottom += 26 * Math.max(1, state.zoom); }
     const top = Math.max(bottom, last === null ? 0 : mark + distance(passed) - ROW / 2);
     const lines = wrap(`${name} ${begun.get(n) || event.label}`.trim(), wide, size, marked.has(n)).map((text) => ({ text, size, detail: false }));
+    if (DATA.jump && DATA.jump.event === n) lines.push(...wrap(DATA.jump.text, wide, SMALL).map((text) => ({ text, size: SMALL, detail: true })));
     if (event.detail) lines.push(...wrap(event.detail, wide, SMALL, false, 3).map((text) => ({ text, size: SMALL, detail: true })));
     mark = top + ROW / 2;
     bottom = top + lines.length * ROW + 7;
     rows.set(n, { y: mark, top: top - 3, bottom: bottom - 4, lines, name });
     last = event.at;
   }
-  return { shown, rows, x, links, stubs, gaps, used, gutter, left, wide, head, start, slanted, size, height: bottom + 20,
+  return { shown, rows, x, links, stubs, gaps, used, gutter, strip, left, wide, head, start, slanted, size, height: bottom + 20,
     right: left + wide + 12, width: Math.max(left + wide + 12 + charts, small ? 0 : view) };
 }
 
@@ -254,17 +256,40 @@ function paint(plan, c, series, from, to) {
   }
   parts.push(...bands(plan, c, inside), ...lives(plan, c, from, to), ...owners(plan, c, inside));
   const late = 'text-anchor="end" font-size="12"';
-  for (const gap of plan.gaps) if (inside(gap.y, gap.y)) parts.push(words(plan.gutter - 10, gap.y + 6, `+${(gap.us / 1e6).toFixed(1)} s ⋮`, c.faint, late));
+  for (const gap of plan.gaps) if (inside(gap.y, gap.y)) parts.push(words(plan.strip - 6, gap.y + 6, `+${(gap.us / 1e6).toFixed(1)} s ⋮`, c.faint, late));
   for (const one of flights(plan)) if (inside(one.y1, one.y2)) parts.push(arrow(plan, one, c));
-  parts.push(chart(plan, c, series, inside, marked));
+  parts.push(chart(plan, c, series, inside, marked), ...rates(plan, c, inside));
   if (plan.used.length && inside(plan.start, plan.start)) {
-    parts.push(words(plan.gutter - 10, plan.start + 4, seconds(EVENTS[0].at), c.faint, late), words(plan.left, plan.start + 5, "start of the run", c.faint));
+    parts.push(words(plan.strip - 6, plan.start + 4, seconds(EVENTS[0].at), c.faint, late), words(plan.left, plan.start + 5, "start of the run", c.faint));
   }
   for (const n of seen) {
     const row = plan.rows.get(n);
-    parts.push(words(plan.gutter - 10, row.y + 4, seconds(EVENTS[n].at), c.faint, late), mark(plan, n, row, c, marked));
+    parts.push(words(plan.strip - 6, row.y + 4, seconds(EVENTS[n].at), c.faint, late), mark(plan, n, row, c, marked));
   }
   return parts.join("");
+}
+
+// Beside the time, how often the run fails if it continues in another way from there: the wider, the more often.
+function rates(plan, c, inside) {
+  if (!DATA.rates.length || !plan.shown.length) return [];
+  const last = EVENTS[plan.shown.at(-1)].at, parts = [];
+  const heightAt = (us) => {
+    let y = plan.start, before = EVENTS[0].at;
+    for (const n of plan.shown) {
+      const after = EVENTS[n].at, to = plan.rows.get(n).y;
+      if (after > us) return y + (to - y) * Math.max(0, after > before ? (us - before) / (after - before) : 0);
+      [y, before] = [to, after];
+    }
+    return y;
+  };
+  plan.rates ??= DATA.rates.map(([at], i) => [at, DATA.rates[i + 1]?.[0] ?? last].map((us) => heightAt(Math.min(last, us))));
+  DATA.rates.forEach(([at, rate], i) => {
+    const [a, b] = plan.rates[i];
+    if (at <= last && inside(a, b)) parts.push(`<rect data-rate="${rate}" x="${plan.strip}" y="${a.toFixed(1)}" width="${(STRIP * rate).toFixed(1)}" height="${
+      (b - a).toFixed(1)}" fill="${c.rate}"><title>${(rate * 100).toFixed(0)} % fail</title></rect>`);
+  });
+  for (const x of [plan.strip, plan.strip + STRIP]) parts.push(line(x, plan.start, x, plan.height - 8, c.rule));
+  return parts;
 }
 
 function lives(plan, c, from, to) {
@@ -395,6 +420,7 @@ function head(plan, c, series) {
     const x = plan.x.get(lane), y = plan.head - 12;
     parts.push(words(x, y, DATA.lanes[lane].address, c.ink, `font-size="13" font-weight="700" ${plan.slanted ? `transform="rotate(-35 ${x} ${y})"` : 'text-anchor="middle"'}`));
   }
+  if (DATA.rates.length) parts.push(words(plan.strip + STRIP / 2, plan.head - 10, "fails", c.bad, 'font-size="12" text-anchor="middle"'));
   const drawn = charted(plan.shown), left = plan.right + 8;
   if (drawn.length) {
     parts.push(words(left, 16, "low watermarks", c.ink, 'font-weight="700" font-size="13"'));

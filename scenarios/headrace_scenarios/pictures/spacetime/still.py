@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.history import Event
 from headrace_properties.explain.event_summaries import seconds
+from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict
 from headrace_scenarios.pictures.spacetime import document_of
 
@@ -34,6 +35,7 @@ _GUTTER, _LANE, _WIDTH, _TEXT_WIDTH, _MARGIN = 104, 76, 960, 400, 14
 """Pixels: the column of times, the distance of lanes, the whole picture and its column of text (at least), the edge."""
 _SIZE, _SMALL, _ROW = 14, 12, 19
 _IDLE_US = 200_000
+_STRIP = 34
 _SLANT = math.radians(35)
 _STUB = 13
 _FEW_REPORTS = 6
@@ -73,7 +75,12 @@ class _Plan:
     @property
     def text(self) -> int:
         """Left edge of the column of text."""
-        return _GUTTER + len(self.x) * _LANE + 6
+        return self.gutter + len(self.x) * _LANE + 6
+
+    @property
+    def gutter(self) -> int:
+        """Left edge of the lanes."""
+        return _GUTTER + (_STRIP + 12 if self.data["rates"] else 0)
 
     @property
     def width(self) -> int:
@@ -101,9 +108,25 @@ class _Plan:
             return self.height - 8
         return next((self.y[shown] for shown in self.shown if shown >= number), self.height - 8)
 
+    def height_at(self, at_us: int) -> float:
+        """Return where a time is, between the events around it."""
+        y, before_us = self.start, self.data["events"][0]["at"]
+        for number in self.shown:
+            after_us = self.event(number)["at"]
+            if after_us > at_us:
+                part = (at_us - before_us) / (after_us - before_us) if after_us > before_us else 0
+                return y + (self.y[number] - y) * max(part, 0)
+            y, before_us = self.y[number], after_us
+        return y
+
 
 def spacetime_svg(
-    history: Sequence[Event], verdicts: Mapping[str, Verdict], *, title: str, subtitle: str = ""
+    history: Sequence[Event],
+    verdicts: Mapping[str, Verdict],
+    *,
+    title: str,
+    subtitle: str = "",
+    rates: FailureRates | None = None,
 ) -> str:
     """Draw a run as a still picture.
 
@@ -112,19 +135,28 @@ def spacetime_svg(
         verdicts: the run's verdicts; the picture shows what led to the violation that is explained.
         title: title of the picture.
         subtitle: one line: the pipeline, the protocol.
+        rates: how often the run fails if it continues in another way, drawn beside the time; ``None``: not measured.
     """
-    data = document_of(history, verdicts, title, subtitle)
+    data = document_of(history, verdicts, title, subtitle, rates)
     told = next((verdict for verdict in data["verdicts"] if verdict["name"] == data["told"]), None)
     witness = set(told["witness"]) if told else set()
     plan = _arrange(data, _choose(data, told), told, witness)
-    parts = [*_head(plan), *_guides(plan), *_outages(plan), *_lanes(plan), *_owners(plan), *_times(plan)]
+    parts = [
+        *_head(plan),
+        *_guides(plan),
+        *_outages(plan),
+        *_lanes(plan),
+        *_owners(plan),
+        *_times(plan),
+        *_rates(plan),
+    ]
     parts += [*_messages(plan), *(part for number in plan.shown for part in _event(plan, number, witness))]
     fonts = "Helvetica Neue, Helvetica, Arial, DejaVu Sans, sans-serif"
     size = f'width="{plan.width}" height="{plan.height:.0f}"'
     view = f'viewBox="0 0 {plan.width} {plan.height:.0f}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} font-family="{fonts}" font-size="{_SIZE}">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{_xml(title)}</title>",
         f'<rect {size} fill="#ffffff"/>',
         *parts,
         "</svg>",
@@ -145,7 +177,7 @@ _EMS = (("ijl|'.,:;! ftrI()[]/\\-\"`", 0.46), ("mwMW@%", 1.0), ("ABCDEFGHJKLNOPQ
 def wrapped(text: str, width: float, size: float, *, bold: bool = False) -> list[str]:
     """Break a text at spaces and commas into lines of at most this width, pixels; a word that is too long is broken, too."""
     lines = [""]
-    for word in re.split(r"(?= )|(?<=,)", re.sub(r"\s+", " ", text)):
+    for word in re.split(r"(?= )|(?<=,)", _visible(re.sub(r"\s+", " ", text))):
         rest = word
         while width_of(lines[-1] + rest, size, bold=bold) > width:
             fits = width_of(rest, size, bold=bold) <= width
@@ -189,6 +221,8 @@ def _choose(data: dict[str, Any], told: dict[str, Any] | None) -> list[int]:
             shown.add(effect)
         elif kind == "write" and effect in shown and effect in subject:
             shown.add(cause)
+    if data["jump"] and events[data["jump"]["event"]]["lane"] >= 0:
+        shown.add(data["jump"]["event"])
     busy = {events[number]["lane"] for number in shown if events[number]["group"] != "fault"}
     busy |= {lane for number, lane, _ in data["stubs"] if number in shown}
     return sorted(number for number in shown if events[number]["lane"] in busy)
@@ -204,7 +238,7 @@ def _arrange(data: dict[str, Any], shown: list[int], told: dict[str, Any] | None
     known = set(shown)
     lanes = {data["events"][number]["lane"] for number in shown}
     lanes |= {lane for number, lane, _ in data["stubs"] if number in known}
-    plan.x = {lane: _GUTTER + place * _LANE + _LANE // 2 for place, lane in enumerate(sorted(lanes))}
+    plan.x = {lane: plan.gutter + place * _LANE + _LANE // 2 for place, lane in enumerate(sorted(lanes))}
     width = plan.width - 2 * _MARGIN
     plan.heading = [(line, 18, _INK) for line in wrapped(data["title"], width, 18, bold=True)]
     subtitle = wrapped(data["subtitle"], width, _SIZE) if data["subtitle"] else []
@@ -243,11 +277,22 @@ def _lines(plan: _Plan, number: int, *, bold: bool) -> list[tuple[str, bool]]:
     detail = wrapped(event["detail"], width, _SMALL) if event["detail"] else []
     if len(detail) > _DETAIL_LINES:
         detail = [*detail[: _DETAIL_LINES - 1], f"{detail[_DETAIL_LINES - 1][:-2]}…"]
+    if plan.data["jump"] and plan.data["jump"]["event"] == number:
+        detail += wrapped(plan.data["jump"]["text"], width, _SMALL)
     return [(line, False) for line in text] + [(line, True) for line in detail]
 
 
 def _text(x: float, y: float, text: str, colour: str = _INK, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" {more}>{escape(text, quote=False)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" {more}>{_xml(text)}</text>'
+
+
+def _xml(text: str) -> str:
+    return escape(_visible(text), quote=False)
+
+
+def _visible(text: str) -> str:
+    """Replace each character that XML forbids, or that cannot be seen, by its number."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
@@ -289,6 +334,25 @@ def _times(plan: _Plan) -> Iterator[str]:
         yield _text(_GUTTER - 12, y + 6, f"+{passed / 1e6:.1f} s ⋮", "#9a9a9a", more)
 
 
+def _rates(plan: _Plan) -> Iterator[str]:
+    """Draw the rate of failure beside the time: the wider, the more ways to continue the run fail."""
+    points = plan.data["rates"]
+    if not points:
+        return
+    last_us = plan.event(plan.shown[-1])["at"] if plan.shown else points[-1][0]
+    for place, (at_us, rate) in enumerate(points):
+        if at_us > last_us:
+            break
+        until_us = points[place + 1][0] if place + 1 < len(points) else last_us
+        top, bottom = plan.height_at(at_us), plan.height_at(min(until_us, last_us))
+        size = f'width="{_STRIP * rate:.1f}" height="{bottom - top:.1f}"'
+        yield f'<rect class="rate" x="{_GUTTER}" y="{top:.1f}" {size} fill="#e58a82"><title>{rate:.0%}</title></rect>'
+    yield _line(_GUTTER, plan.start, _GUTTER, plan.height - 8, _RULE)
+    yield _line(_GUTTER + _STRIP, plan.start, _GUTTER + _STRIP, plan.height - 8, _RULE)
+    middle, y = _GUTTER + _STRIP / 2, plan.start - 8
+    yield _text(middle, y, "fails", _BAD, f'font-size="{_SMALL}" text-anchor="middle"')
+
+
 def _outages(plan: _Plan) -> Iterator[str]:
     """Draw bands behind the lanes, as long as the faults last."""
     for outage in plan.data["outages"]:
@@ -300,7 +364,7 @@ def _outages(plan: _Plan) -> Iterator[str]:
             )
             yield (
                 f'<rect x="{x - 8}" y="{top:.1f}" width="16" height="{bottom - top:.1f}" fill="#f3d9d6">'
-                f"<title>{escape(outage['kind'])}</title></rect>"
+                f"<title>{_xml(outage['kind'])}</title></rect>"
             )
 
 
@@ -325,7 +389,7 @@ def _owners(plan: _Plan) -> Iterator[str]:
             else max(top, min(bottom, plan.height_of(tenure["replaced"])))
         )
         what = f"{tenure['computation']} {tenure['interval']}, sequencer {tenure['sequencer']}"
-        yield f"<g><title>{escape(what)}</title>"
+        yield f"<g><title>{_xml(what)}</title>"
         yield _line(x, top, x, lost, _COLOURS["ownership"], 'stroke-width="4"')
         if bottom > lost + 1:
             yield _line(x, lost, x, bottom, _BAD, 'stroke-width="4" stroke-dasharray="3 2"')
@@ -380,7 +444,7 @@ def _event(plan: _Plan, number: int, witness: set[int]) -> Iterator[str]:
         elif place == 0 and line.startswith(name):
             yield (
                 f'<text x="{plan.text:.1f}" y="{at:.1f}" fill="{_BAD if bad else _INK}" {weight}>'
-                f'<tspan font-weight="700">{escape(name)}</tspan>{escape(line[len(name) :], quote=False)}</text>'
+                f'<tspan font-weight="700">{_xml(name)}</tspan>{_xml(line[len(name) :])}</text>'
             )
         else:
             yield _text(plan.text, at, line, _BAD if bad else _INK, weight)

@@ -1,0 +1,92 @@
+"""Planted bugs and their mended twins, verified as a user would: each by a command of its own."""
+
+import importlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+BUGS = tuple(sorted(file.stem for file in HERE.glob("*.py") if "\nCAUSE = " in file.read_text()))
+"""Modules with a planted bug.
+
+Each has ``pipeline`` with the bug, ``mended`` without it, ``feed``, perhaps ``promises``, and ``CAUSE``: words that the first
+sentences of the explanation must have.
+"""
+
+HANGS_S = 300
+"""No command may take so long, whatever user code does."""
+
+SENTENCES = 3
+"""The cause has to be named in so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A pipeline, verified.
+
+    Attributes:
+        name: module and pipeline.
+        code: exit code of ``headrace verify``.
+        cpu_s: CPU time of the command, with all of its processes.
+        output: what it printed, and what ``headrace replay --explain`` says of the failure that it saved.
+        sentences: the first sentences of the explanation.
+    """
+
+    name: str
+    code: int
+    cpu_s: float
+    output: str
+    sentences: tuple[str, ...]
+
+    @property
+    def cause(self) -> tuple[str, ...]:
+        """The words that the explanation must have."""
+        return tuple(importlib.import_module(self.name.partition(":")[0]).CAUSE)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the first sentences name the cause."""
+        return all(word in " ".join(self.sentences) for word in self.cause)
+
+
+def verify(bug: str, pipeline: str = "pipeline", *options: str) -> Trial:
+    """Run ``headrace verify`` on a planted pipeline, and explain what it finds.
+
+    Args:
+        bug: the module.
+        pipeline: ``pipeline``, or ``mended``.
+        options: of the command; default: none but that it may use one core.
+    """
+    name = f"tests.planted.{bug}:{pipeline}"
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "failure.json"
+        before = _cpu_s()
+        found = _headrace("verify", name, "--jobs", "1", "--save", str(saved), *options)
+        cpu_s = _cpu_s() - before
+        output = found.stdout + found.stderr
+        if saved.exists():
+            output += _headrace("replay", str(saved), "--explain").stdout
+    return Trial(name, found.returncode, cpu_s, output, first_sentences(output))
+
+
+def first_sentences(output: str) -> tuple[str, ...]:
+    """Take the first sentences of the explanation out of what was printed."""
+    found = re.search(r"^(?:How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE)
+    text = " ".join(found[1].split()) if found else ""
+    return tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES])
+
+
+def _headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headrace_cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=HANGS_S)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
