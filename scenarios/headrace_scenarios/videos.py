@@ -32,6 +32,7 @@ from headrace.dataflow import (
     Trigger,
     read,
 )
+from headrace_properties.promises import Moment, at_end, sometimes
 from headrace_sim import Feed, FeedBuilder
 
 
@@ -247,3 +248,20 @@ def feed_of(watched: Iterable[Watched]) -> Feed:
         for process in (0, 1):
             builder.watermark(at_us=at_us, low_watermark=at_us - 500 * MILLISECOND, process=process)
     return builder.build()
+
+
+@at_end
+def bills_are_right(moment: Moment) -> None:
+    """What accounts come to in the end is what sorting all views would give."""
+    watched = [Watched(view.value, view.timestamp, view.at_us, 0) for view in moment.inputs("views")]
+    billed = totals_of((record.key, record.value) for record in moment.outputs("accounts"))
+    assert billed == expected_totals(watched), f"billed {billed}, expected {expected_totals(watched)}"
+
+
+@sometimes(stream="accounts")
+def some_bill_is_corrected(moment: Moment) -> bool:
+    """A late view changes what was billed."""
+    return bool(moment.changed.value.retraction)
+
+
+promises = [bills_are_right, some_bill_is_corrected]

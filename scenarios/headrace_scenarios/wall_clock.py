@@ -9,6 +9,7 @@ was persisted, the second record is another one: two bit-wise different records 
 from random import Random
 
 from headrace import MILLISECOND, SECOND, Computation, Context, Pipeline, Record
+from headrace_properties.promises import conserved
 from headrace_sim import Feed, FeedBuilder
 
 PAGES = ("about", "home", "news", "shop")
@@ -47,6 +48,15 @@ pipeline = Pipeline("wall_clock")
 pipeline.injector("visits")
 pipeline.add(SecondsOfTheClock(), name="seconds", inputs=["visits"], outputs=["counts"])
 pipeline.add(VisitBoard(), name="board", inputs=["counts"], outputs=["totals"])
+
+promises = [
+    conserved(
+        "each_visit_counts_once",
+        held={"seconds": lambda _: 0, "board": lambda seconds: sum(seconds.values())},
+        carried={"visits": lambda _: 1, "counts": lambda _: 1},
+    )
+]
+"""Which second a visit counts in, the clock decides; that it counts in one, it does not."""
 
 
 def feed(seed: int) -> Feed:
