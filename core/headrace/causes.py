@@ -7,9 +7,10 @@ that restarts is still the same process.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from headrace.api.errors import HeadraceError
-from headrace.history import Activation, History
+from headrace.history import Activation, Event, History
 
 Clock = dict[str | int, int]
 """Process to its last activation that is known; one of no process is known by its own number."""
@@ -63,6 +64,11 @@ class Causes:
         self._ends = [*self._firsts[1:], len(history)]
         self._events = len(history)
         self._clocks: list[Clock] = []
+
+    @classmethod
+    def if_known(cls, history: Sequence[Event]) -> "Causes | None":
+        """Return the causes of some events; ``None``: they are unknown."""
+        return cls(history) if isinstance(history, History) and history.activations else None
 
     def activation_of(self, event: int) -> int:
         """Return the activation that an event belongs to.

@@ -102,7 +102,7 @@ class _Tracer:
     def __init__(self, history: Sequence[h.Event]) -> None:
         self.links: list[Link] = []
         self._history = history
-        self._causes = Causes(history) if isinstance(history, h.History) and history.activations else None
+        self._causes = Causes.if_known(history)
         self._made_at: dict[tuple[Any, ...], _Made] = {}
         self._made: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._steps: dict[tuple[int, int], list[str]] = {}

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from headrace.history import History
+from headrace.causes import Causes
+from headrace.history import FaultStruck, History
 from headrace_properties.explain.causality import links_of, messages_of
+from headrace_properties.search.sampled_runs import case_of
 from headrace_scenarios.pictures.perfetto import perfetto_json
 from headrace_scenarios.pictures.shiviz import PARSER, shiviz_log, vector_clocks
 
@@ -221,6 +223,19 @@ def test_a_clock_is_after_those_of_its_process_and_of_what_led_to_it(history: Hi
     for before, after in pairs:
         assert clocks[before] != clocks[after]
         assert all(clocks[after].get(host, 0) >= count for host, count in clocks[before].items())
+
+
+def test_clocks_are_in_the_order_in_which_events_happen_before_each_other() -> None:
+    history = case_of(0).history()
+    causes, clocks = Causes(history), vector_clocks(history)
+    numbers = [
+        number for number, event in enumerate(history) if event.process and not isinstance(event, FaultStruck)
+    ]
+    for later in numbers[::5]:
+        for earlier in numbers[::3]:
+            host = history[earlier].process
+            heard = clocks[later].get(host, 0) >= clocks[earlier][host] and earlier != later
+            assert heard == causes.happens_before(earlier, later)
 
 
 @pytest.mark.parametrize(
