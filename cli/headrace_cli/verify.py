@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -209,14 +209,15 @@ def _search(
     target: PipelineTarget, protocol: Protocol, options: SearchOptions, memory: Memory
 ) -> SearchReport:
     """Try the failures that are kept, then search until it is done or a signal arrives."""
-    application = target.application
+    limits = CodeLimits(call_s=options.code_timeout)
+    application = replace(target.application, limits=limits)
     feed = application.feed(options.seed)
     stopped_by = verification = review_of_code = again = None
     kept: tuple[str, ...] = ()
     with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
             if protocol is SOUND:
-                review_of_code = _review(target, options)
+                review_of_code = _review(application, options)
             if review_of_code is None or not review_of_code.stops:
                 retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
                 kept = memory.settle(retried)
@@ -241,11 +242,10 @@ def _search(
     )
 
 
-def _review(target: PipelineTarget, options: SearchOptions) -> CodeReview:
+def _review(application: Application, options: SearchOptions) -> CodeReview:
     """Look at user code by itself, over all inputs of the search, before anything else hosts it."""
-    application = target.application
     feeds = {seed: application.feed(seed) for seed in application.feed_seeds(options.seed, options.feeds)}
-    return review(target.deployed, feeds, seed=options.seed, limits=CodeLimits(call_s=options.code_timeout))
+    return review(application.versions, feeds, seed=options.seed, limits=application.limits)
 
 
 def _expected_runs(target: PipelineTarget, feed: Feed, options: SearchOptions) -> int:

@@ -7,6 +7,7 @@ import msgspec
 
 from headrace import Pipeline
 from headrace_properties.promises import Promise
+from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.plans import Plan
 from headrace_sim import Feed, Redraw, Versions, versions_of
 
@@ -38,11 +39,13 @@ class Application:
         versions: the pipeline, or its deployed versions (3), of which the first is in force from the start.
         feed_of: makes an input from a seed; called once for each seed.
         promises: what must hold of every run, besides the invariants.
+        limits: what user code may take.
     """
 
     versions: Versions
     feed_of: FeedOf
     promises: tuple[Promise, ...] = ()
+    limits: CodeLimits = field(default_factory=CodeLimits)
     _feeds: dict[int, Feed] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

@@ -10,6 +10,7 @@ from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.promises import PromiseError, judge_promises
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
+from headrace_properties.search.limits import CodeOverrunError, call_time_limited
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Protocol, simulate, versions_of
@@ -126,10 +127,11 @@ def try_plan(
     """
     application.feed(trial.feed_seed)  # what makes the input may fail, too, and that is no outcome of a run
     try:
-        history, verdicts, cases = run_plan(application, trial, protocol)
+        with call_time_limited(application.limits):
+            history, verdicts, cases = run_plan(application, trial, protocol)
     except PromiseError:
         raise
-    except Exception as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
+    except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
     drops = DropCounter(versions_of(application.versions))
     drops.take(history)

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +98,22 @@ def limit_memory(limits: CodeLimits) -> None:
     most = pages * resource.getpagesize() + limits.memory_bytes
     if hard == resource.RLIM_INFINITY or most < hard:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+@contextmanager
+def calls_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell of each call of user code within before it is made, which costs much time."""
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in _HOOKS:
+            tell(_cause_of(frame))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 _HOOKS = frozenset({run_record.__code__, run_timer.__code__, run_step.__code__})

@@ -3,15 +3,19 @@
 import multiprocessing
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from headrace import HeadraceError
+from headrace_properties.search.apart import Board, work_apart
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
+from headrace_properties.search.limits import calls_told, limit_memory
 from headrace_sim import Protocol
 from headrace_sim.kernel import seldom_collected
 
@@ -102,8 +106,7 @@ def runner(application: Application, protocol: Protocol, jobs: int) -> Iterator[
         protocol: the state machines to host.
         jobs: processes that share the runs; 1: this one, and a run is made when its outcome is asked for.
 
-    Raises:
-        KilledProcessError: one of them was killed.
+    A run that ends its process is an outcome, too.
     """
     with seldom_collected():  # what is forked inherits it
         if jobs == 1:
@@ -113,13 +116,51 @@ def runner(application: Application, protocol: Protocol, jobs: int) -> Iterator[
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(jobs, context, _begin_job, (application, protocol)) as pool:
             try:
-                yield lambda trials: pool.map(
-                    _job, trials, chunksize=max(1, min(len(trials) // jobs // 2, _AT_ONCE))
-                )
-            except BrokenProcessPool as error:
-                raise KilledProcessError(jobs) from error
+                yield partial(_in_turn, pool, jobs, application, protocol)
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _in_turn(
+    pool: ProcessPoolExecutor,
+    jobs: int,
+    application: Application,
+    protocol: Protocol,
+    trials: Sequence[Trial],
+) -> Iterator[JudgedRun]:
+    """Make runs in the pool; when one of them has taken its process with it, the rest each in a process of its own."""
+    done = 0
+    try:
+        for judged in pool.map(_job, trials, chunksize=max(1, min(len(trials) // jobs // 2, _AT_ONCE))):
+            yield judged
+            done += 1
+    except BrokenProcessPool:
+        for trial in trials[done:]:
+            yield run_apart(application, trial, protocol)
+
+
+ENDED = "ProcessEnded"
+"""Begins the error of a run that ended its process."""
+
+
+def run_apart(application: Application, trial: Trial, protocol: Protocol) -> JudgedRun:
+    """Make a run in a process of its own, which it may end: that is its outcome then, with the call that it was at."""
+
+    def work(board: Board) -> Iterator[JudgedRun]:
+        with calls_told(board.write):
+            judged = try_plan(application, trial, protocol)
+        yield judged
+
+    for outcome in work_apart(work, application.limits):
+        if isinstance(outcome, JudgedRun):
+            return outcome
+        text = (
+            f"user code ended its process ({outcome.how}){f', on {outcome.entry}' if outcome.entry else ''}"
+        )
+        break
+    else:
+        text = "user code ended its process"
+    return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{ENDED}: {text}")
 
 
 _shared: tuple[Application, Protocol]
@@ -127,6 +168,7 @@ _shared: tuple[Application, Protocol]
 
 def _begin_job(application: Application, protocol: Protocol) -> None:
     leave_signals_to_parent()
+    limit_memory(application.limits)
     global _shared  # noqa: PLW0603  what a pool's process has from its parent
     _shared = application, protocol
 

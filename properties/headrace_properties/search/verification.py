@@ -13,7 +13,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
-from headrace_properties.search.parallel import RunTrials, runner, useful_jobs
+from headrace_properties.search.parallel import ENDED, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.shrinking import Test, shrink
 from headrace_properties.search.steering import Steering
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
@@ -136,7 +136,9 @@ def verify(
     search = Search(application, base, on_run, Verification(feed_seeds=feed_seeds, feeds_asked=feeds))
     with runner(application, protocol, useful_jobs(jobs, examples)) as run:
         search.find(steering, run, examples)
-    return search.result(lambda trial: try_plan(application, trial, protocol))
+    failure = search.failure
+    again = run_apart if failure is not None and failure.error.startswith(ENDED) else try_plan
+    return search.result(lambda trial: again(application, trial, protocol))
 
 
 _MOST_IDLE = 10
@@ -179,6 +181,11 @@ class Search:
                 self._take(trial, judged)
                 if found.failure is not None or found.runs == examples:
                     return
+
+    @property
+    def failure(self) -> Failure | None:
+        """What has failed so far."""
+        return self._found.failure
 
     def result(self, test: Test) -> Verification:
         """What was found, as small as it can be made. ``test``: makes a run."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headrace import HeadraceError, Pipeline, Productions
+from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
-from headrace_properties.user_code.apart import Board, ProcessEnded, work_apart
 from headrace_properties.user_code.findings import Examiner, Habit, UserFinding, shown_records
 from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, check_relations
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name

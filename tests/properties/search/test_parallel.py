@@ -2,13 +2,19 @@
 
 import os
 import signal
+import sys
+import time
+from dataclasses import replace
 
 import pytest
 
 from headrace import Computation, Context, Pipeline, Record
-from headrace_properties.search.application import Application
-from headrace_properties.search.parallel import KilledProcessError, spread
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.limits import CodeLimits
+from headrace_properties.search.parallel import KilledProcessError, runner, spread
+from headrace_properties.search.plans import Plan
 from headrace_properties.search.verification import verify
+from headrace_sim import NO_FAULTS, SOUND, ClusterOptions
 from tests.sim.rig import letters
 
 HERE = os.getpid()
@@ -45,6 +51,37 @@ def test_a_killed_process_ends_the_work_with_an_error_that_says_so() -> None:
         list(spread(_square_unless_seven, range(20), 2))
 
 
-def test_a_search_does_not_wait_for_a_killed_process() -> None:
-    with pytest.raises(KilledProcessError, match="memory"):
-        verify(Application.with_input(_deadly(), letters(_deadly(), 3)), examples=40, jobs=2)
+def test_a_run_that_kills_its_process_is_a_failure_that_names_the_call() -> None:
+    found = verify(Application.with_input(_deadly(), letters(_deadly(), 3)), examples=40, jobs=2)
+    assert found.failure is not None
+    assert found.failure.error.startswith(
+        "ProcessEnded: user code ended its process (killed by signal SIGKILL), on mail"
+    )
+    assert "at 'deadly'" in found.failure.error
+    assert found.failure.kept is not None
+    assert len(found.failure.kept) == 1
+
+
+class _Stuck(Computation):
+    """Never ends on one record, and leaves on another."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        time.sleep(60)
+
+
+class _Leaving(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        sys.exit(0)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(("computation", "says"), [(_Stuck(), "never ends"), (_Leaving(), "SystemExit")])
+def test_a_run_that_never_ends_or_leaves_is_a_failure(computation: Computation, says: str, jobs: int) -> None:
+    pipeline = Pipeline("stuck")
+    pipeline.injector("mail")
+    pipeline.add(computation, name="stuck", inputs=["mail"])
+    application = Application.with_input(pipeline, letters(pipeline, 1))
+    limited = replace(application, limits=CodeLimits(call_s=0.1))
+    with runner(limited, SOUND, jobs) as run:
+        judged = list(run([Trial(Plan(NO_FAULTS, ClusterOptions(), seed)) for seed in range(2)]))
+    assert all(says in one.error for one in judged)
