@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from headrace.histories import End, HistoryReader
+from headrace.histories import End, HistoryReader, history_schema
 from headrace.history import RunEnded
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import invariants_document, print_document, stdout_reserved
@@ -64,6 +64,20 @@ FollowOption = Annotated[
     typer.Option(
         "--follow",
         help="Wait for more lines, until the run ends, something is violated, or you press Ctrl-C.",
+    ),
+]
+
+
+def _print_schema(wanted: bool) -> None:  # noqa: FBT001  typer's way
+    if wanted:
+        print_document(history_schema())
+        raise typer.Exit
+
+
+SchemaOption = Annotated[
+    bool,
+    typer.Option(
+        "--schema", is_eager=True, callback=_print_schema, help="Print the format of the file as JSON Schema."
     ),
 ]
 
@@ -151,12 +165,14 @@ def check(
     pipeline: PipelineOption = None,
     promises: PromisesOption = None,
     follow: FollowOption = False,  # noqa: FBT002  typer's way
+    schema: SchemaOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Judge a recorded run: a History that verify, replay, run or a Spark job wrote, or that another engine told.
 
     What the file does not tell is unknown.
     """
+    del schema
     with tidy_errors():
         with stdout_reserved():
             ran = [load_pipeline(pipeline)] if pipeline else None

@@ -40,6 +40,7 @@ PACKAGES = (
             (
                 ("figures", "figures of the papers"),
                 ("zeitgeist", "spikes and dips"),
+                ("examples", "with promises"),
                 ("chaos", "Spark, killed"),
                 ("pictures", "runs as pictures"),
             ),
@@ -50,13 +51,18 @@ PACKAGES = (
         "headrace_properties",
         "what must hold, and the search for a run in which it does not",
         (
+            (("recheck", "runs recorded runs again by today's code"),),
             (
                 ("mutants", "broken protocols"),
                 ("explain", "causes in words"),
                 ("user_code", "users' own bugs"),
                 ("dataflow", "a model of the layer"),
             ),
-            (("search", "draws faults, shrinks what fails"),),
+            (
+                ("histories", "recorded runs, judged"),
+                ("search", "draws faults, shrinks"),
+            ),
+            (("promises", "what users mean, as code"),),
             (
                 ("checkers", "judge a History by the invariants"),
                 ("reference", "runs a pipeline plainly"),
@@ -81,6 +87,7 @@ PACKAGES = (
             (("watermarks", "the authority, minima"),),
             (("store", "rows, sequencers, journals"),),
             (
+                ("histories", "their files"),
                 ("history", "the events of a run"),
                 ("delivery", "sending until ACKed"),
             ),

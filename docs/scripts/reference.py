@@ -8,8 +8,9 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import msgspec
@@ -17,6 +18,21 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from headrace import EngineOptions, causes, history
+from headrace.histories import (
+    End,
+    Graph,
+    Header,
+    In,
+    Out,
+    Owns,
+    RecordLine,
+    Source,
+    Stage,
+    State,
+    Watermark,
+    files,
+)
+from headrace.histories import lines as record_lines
 from headrace_cli._exit import ExitCode
 from headrace_cli.main import app
 from headrace_properties.checkers.catalogue import rules
@@ -149,22 +165,40 @@ def events() -> list[type]:
 
 def _history() -> str:
     about = inspect.cleandoc(history.__doc__ or "")
-    lines = ["# Events of a History", "", _plain(about), ""]
-    for kind in (*events(), history.Activation):
-        said = _attributes(kind)
-        lines += [f"## {kind.__name__}", "", _about(kind), ""]
-        rows = [
-            (f"`{name}`", f"`{words}`", said.get(name, ""))
-            for name, _, words in _fields(kind)
-            if kind is history.Activation
-            or name not in ("at_us", "process")  # every event has them, as the page says
-        ]
-        if rows:
-            lines += _table(("field", "type", ""), rows)
+    lines = ["# Histories", "", "## The file", "", _text(files), ""]
+    lines += ["`headrace check --schema` prints this as JSON Schema.", ""]
+    parts: tuple[type, ...] = (Header, Graph, Source, Stage)
+    for kind in parts:
+        lines += [f"### {kind.__name__}", "", _about(kind), "", *_fields_table(kind)]
+    lines += ["## Lines of records", "", _text(record_lines), ""]
+    lines += ["### Every line", "", _about(RecordLine), "", *_fields_table(RecordLine)]
+    for line in (Out, In, State, Watermark, Owns, End):
+        lines += [f'### "type": "{line.__struct_config__.tag}"', "", _about(line), "", *_fields_table(line)]
+    lines += ["## Lines of steps", "", _plain(about), ""]
+    for kind in events():
+        lines += [f"## {kind.__name__}", "", _about(kind), "", *_fields_table(kind, ("at_us", "process"))]
+    activation = history.Activation
+    lines += [f"## {activation.__name__}", "", _about(activation), "", *_fields_table(activation)]
     lines += ["## What led to what", "", _plain(inspect.cleandoc(causes.__doc__ or "")), ""]
     for name in ("Causes", "UnknownCausesError", "NoSuchEventError"):
         lines += [f"::: headrace.causes.{name}", ""]
     return "\n".join(lines)
+
+
+def _text(module: ModuleType) -> str:
+    """A module's docstring, its lists kept."""
+    return _LITERAL.sub(r"`\1`", inspect.cleandoc(module.__doc__ or ""))
+
+
+def _fields_table(kind: type, without: Collection[str] = ()) -> list[str]:
+    """A table of the fields, but for those that every kind has, as the page says."""
+    said = _attributes(kind)
+    rows = [
+        (f"`{name}`", f"`{words}`", default, said.get(name, ""))
+        for name, default, words in _fields(kind)
+        if name not in without
+    ]
+    return _table(("field", "type", "default", ""), rows) if rows else []
 
 
 def fault_kinds() -> dict[str, type]:

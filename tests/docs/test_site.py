@@ -33,7 +33,8 @@ def rows(page: str) -> set[str]:
 
 def test_every_event_fault_and_invariant_has_its_section() -> None:
     events = {kind.__name__ for kind in reference.events()}
-    assert events | {"Activation", "What led to what"} == headings("history.md")
+    about = {"The file", "Lines of records", "Lines of steps", "Activation", "What led to what"}
+    assert events | about == headings("history.md")
     assert set(KINDS.values()) < headings("faults.md")
     assert set(rules()) == headings("invariants.md")
 

@@ -1,6 +1,6 @@
 """Histories as files: the public format, for every engine (docs/reference/history.md)."""
 
-from headrace.histories.files import HistoryReader, HistoryWriter, load_history, save_history
+from headrace.histories.files import HistoryReader, HistoryWriter, history_schema, load_history, save_history
 from headrace.histories.header import Graph, Header, Source, Stage, Tells, header_of, pipelines_of
 from headrace.histories.lines import End, In, Line, Out, Owns, RecordLine, State, Watermark
 
@@ -21,6 +21,7 @@ __all__ = [
     "Tells",
     "Watermark",
     "header_of",
+    "history_schema",
     "load_history",
     "pipelines_of",
     "save_history",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self, get_args
 
 import msgspec
 
@@ -27,7 +27,7 @@ _HEADER = msgspec.json.Decoder(Header)
 _SEAL = b'{"lines":'
 
 
-class _Seal(msgspec.Struct, frozen=True):
+class Seal(msgspec.Struct, frozen=True):
     """The last line."""
 
     lines: int
@@ -63,7 +63,7 @@ class HistoryWriter:
 
     def seal(self) -> None:
         """Write the last line: the file is complete."""
-        self._file.write(_ENCODER.encode(_Seal(self._lines, self._hash.hexdigest())) + b"\n")
+        self._file.write(_ENCODER.encode(Seal(self._lines, self._hash.hexdigest())) + b"\n")
         self._file.flush()
 
     def _put(self, data: bytes) -> None:
@@ -208,10 +208,10 @@ class HistoryReader:
 
     def _check_seal(self, line: bytes) -> None:
         try:
-            seal = msgspec.json.decode(line, type=_Seal)
+            seal = msgspec.json.decode(line, type=Seal)
         except msgspec.MsgspecError as error:
             raise self._broken(f"malformed seal: {error}") from error
-        if seal != _Seal(self._lines, self._hash.hexdigest()):
+        if seal != Seal(self._lines, self._hash.hexdigest()):
             raise self._broken(
                 "the seal does not match the lines before it: the file was truncated or changed"
             )
@@ -283,3 +283,15 @@ def _misplaced(activation: Activation, activations: int, events: int) -> str:
     if activation.cause is not None and not 0 <= activation.cause < activations:
         return f"the activation's cause is {activation.cause}, but it is number {activations}: a cause comes first"
     return ""
+
+
+def history_schema() -> dict[str, Any]:
+    """Return the format as JSON Schema: ``Header`` is the first line, ``Seal`` the last, and each between one of the others."""
+    kinds = [*get_args(Line), Seal]
+    _, components = msgspec.json.schema_components([Header, *kinds], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{FORMAT}, version {VERSION}: each line of the file",
+        "anyOf": [{"$ref": f"#/$defs/{kind.__name__}"} for kind in (Header, *kinds)],
+        "$defs": components,
+    }

@@ -6,6 +6,7 @@ Rules of this file:
 * Lines of one process are in the order in which they happened. Lines of several processes may be merged in any order in which
   a record is sent before it is processed.
 * Ids are unique in their stream, and the same at the sender and at the receiver: topic, partition and offset will do.
+* Tell all that was sent on a stream, or nothing of it.
 * Times are microseconds since the epoch.
 """
 

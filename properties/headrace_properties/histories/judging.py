@@ -59,8 +59,7 @@ class FileJudge:
         records = header.tells is Tells.RECORDS
         self._records = _Records(header, self._path, told[0]) if records else None
         self._judge = Judge(told if records or pipelines is None else pipelines, header.options)
-        key_of = _key_in_records if records else header.key_of
-        self._promises = PromiseJudge(promises, pipelines or told, key_of)
+        self._promises = PromiseJudge(promises, pipelines or told, header.key_of)
         self._lines: dict[int, int] = {}
 
     def take(self, number: int, line: Line) -> None:
@@ -108,11 +107,6 @@ class FileJudge:
         return judged | self._promises.verdicts()
 
 
-def _key_in_records(key: str) -> str:
-    """Return the key itself, which the translation puts behind its partition."""
-    return key.partition("/")[2]
-
-
 class _Records:
     """What is different for a History of records."""
 
@@ -157,8 +151,8 @@ class _Records:
             self._step = event
         if delta.state is None or step is None:
             return None
-        same = (step.process, step.computation, _key_in_records(step.delta.key))
-        if same != (event.process, event.computation, _key_in_records(delta.key)):
+        key = self._translation.key_of(step.computation, step.delta.key)
+        if (step.process, step.computation, key) != (event.process, event.computation, delta.key):
             return None
         self._step = None
         return msgspec.structs.replace(event, delta=msgspec.structs.replace(delta, seen=step.delta.seen))

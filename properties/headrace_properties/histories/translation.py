@@ -69,6 +69,7 @@ class Translation:
         self._at_us = 0
         self._number = self._sequencer = 0
         self._causes: dict[tuple[str, str], tuple[str, int, str]] = {}
+        self._keys: dict[tuple[str, str], str] = {}
         self._minted: dict[tuple[str, str], int] = {}
         self._held: dict[tuple[str, str, str], int] = {}
         self.tells_owners = False
@@ -111,12 +112,12 @@ class Translation:
                 at_us=self._at_us, process=process, computation=line.stage, key=cause[2], cause=cause[0], timestamp=cause[1],
                 late=False, timer=None, input_watermark=MIN_TIME, version=version, productions=productions,
             )  # fmt: skip
-            yield self._applied(line, version, RowDelta("-/", version.number, productions=productions))
+            yield self._applied(line, version, RowDelta(line.key, version.number, productions=productions))
         for production in productions:
             if production.consumer == OUTSIDE_STAGE:
                 yield Output(self._at_us, "", msgspec.structs.replace(production, consumer=OUTSIDE))
                 version = self._version(0)
-                delta = RowDelta("-/", version.number, seen=((production.record_id, 0),))
+                delta = RowDelta(line.key, version.number, seen=((production.record_id, 0),))
                 yield Applied(self._at_us, process, OUTSIDE_STAGE, 0, 0, delta)
 
     def _production(self, line: Out, stream: str, consumer: str) -> Production:
@@ -140,7 +141,7 @@ class Translation:
     def _state(self, line: State) -> Event:
         version = self._version(0)
         state = msgspec.json.encode(line.value, order="sorted")
-        return self._applied(line, version, RowDelta(f"-/{line.key}", version.number, state=state))
+        return self._applied(line, version, RowDelta(line.key, version.number, state=state))
 
     def _applied(self, line: RecordLine, version: Version, delta: RowDelta, partition: str = "") -> Applied:
         live = self._minted.get((line.stage, partition), 0) if partition else 0
@@ -157,9 +158,16 @@ class Translation:
         return IntervalMinted(self._at_us, line.process, line.stage, interval, sequencer, line.process, 1)
 
     def _row(self, stage: str, partition: str, key: str) -> str:
-        """The key of a row, so that a partition is an interval; ``-``: of no partition that anybody owns."""
-        owned = (stage, partition) in self._minted
-        return f"{_prefix(partition) if owned else '-'}/{key}"
+        """The key of a row; in a partition that somebody owns with a prefix, so that the partition is an interval."""
+        if (stage, partition) not in self._minted:
+            return key
+        row = f"{_prefix(partition)}/{key}"
+        self._keys[stage, row] = key
+        return row
+
+    def key_of(self, stage: str, row: str) -> str:
+        """The key itself of a row's key."""
+        return self._keys.get((stage, row), row)
 
     def _version(self, sequencer: int) -> Version:
         self._number += 1

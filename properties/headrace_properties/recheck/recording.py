@@ -117,7 +117,12 @@ def _events(reader: HistoryReader) -> Iterator[Event]:
         if isinstance(line, RecordLine):
             books.check_stage(line)
         if isinstance(line, RecordLine | End):
-            yield from translation.events(line)
+            for event in translation.events(line):
+                if isinstance(event, Applied):
+                    key = translation.key_of(event.computation, event.delta.key)
+                    yield msgspec.structs.replace(event, delta=msgspec.structs.replace(event.delta, key=key))
+                else:
+                    yield event
         if isinstance(line, RecordLine):
             books.take(line)
 
@@ -125,8 +130,6 @@ def _events(reader: HistoryReader) -> Iterator[Event]:
 def _with_plain_key(event: Event, header: Header) -> Event:
     """Return an event with its keys as user code knows them, where the host prefixes them."""
     replace = msgspec.structs.replace
-    if header.tells is Tells.RECORDS and isinstance(event, Applied):
-        return replace(event, delta=replace(event.delta, key=event.delta.key.partition("/")[2]))
     if not header.prefixed_keys:
         return event
     match event:

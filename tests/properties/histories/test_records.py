@@ -70,6 +70,17 @@ def test_each_bug_of_the_consumer_is_accused_by_the_right_check(
     assert accused(judged_file(tmp_path / "broken.jsonl")) == by
 
 
+SPARK = Path(__file__).with_name("spark.jsonl")
+"""What the query in docs/how-to/histories.md told of itself on Spark 4.3."""
+
+
+def test_what_structured_streaming_tells_of_a_query_holds() -> None:
+    verdicts = judged_file(SPARK)
+    held = {name for name, verdict in verdicts.items() if isinstance(verdict, Holds)}
+    assert held == {"S1", "S2", "S5", "S11", "H1", "H2", "H3", "H4", "H6"}
+    assert not accused(verdicts)
+
+
 # Twenty broken ones: an edit of the golden file, and who accuses it
 
 
@@ -93,7 +104,14 @@ def again(type_: str, number: int = 0, **changes: Any) -> Callable[[Lines], None
     """Repeat a line at the end of the run, with some fields changed."""
 
     def edit(lines: Lines) -> None:
-        lines.insert(-1, {**lines[nth(lines, type_, number)], "at": lines[-1]["at"], **changes})
+        lines.insert(
+            -1,
+            {
+                **lines[nth(lines, type_, number)],
+                **({"at": lines[-1]["at"]} if "at" in lines[-1] else {}),
+                **changes,
+            },
+        )
 
     return edit
 
@@ -118,9 +136,6 @@ def exchanged(first: int, second: int, type_: str, **of: Any) -> Callable[[Lines
 
 COUNTER = {"stage": "counter"}
 SITE = {"stage": "site"}
-LAST = -2
-"""The last watermark of a consumer that leaves the end of its input open."""
-
 BROKEN: list[tuple[str, str, Callable[[Lines], None]]] = [
     ("a record is never processed", "S1", without("in", 3)),
     ("the last record is never processed", "S1", without("in", -1)),
@@ -159,6 +174,30 @@ def test_each_broken_file_is_accused_by_the_right_check(
 
 def test_every_check_accuses_one_of_the_broken_files() -> None:
     assert {by for _, by, _ in BROKEN} == {*JUDGES_RECORDS, *record_titles()}
+
+
+WINDOWS = {"stage": "windows"}
+BROKEN_QUERIES: list[tuple[str, set[str], Callable[[Lines], None]]] = [
+    ("a row is read twice", {"S2"}, again("in", 5, late=True)),
+    ("a row is never read", {"S1", "H1"}, without("in", 4)),
+    ("a batch is written twice", {"S2"}, again("out", -1)),
+    ("the store of the next batch has another state", {"H4"}, changed("state", 3, value=9)),
+    (
+        "the watermark is ahead",
+        {"H1", "H2", "S11"},
+        changed("watermark", 0, of=WINDOWS, timestamp=15 * SECOND),
+    ),
+    ("a row on time is dropped", {"H3"}, changed("in", 5, late=True)),
+]
+
+
+@pytest.mark.parametrize(
+    ("by", "edit"), [one[1:] for one in BROKEN_QUERIES], ids=[one[0] for one in BROKEN_QUERIES]
+)
+def test_a_broken_query_is_accused(by: set[str], edit: Callable[[Lines], None], tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in SPARK.read_text().splitlines()]
+    edit(lines)
+    assert accused(judged(lines, tmp_path)) == by
 
 
 # What is not told is unknown
