@@ -33,6 +33,7 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_cli._targets import PipelineTarget
+from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
@@ -144,6 +145,7 @@ class SearchReport:
             if found.feed_seeds:
                 print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+        print_unseen(console, found)
         self._print_findings(console)
         for line in self.kept:
             print_text(console, f"Kept failure {line}")
@@ -164,13 +166,14 @@ class SearchReport:
 
     def _print_code(self, console: Console) -> None:
         verdicts = about(Concern.CODE, self.verification.verdicts)
-        if not verdicts and self.review is None:
+        if not verdicts and self.review is None and not self.verification.unreached:
             return
         print_heading(console, "Your code")
         if verdicts:
             print_verdicts(console, verdicts)
         if self.review is not None:
             _print_review(console, self.review)
+        print_unreached(console, self.verification)
 
     def _print_protocol(self, console: Console, *, verbose: bool) -> None:
         """In one line, and in a table of what is wrong there, if something is; with all tables if they are wanted."""
@@ -262,6 +265,7 @@ class SearchReport:
             "dropped": dict(sorted(found.dropped.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
+            "unseen": unseen_document(found),
             "kept_failures": list(self.kept),
             "failure": self._failure_document(),
             "code": None if self.review is None else _review_document(self.review, self.saved_findings),

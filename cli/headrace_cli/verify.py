@@ -1,6 +1,7 @@
 """``headrace verify``: search for a fault schedule that breaks a pipeline, and make it small."""
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,12 +73,33 @@ class SearchOptions:
         ),
     ] = SearchKind.RANDOM
     examples: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
+            show_default="200, or no limit with --until-quiet or --minutes",
             help="Random: runs in which at least one fault really struck. Pairs: how many. Enumerate: all there are.",
         ),
-    ] = 200
+    ] = None
+    until_quiet: Annotated[
+        float,
+        typer.Option(
+            "--until-quiet",
+            metavar="P",
+            min=0.0,
+            max=1.0,
+            show_default=False,
+            help="Random: stop once the chance that the next run shows new behaviour is estimated below this, such as 0.01.",
+        ),
+    ] = 0.0
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes",
+            metavar="M",
+            min=0.0,
+            help="Random: stop after so many minutes; then results depend on the machine.",
+        ),
+    ] = None
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -103,6 +125,16 @@ class SearchOptions:
         ),
     ] = CALL_S
 
+    @property
+    def runs(self) -> int:
+        """How many runs are wanted."""
+        if self.examples is not None:
+            return self.examples
+        return _NO_LIMIT if self.until_quiet or self.minutes is not None else _EXAMPLES_WANTED
+
+
+_EXAMPLES_WANTED = 200
+_NO_LIMIT = 1_000_000_000
 
 PipelineArgument = Annotated[
     str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
@@ -251,7 +283,7 @@ def _review(application: Application, options: SearchOptions) -> CodeReview:
 def _expected_runs(target: PipelineTarget, feed: Feed, options: SearchOptions) -> int:
     if options.how is SearchKind.ENUMERATE:
         return len(single_faults(target.deployed, feed, ClusterOptions()))
-    return options.examples
+    return options.runs
 
 
 def _found(
@@ -260,13 +292,15 @@ def _found(
     options: SearchOptions,
     on_run: Callable[[Verification], None],
 ) -> Verification:
-    examples, seed, jobs = options.examples, options.seed, options.jobs or cores()
+    examples, seed, jobs = options.runs, options.seed, options.jobs or cores()
     if options.how is SearchKind.RANDOM:
         return search(
             application,
             examples=examples,
             seed=seed,
             feeds=options.feeds,
+            until_quiet=options.until_quiet,
+            minutes=math.inf if options.minutes is None else options.minutes,
             protocol=protocol,
             jobs=jobs,
             on_run=on_run,

@@ -23,12 +23,14 @@ class Trial(msgspec.Struct, frozen=True):
         feed_seed: seed of the input.
         kept: which of the input's records to keep, by their order from 0; ``None``: all.
         redraw: continue it in another way from some time on.
+        watched: note which branches of user code it takes.
     """
 
     plan: Plan
     feed_seed: int = 0
     kept: tuple[int, ...] | None = None
     redraw: Redraw | None = None
+    watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

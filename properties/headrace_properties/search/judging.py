@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from headrace.history import History
@@ -11,7 +12,9 @@ from headrace_properties.promises import PromiseError, judge_promises
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
 from headrace_properties.search.limits import CodeOverrunError, call_time_limited
+from headrace_properties.search.novelty import behaviour
 from headrace_properties.search.plans import Plan
+from headrace_properties.search.user_lines import Branch, watched
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Protocol, simulate, versions_of
 
@@ -55,6 +58,8 @@ class JudgedRun:
         digest: of its History; ``""`` if it stopped.
         error: what it stopped with, if it did.
         dropped: elements that groupings of the Dataflow layer dropped, by computation.
+        behaviour: what it has shown (`headrace_properties.search.novelty`).
+        branches: of user code that it took; ``None``: it was not watched.
     """
 
     verdicts: dict[str, Verdict]
@@ -65,6 +70,8 @@ class JudgedRun:
     digest: str
     error: str = ""
     dropped: Counter[str] = field(default_factory=Counter)
+    behaviour: frozenset[str] = frozenset()
+    branches: frozenset[Branch] | None = None
 
     @property
     def broken(self) -> dict[str, Violated]:
@@ -127,7 +134,10 @@ def try_plan(
     """
     application.feed(trial.feed_seed)  # what makes the input may fail, too, and that is no outcome of a run
     try:
-        with call_time_limited(application.limits):
+        with (
+            call_time_limited(application.limits),
+            watched(application) if trial.watched else nullcontext() as taken,
+        ):
             history, verdicts, cases = run_plan(application, trial, protocol)
     except PromiseError:
         raise
@@ -135,14 +145,17 @@ def try_plan(
         return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
     drops = DropCounter(versions_of(application.versions))
     drops.take(history)
+    spots = covered(history)
     return JudgedRun(
         verdicts | more(history),
         cases,
-        covered(history),
+        spots,
         strikes_of(history),
         len(history),
         history.digest(),
         dropped=drops.counts(),
+        behaviour=behaviour(history, spots),
+        branches=None if taken is None else frozenset(taken),
     )
 
 

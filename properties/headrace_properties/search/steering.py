@@ -24,6 +24,7 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.user_lines import EVERY
 from headrace_sim import ClusterOptions, StepFault
 from headrace_sim.steps import role_of
 
@@ -116,7 +117,8 @@ class Steering:
         """Aim a plan that was drawn, and give it the input whose turn it is."""
         turn = number % len(self._feed_seeds)
         plan = decode_plan(data, self._grounds[turn], self._base)
-        return Trial(self._aim(plan, covered) if plan.faults.count else plan, self._feed_seeds[turn])
+        aimed = self._aim(plan, covered) if plan.faults.count else plan
+        return Trial(aimed, self._feed_seeds[turn], watched=number % EVERY == 0)
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
         faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]

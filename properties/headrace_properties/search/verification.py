@@ -5,6 +5,8 @@ Hypothesis draws plans, which are steered to where no fault has struck yet (`hea
 examples.
 """
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,9 +15,11 @@ from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
+from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.parallel import ENDED, RunTrials, run_apart, runner, useful_jobs
 from headrace_properties.search.shrinking import Test, shrink
 from headrace_properties.search.steering import Steering
+from headrace_properties.search.user_lines import Branch, unreached
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import SOUND, ClusterOptions, Protocol
 
@@ -35,6 +39,10 @@ class Verification:
         verdicts: invariant to its verdict over all runs.
         feed_seeds: seeds of the different inputs that the runs take turns with.
         feeds_asked: how many inputs were wanted; more than there are if some seeds make the same one.
+        novelty: what the runs have shown, and what they may not have.
+        code: the branches of user code that the watched runs took, likewise.
+        unreached: lines of user code, as (file, line), that no watched run reached; known at the end.
+        stopped_for: why a search ended before all runs were made: ``quiet`` or ``minutes``.
         failure: the shrunk counterexample, if there is one.
     """
 
@@ -48,7 +56,12 @@ class Verification:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     feed_seeds: tuple[int, ...] = ()
     feeds_asked: int = 1
+    novelty: Novelty = field(default_factory=Novelty)
+    code: Novelty = field(default_factory=Novelty)
+    unreached: tuple[tuple[str, int], ...] = ()
+    stopped_for: str = ""
     failure: Failure | None = None
+    _branches: set[Branch] = field(default_factory=set)
     _held: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -79,8 +92,22 @@ class Verification:
         self.reached.update(judged.cases)
         self.covered.update(judged.covered)
         self.dropped.update(judged.dropped)
+        self.novelty.take(judged.behaviour)
+        if judged.branches is not None:
+            self.code.take(f"{file}: {first}, then {then}" for file, first, then in judged.branches)
+            self._branches |= judged.branches
         for name, verdict in judged.verdicts.items():
             self._note(name, verdict)
+
+    @property
+    def chance_of_news(self) -> float:
+        """An estimate of the chance that the next run shows new behaviour, or takes a new branch of user code."""
+        return max(self.novelty.chance, self.code.chance)
+
+    def end(self, application: Application) -> None:
+        """Note what no run has reached."""
+        if self._branches:
+            self.unreached = unreached(application, self._branches)
 
     def fail(self, failure: Failure) -> None:
         """A counterexample is found, or found again smaller."""
@@ -113,6 +140,8 @@ def verify(
     examples: int = 200,
     seed: int = 0,
     feeds: int = FEEDS,
+    until_quiet: float = 0.0,
+    minutes: float = math.inf,
     options: ClusterOptions | None = None,
     protocol: Protocol = SOUND,
     jobs: int = 1,
@@ -125,6 +154,8 @@ def verify(
         examples: how many runs in which at least one fault strikes.
         seed: of the search and of the first input.
         feeds: how many inputs the runs take turns with: those of this seed and the next ones.
+        until_quiet: stop once the chance that the next run shows something new is estimated below this (`novelty`).
+        minutes: stop after so much wall time; then the number of runs depends on the machine.
         options: of the cluster; each plan draws some of them anew.
         protocol: the state machines to host; default: the engine's own.
         jobs: processes that share the runs. The result does not depend on it.
@@ -135,7 +166,7 @@ def verify(
     steering = Steering(application, base, seed, feed_seeds)
     search = Search(application, base, on_run, Verification(feed_seeds=feed_seeds, feeds_asked=feeds))
     with runner(application, protocol, useful_jobs(jobs, examples)) as run:
-        search.find(steering, run, examples)
+        search.find(steering, run, examples, until_quiet=until_quiet, minutes=minutes)
     failure = search.failure
     again = run_apart if failure is not None and failure.error.startswith(ENDED) else try_plan
     return search.result(lambda trial: again(application, trial, protocol))
@@ -167,13 +198,22 @@ class Search:
         self._on_run = on_run
         self._found = found or Verification()
 
-    def find(self, steering: Steering, run: RunTrials, examples: int) -> None:
+    def find(
+        self,
+        steering: Steering,
+        run: RunTrials,
+        examples: int,
+        *,
+        until_quiet: float = 0.0,
+        minutes: float = math.inf,
+    ) -> None:
         """Make runs, round by round, until one fails or so many of them count.
 
         A round is steered by what the rounds before it have reached, and taken in the order in which it was drawn: whoever makes
         it, the first run that fails is the same.
         """
         found, left = self._found, Budget(_MOST_IDLE * examples).begin()
+        ends_s = time.monotonic() + minutes * 60
         while not left.spent:
             trials = steering.round(found.covered)
             for trial, judged in zip(trials, run(trials), strict=True):
@@ -181,6 +221,12 @@ class Search:
                 self._take(trial, judged)
                 if found.failure is not None or found.runs == examples:
                     return
+                if time.monotonic() >= ends_s:
+                    found.stopped_for = "minutes"
+                    return
+            if found.chance_of_news < until_quiet:
+                found.stopped_for = "quiet"
+                return
 
     @property
     def failure(self) -> Failure | None:
@@ -196,6 +242,7 @@ class Search:
             self._tell()
             return judged
 
+        found.end(self._application)
         if found.failure is not None:
             found.fail(shrink(found.failure, self._application, self._base, again))
         return found

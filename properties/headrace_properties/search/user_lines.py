@@ -1,0 +1,93 @@
+"""Which lines of user code runs have reached.
+
+Choice: one run in `EVERY` is watched with `sys.settrace`, which makes it slower; all of them would cost the search more than
+they tell. Nothing is watched where somebody else traces already: a debugger, or a measurement of test coverage.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+from headrace_properties.search.application import Application
+from headrace_properties.search.origins import user_modules
+from headrace_sim import versions_of
+
+EVERY = 23
+"""Choice: prime to the dozen inputs of a search, so that the watched runs take turns with all of them."""
+
+Branch = tuple[str, int, int]
+"""File, and two lines of which the second followed the first; the first is 0 where a function begins."""
+
+
+@contextmanager
+def watched(application: Application) -> Iterator[set[Branch]]:
+    """Collect the branches of user code that are taken; none if somebody else traces."""
+    found: set[Branch] = set()
+    if sys.gettrace() is not None:
+        yield found
+        return
+    files = {module.__file__ for module in user_modules(_modules(application))}
+    sys.settrace(_tracer(files, found))
+    try:
+        yield found
+    finally:
+        sys.settrace(None)
+
+
+def unreached(application: Application, taken: Iterable[Branch]) -> tuple[tuple[str, int], ...]:
+    """List the lines, as (file, line), of the computations' methods that no branch leads to; not of their ``__init__``."""
+    reached = {(file, line) for file, _, line in taken}
+    lines: set[tuple[str, int]] = set()
+    for code in _methods(application):
+        lines |= {(code.co_filename, line) for line in _lines(code)}
+    return tuple(sorted(lines - reached))
+
+
+def _tracer(files: set[str | None], found: set[Branch]) -> Callable[[FrameType, str, Any], Any]:
+    def enter(frame: FrameType, _event: str, _argument: Any) -> Any:
+        file = frame.f_code.co_filename
+        if file not in files:
+            return None
+        last = 0
+
+        def step(frame: FrameType, event: str, _argument: Any) -> Any:
+            nonlocal last
+            if event == "line":
+                found.add((file, last, frame.f_lineno))
+                last = frame.f_lineno
+            return step
+
+        return step
+
+    return enter
+
+
+def _modules(application: Application) -> list[str]:
+    return [
+        type(spec.computation).__module__
+        for version in versions_of(application.versions)
+        for spec in version.computations.values()
+    ]
+
+
+def _methods(application: Application) -> Iterator[CodeType]:
+    files = {module.__file__ for module in user_modules(_modules(application))}
+    for version in versions_of(application.versions):
+        for spec in version.computations.values():
+            for kind in type(spec.computation).__mro__:
+                for name, value in vars(kind).items():
+                    code = getattr(value, "__code__", None)
+                    if isinstance(code, CodeType) and code.co_filename in files and name != "__init__":
+                        yield code
+
+
+def _lines(code: CodeType) -> Iterator[int]:
+    """Give the lines that are executed when the code is called, and those of the functions in it."""
+    for _, _, line in code.co_lines():
+        if line is not None and line != code.co_firstlineno:
+            yield line
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _lines(constant)
