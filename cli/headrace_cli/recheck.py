@@ -116,7 +116,7 @@ def _print_difference(console: Console, difference: Difference) -> None:
     print_text(console, f"recorded: {difference.recorded}", indent=2)
     print_text(console, f"today:    {difference.today}", indent=2)
     if difference.inputs:
-        print_text(console, f"from {counted(len(difference.inputs), 'record')}:", indent=2)
+        print_text(console, "from:", indent=2)
     for line in difference.inputs[:_MOST_INPUTS]:
         print_text(console, line, indent=4)
     if len(difference.inputs) > _MOST_INPUTS:

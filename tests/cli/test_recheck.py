@@ -43,7 +43,7 @@ def test_other_code_is_exit_1_with_what_differs_decoded(folder: Path, run: Run, 
     result = run("recheck", "yesterday.jsonl", "changed:pipeline", "--plans", "0")
     assert result.exit_code == 1
     assert "In a recorded step: the step of 'counter' for key 'b', on the state {" in result.stdout
-    assert "  from 1 record:\n    stream=views key='b' timestamp=3.150000s value=0\n" in result.stdout
+    assert "  from:\n    stream=views key='b' timestamp=3.150000s value=0\n" in result.stdout
     document = json.loads(run("recheck", "yesterday.jsonl", "changed:pipeline", "--json").stdout)
     assert (document["result"], len(document["differences"])) == ("violated", 2)
 
