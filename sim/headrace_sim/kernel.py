@@ -16,6 +16,23 @@ from typing import Any, ClassVar
 import msgspec
 import simpy
 
+from headrace import HeadraceError, format_time
+
+
+class EndlessRunError(HeadraceError):
+    """A run does not come to an end. Fields: events, at_us."""
+
+    def __init__(self, events: int, at_us: int) -> None:
+        super().__init__(events, at_us)
+        self.events, self.at_us = events, at_us
+
+    def __str__(self) -> str:
+        """Say how far it got, and what may keep it going."""
+        return (
+            f"the run never ends: it has had {self.events:,} events and has reached {format_time(self.at_us)}. Look for a handler"
+            " that sets its own timer again without end"
+        )
+
 
 class HeapEvent(msgspec.Struct):
     """What SimPy's loop reads of an event, and nothing else: a struct is built three times faster than a ``simpy.Event``.
@@ -43,9 +60,10 @@ class Kernel:
     Attributes:
         now: true time, microseconds; kept by the callback of each event.
         events: how many events have been put on the heap.
+        most_events: how many may be; ``None``: any number.
     """
 
-    __slots__ = ("_environment", "_next_number", "_queue", "_run", "events", "now")
+    __slots__ = ("_environment", "_next_number", "_queue", "_run", "events", "most_events", "now")
 
     def __init__(self) -> None:
         environment = self._environment = simpy.Environment()
@@ -53,6 +71,7 @@ class Kernel:
         self._next_number = environment._eid.__next__
         self.now = 0
         self.events = 0
+        self.most_events: int | None = None
 
         def run(event: Call) -> None:
             self.now = event.at_us
@@ -61,8 +80,14 @@ class Kernel:
         self._run = (run,)
 
     def put(self, at_us: int, event: HeapEvent) -> None:
-        """Schedule an event, not before now; events of one time happen in the order in which they were put."""
+        """Schedule an event, not before now; events of one time happen in the order in which they were put.
+
+        Raises:
+            EndlessRunError: it is one too many.
+        """
         self.events += 1
+        if self.events == self.most_events:
+            raise EndlessRunError(self.events, self.now)
         heappush(self._queue, (at_us, _NORMAL, self._next_number(), event))
 
     def call_later(self, delay_us: int, function: Callable[[Any], None], argument: Any) -> None:

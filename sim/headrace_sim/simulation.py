@@ -47,6 +47,7 @@ def simulate(
     seed: int = 0,
     protocol: Protocol = SOUND,
     redraw: Redraw | None = None,
+    most_events: int | None = None,
 ) -> History:
     """Run a pipeline over a feed in a simulated cluster, with faults; then heal, and run until all is done.
 
@@ -58,15 +59,18 @@ def simulate(
         seed: root of all draws.
         protocol: the state machines to host; default: the engine's own.
         redraw: continue the run in another way from some time on.
+        most_events: events of the simulation that the run may have; default: any number.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
         OptionsError: a fault names a process that does not exist.
+        EndlessRunError: it has had them, and is not over.
         HeadraceError: user code or input failed for good, and the policy is to stop.
     """
     planned = faults if redraw is None else faults.before(redraw.at_us)
     with seldom_collected():
         cluster = start(pipeline, feed, options=options, faults=planned, seed=seed, protocol=protocol)
+        cluster.kernel.most_events = most_events
         if redraw is not None:
             cluster.run_until(min(redraw.at_us, faults.heals_at_us))
             cluster.redraw(redraw.seed)

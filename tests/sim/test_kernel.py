@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import simpy
 
-from headrace_sim.kernel import HeapEvent, Kernel
+from headrace_sim.kernel import EndlessRunError, HeapEvent, Kernel
 
 CHANGED = f"SimPy {simpy.__version__} has changed what headrace_sim/kernel.py relies on: "
 
@@ -71,3 +71,18 @@ def test_only_the_kernel_uses_what_is_private_in_simpy() -> None:
         )
     }
     assert users == {path.name}
+
+
+def test_a_run_with_too_many_events_ends_with_an_error_that_says_when() -> None:
+    """A callback that schedules itself for the same time keeps time from going on."""
+    kernel = Kernel()
+    kernel.most_events = 1_000
+
+    def again(argument: None) -> None:
+        kernel.call_later(0, again, argument)
+
+    kernel.call_at(5_000_000, again, None)
+    with pytest.raises(
+        EndlessRunError, match=r"never ends: it has had 1,000 events and has reached 5\.000000s"
+    ):
+        kernel.run_until(6_000_000)

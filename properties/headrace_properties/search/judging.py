@@ -112,11 +112,17 @@ def run_plan(
         seed=plan.seed,
         protocol=protocol,
         redraw=trial.redraw,
+        most_events=_EVENTS + feed.records * _EVENTS_OF_A_RECORD,
     )
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)
     verdicts |= judge_promises(history, application.promises, deployed)
     return history, verdicts, reached(history)
+
+
+_EVENTS = 1_000_000
+_EVENTS_OF_A_RECORD = 5_000
+"""Choice: a run of a search has some hundred events for a record; one with so many more is taken to never end."""
 
 
 def try_plan(
