@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("address", "offset", "arrived_us", "stream", "key", "value", "timestamp_us", "low_watermark_us")
-"""Of the table: the injector's process, the place in its log, when the source had it (wall time); then those of a record, or,
+"""Columns: the injector's process, the offset in its log, the arrival at the source (wall time); then the fields of a record or,
 with nulls in their place, the watermark that the process publishes (`MAX_TIME`: it has ended)."""
 
 
 def feed_table(feed: Feed) -> "pa.Table":
-    """Make the table.
+    """Return a feed as a table.
 
     Args:
-        feed: as `simulate` takes it.
+        feed: a feed, as for `simulate`.
     """
     import pyarrow as pa  # noqa: PLC0415  an extra
 

@@ -2,8 +2,8 @@
 
     visits -> seconds -> counts -> board -> totals
 
-What ``seconds`` makes of a visit depends on when it runs. If it runs again after its production was sent and before any of it
-was persisted, the second record is another one: two bit-wise different records for one visit. Strong productions rule that out.
+What ``seconds`` produces for a visit depends on when it runs. If it runs again after its production was sent and before any of it
+was persisted, the second record differs: two different records for one visit. Strong productions rule that out.
 """
 
 from random import Random

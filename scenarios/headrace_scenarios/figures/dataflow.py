@@ -3,9 +3,9 @@
 The points, the watermark and every pane are data, taken from the paper's own drawings. Rules of this file:
 
 * Each pipeline is written as the paper writes it, and answers the four questions in the same order.
-* Wall time 0 of a run is 12:05, where the figures begin; event time 0 is 12:00. So boundaries of minutes are the figures'.
-* Choice: the source has a point `LEAD_US` before the time at which it is drawn, which is when the pipeline is to observe it:
-  12:09:00 is exactly on a boundary. That is far less than a figure shows.
+* Wall time 0 of a run is 12:05, where the figures begin; event time 0 is 12:00. So minutes begin where the figures' do.
+* Choice: a point reaches the source `LEAD_US` before its drawn time, at which the pipeline is to observe it, because 12:09:00 is
+  exactly on a boundary. That is far less than a figure shows.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """A run drawn as the Dataflow paper draws it (2.4): event time across, processing time up, panes as boxes with their values.
 
-Drawn with matplotlib, which comes with the extra ``flights``. Rules of this file: no state outside of the figure (no pyplot); the
-same panes make the same SVG, byte for byte; in an HTML page the drawing is inside, and each pane says what it is when pointed at.
+Drawn with matplotlib, which comes with the extra ``flights``. Rules of this file: no state outside the figure (no pyplot); the
+same panes make the same SVG, byte for byte; an HTML page contains the drawing, and each pane describes itself when pointed at.
 """
 
 import html

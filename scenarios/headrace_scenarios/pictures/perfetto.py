@@ -2,8 +2,8 @@
 
 Each process of the run is a process of the trace. Events are slices of a nanosecond, so that messages can be arrows ("flows")
 from slice to slice; steps from user code to commit, tenures of intervals and faults are slices as long as they lasted; each
-published low watermark is a counter. Times are true time in microseconds, as the format has them. Choice: what happens at one
-process in the same microsecond follows each other by nanoseconds, for a flow is tied to the slice that is there at its time.
+published low watermark is a counter. Times are true times in microseconds, as in the format. Choice: events of one process in the
+same microsecond are a nanosecond apart, because a flow is tied to the slice at its time.
 """
 
 from collections.abc import Sequence

