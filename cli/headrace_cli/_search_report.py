@@ -233,8 +233,11 @@ class SearchReport:
             path = self.saved_findings.get(number)
             if path is not None:
                 print_text(console, f"Run it again: {_replay_command(path)}", indent=2)
-        if self.review is not None and self.review.stops:
-            print_text(console, "No runs with faults: the code stops without any. Fix it, and verify again.")
+        if self.review is not None and self.review.why_no_runs:
+            words = (
+                f"No runs with faults: {self.review.why_no_runs}. Fix it, or declare it, and verify again."
+            )
+            print_text(console, words)
 
     @property
     def replay_command(self) -> str:

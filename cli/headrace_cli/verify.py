@@ -250,7 +250,7 @@ def _search(
         try:
             if protocol is SOUND:
                 review_of_code = _review(application, options)
-            if review_of_code is None or not review_of_code.stops:
+            if review_of_code is None or not review_of_code.why_no_runs:
                 retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
                 kept = memory.settle(retried)
                 verification = found_again(retried)

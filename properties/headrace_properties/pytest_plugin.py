@@ -181,7 +181,7 @@ class Verifier:
         for finding in code.findings:
             self.record("headrace finding", str(finding))
         broken = [_story_of(finding, application, hosted, kept) for finding in code.findings]
-        if code.stops:
+        if code.why_no_runs:
             raise InvariantViolatedError("\n\n".join(broken))
         retried = () if kept is None else retry(application, kept.load(), hosted)
         for one in retried:

@@ -213,7 +213,7 @@ def test_user_code_that_fails_exits_1_and_shows_where(folder: Path, run: Run) ->
         in said
     )
     assert "Run it again: headrace replay failing.json" in said
-    assert "No runs with faults: the code stops without any." in said
+    assert "No runs with faults: the code stops without any fault." in said
     assert (folder / "failing.json").is_file()
 
 

@@ -23,7 +23,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NoReturn
 
-from headrace import Computation, HeadraceError, Pipeline, format_time
+from headrace import Computation, HeadraceError, Pipeline, Productions, format_time
 from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_record, describe_value
 from headrace_properties.reference import Step, StepResult, run_reference, run_step
@@ -59,6 +59,9 @@ MOST_AT_ONCE = 10_000
 MOST_SHOWN = 10
 """Records that a finding shows."""
 
+LATER_US = 1_000_003
+"""So much later a step with weak productions is run again."""
+
 TRIES = 60
 """Inputs that are tried to make one smaller."""
 
@@ -76,7 +79,8 @@ class Habit(enum.Enum):
     USES_CHANCE = "lets random numbers decide its outcome"
     USES_HASHES = "depends on hash() or on the order of a set, which differ between processes"
     NOT_DETERMINISTIC = "comes to something else when it is run again"
-    HAS_EFFECTS = "has effects outside its row, which a retry repeats"
+    HAS_EFFECTS = "has effects outside its process, which a retry repeats"
+    LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
     STARTS_THREADS = "starts threads"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
 
@@ -103,6 +107,7 @@ REMEDIES = {
     Habit.USES_HASHES: 'Sort the set, or use zlib.crc32 for hash(); or declare nondeterministic="why"',
     Habit.NOT_DETERMINISTIC: 'Use the record and the state only; or declare nondeterministic="why"',
     Habit.HAS_EFFECTS: 'Produce a record instead, and let a consumer of it do that once; or declare nondeterministic="why"',
+    Habit.LEAVES_TRACES: 'Keep it in context.state, or produce it; or declare nondeterministic="why"',
     Habit.STARTS_THREADS: 'Produce a record instead; or declare nondeterministic="why"',
     Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
 }  # fmt: skip
@@ -346,7 +351,7 @@ class Look:
         return list(found.values())
 
     def _ask(self, habit: Habit) -> Iterator[Witness]:
-        calls = self.calls
+        self.calls  # noqa: B018  whatever stops the run shows by it
         match habit:
             case Habit.NEVER_ENDS | Habit.ENDS_PROCESS:
                 if self._stopped is not None and self._stopped[0] is habit:
@@ -357,13 +362,10 @@ class Look:
                 yield from self._differing(habit)
             case Habit.USES_HASHES:
                 yield from self._elsewhere()
-            case Habit.HAS_EFFECTS:
-                yield from self._left_the_process(calls)
-                yield from self._repeated(calls)
-            case Habit.STARTS_THREADS:
-                for call in calls:
-                    for text, place in call.trace.threads[:1]:
-                        yield self._witness(call, f"it {text}, which goes on when the call has ended", place)
+            case Habit.HAS_EFFECTS | Habit.STARTS_THREADS:
+                yield from self._left_the_process(habit)
+            case Habit.LEAVES_TRACES:
+                yield from self._repeated(self.calls)
             case Habit.SHARES_STATE:
                 pass  # that is how a small input shows that state is kept
             case Habit.DEPENDS_ON_ORDER:
@@ -494,6 +496,9 @@ class Look:
             if not caller.same(step, fresh, later):
                 found.append(self._not_determined(call, plain, later, "On another day", CLOCK))
                 continue
+            if (weak := self._weak(call, fresh)) is not None:
+                found.append((Habit.READS_CLOCK, weak))
+                continue
             if any(kind == CHANCE for kind, _, _ in call.trace.readings):
                 with clock_at(THE_DAY):
                     others = [caller.call(step, lots) for lots in OTHER_LOTS]
@@ -502,6 +507,24 @@ class Look:
                         found.append(self._not_determined(call, plain, other, "With other lots", CHANCE))
                         break
         return found
+
+    def _weak(self, call: Call, fresh: Outcome) -> Witness | None:
+        """Weak productions that go by the wall time: a step that is run again sends others (6.1.2)."""
+        step, spec = call.step, self._pipeline.computations[call.step.computation]
+        if spec.productions is not Productions.WEAK or not isinstance(fresh, StepResult):
+            return None
+        with clock_at(THE_DAY):
+            later = self._caller.call(replace(step, now=step.now + LATER_US))
+        if isinstance(later, StepResult) and later.made == fresh.made:
+            return None
+        detail = (
+            "its productions are weak and go by context.wall_time: a step that is run again sends others, too"
+        )
+        outcomes = (
+            ("First it came to", self._shown(call, fresh)),
+            ("When it is run again later, to", self._shown(call, later)),
+        )
+        return self._witness(call, detail, None, outcomes)
 
     def _not_determined(
         self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
@@ -559,10 +582,12 @@ class Look:
                 )
                 yield self._witness(call, detail, place, shown)
 
-    def _left_the_process(self, calls: list[Call]) -> Iterator[Witness]:
-        for call in calls:
-            for text, place in call.trace.effects[:1]:
-                yield self._witness(call, f"it {text}", place)
+    def _left_the_process(self, habit: Habit) -> Iterator[Witness]:
+        for call in self.calls:
+            is_effect = habit is Habit.HAS_EFFECTS
+            for text, place in (call.trace.effects if is_effect else call.trace.threads)[:1]:
+                detail = f"it {text}" if is_effect else f"it {text}, which goes on when the call has ended"
+                yield self._witness(call, detail, place)
 
     def _repeated(self, calls: list[Call]) -> Iterator[Witness]:
         """Calls that change their surroundings, and change them again when they are retried."""
@@ -578,7 +603,7 @@ class Look:
                 caller.call_on(step)
                 names = once.differences()
             if names:
-                detail = f"it changes {' and '.join(names[:3])}, and changes it again when it is retried"
+                detail = f"it changes {' and '.join(names[:3])}"
                 yield self._witness(call, detail)
         caller.restore()
 

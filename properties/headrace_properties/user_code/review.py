@@ -53,9 +53,13 @@ class CodeReview:
         return found
 
     @property
-    def stops(self) -> bool:
-        """Some input stops every run: there is no use in runs with faults."""
-        return any(finding.habit.stops for finding in self.findings)
+    def why_no_runs(self) -> str:
+        """Why runs with faults are of no use, or do harm; ``""``: they are of use."""
+        if any(finding.habit.stops for finding in self.findings):
+            return "the code stops without any fault"
+        if any(finding.habit in _HARMFUL for finding in self.findings):
+            return "each would repeat the effects of the code"
+        return ""
 
 
 def review(
@@ -101,6 +105,8 @@ def review(
         len(few),
     )
 
+
+_HARMFUL = (Habit.HAS_EFFECTS, Habit.STARTS_THREADS)
 
 _NO_NAME = (
     "hash() and the order of sets: no importable module has the pipeline, so no other process can run it"
@@ -149,7 +155,7 @@ class _Review:
     def _relations(self, findings: list[UserFinding]) -> dict[str, Verdict]:
         order = next((one.detail for one in findings if one.habit is Habit.DEPENDS_ON_ORDER), "")
         feed = next(iter(self.feeds.values()))
-        if any(finding.habit in (Habit.HAS_EFFECTS, Habit.STARTS_THREADS) for finding in findings):
+        if any(finding.habit in _HARMFUL for finding in findings):
             return _unknown("more runs would repeat the effects of the code")
         try:
             relations = check_relations(

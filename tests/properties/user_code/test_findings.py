@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from headrace import MILLISECOND, Computation, Context, DeadLetter, Pipeline, Record, Timer
+from headrace import MILLISECOND, Computation, Context, DeadLetter, Pipeline, Productions, Record, Timer
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.user_code.findings import Habit, UserFinding, examine
 from headrace_scenarios import zeitgeist
@@ -248,7 +248,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(lambda: date.today().isoformat())), Habit.READS_CLOCK, 1, "date.today"),  # noqa: DTZ011
     (Sum(produce(lambda: datetime.now(UTC).hour)), Habit.READS_CLOCK, 1, "datetime.now"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
-    (Sum(lambda context, record: SENT.append(record.value)), Habit.HAS_EFFECTS, 1, "SENT"),
+    (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
     (Sum(write_file), Habit.HAS_EFFECTS, 1, FILE.name),
     (Sum(insert), Habit.HAS_EFFECTS, 1, "sqlite3"),
     (Sum(start_process), Habit.HAS_EFFECTS, 1, "subprocess.Popen"),
@@ -304,6 +304,17 @@ def test_what_is_declared_is_no_finding() -> None:
 def test_what_is_declared_does_not_excuse_code_that_stops_the_run() -> None:
     (finding,) = examine(*numbers(Sum(fail), ordered=True, nondeterministic="by chance"))
     assert finding.habit is Habit.RAISES
+
+
+def stamp(context: Context, record: Record) -> None:
+    context.produce("out", context.wall_time)
+
+
+def test_going_by_the_wall_time_is_a_finding_where_productions_are_weak() -> None:
+    assert [one.habit for one in examine(*numbers(Sum(stamp)))] == []
+    (finding,) = examine(*numbers(Sum(stamp), productions=Productions.WEAK))
+    assert finding.habit is Habit.READS_CLOCK
+    assert "its productions are weak and go by context.wall_time" in finding.story()[0]
 
 
 def test_a_failure_that_becomes_a_dead_letter_is_no_finding() -> None:
