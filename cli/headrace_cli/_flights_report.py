@@ -133,7 +133,7 @@ def findings_document(findings: Findings, log: FlightLog) -> dict[str, Any]:
         "out_of_order": log.out_of_order,
         "late": findings.late.total(),
         "dips": [_dip_document(dip) for dip in findings.dips],
-        "blizzard": [_dip_document(one) for one in findings.dips_in(BLIZZARD)],
+        "blizzard": [_dip_document(dip) for dip in findings.dips_in(BLIZZARD)],
         "spikes": [
             {
                 "key": spike.key,

@@ -1,4 +1,4 @@
-"""Where a pipeline can run: each host is a function from (pipeline, input, options, progress) to what the run came to.
+"""The hosts on which a pipeline can run: functions from (pipeline, input, options, progress) to a result.
 
 To add a host: write such a function, and enter it in `HOSTS`. What it gives is compared with the other hosts' by
 `headrace_properties.user_code.comparison.same_output`, so it must be the whole output, each record as often as it went outside.
@@ -28,7 +28,7 @@ from headrace_sim import ClusterOptions, Feed, start
 from headrace_sim.faults import LateRecords
 
 _STEPS = 200
-"""Choice: progress is shown so often in a simulated run."""
+"""Choice: number of progress updates in a simulated run."""
 
 _ENTRIES = 500
 """Choice: and after so many entries of the input in a sequential one."""
@@ -59,7 +59,7 @@ class HostName(enum.StrEnum):
 
 
 class HostError(HeadraceError):
-    """A host that can not run this. Fields: host, problem, remedy."""
+    """A host cannot run this. Fields: host, problem, remedy."""
 
     def __init__(self, host: str, problem: str, remedy: str) -> None:
         super().__init__(host, problem, remedy)
@@ -91,7 +91,7 @@ class HostOptions:
 
 @dataclass(frozen=True, slots=True)
 class HostRun:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         outputs: how often each record went outside.
@@ -207,7 +207,7 @@ class _HistoryReader:
 
 
 def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:
-    """Run one record at a time, without distribution: what every other host should come to.
+    """Run one record at a time, without distribution: the result that every other host should reproduce.
 
     Raises:
         HostError: faults are wanted.
@@ -233,7 +233,7 @@ def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress:
 
     Raises:
         HostError: faults are wanted, or Spark is not installed.
-        HeadraceError: there is no Java, or the pipeline asks for what Spark can not do.
+        HeadraceError: there is no Java, or the pipeline needs something that Spark cannot do.
     """
     _refuse_faults("spark", options)
     try:

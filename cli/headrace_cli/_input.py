@@ -163,7 +163,7 @@ def _field(value: Any, field: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"the value is {_kind(value)} and has no field {field!r}")  # noqa: TRY004  as above
     if field not in value:
-        raise ValueError(f"it has no field {field!r}; there are: {', '.join(value) or 'none'}")
+        raise ValueError(f"it has no field {field!r}; its fields are: {', '.join(value) or 'none'}")
     return value[field]
 
 
@@ -171,7 +171,7 @@ def _stream(stream: Any, injectors: dict[str, str]) -> str:
     if stream is None:
         return next(iter(injectors))
     if stream not in injectors:
-        raise ValueError(f"no injector has a stream {stream!r}; there are: {', '.join(injectors)}")
+        raise ValueError(f"no injector has a stream {stream!r}; the streams are: {', '.join(injectors)}")
     return str(stream)
 
 

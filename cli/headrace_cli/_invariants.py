@@ -10,15 +10,15 @@ ALL = "all"
 
 
 class UnknownInvariantError(HeadraceError):
-    """An invariant that there is not. Fields: name, known."""
+    """There is no such invariant or promise. Fields: name, known."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
         self.name, self.known = name, known
 
     def __str__(self) -> str:
-        """Say which there are."""
-        return f"--allow-unknown {self.name}: there is no such invariant or promise. There are: {', '.join(self.known)}"
+        """List the valid names."""
+        return f"--allow-unknown {self.name}: there is no such invariant or promise. Valid names: {', '.join(self.known)}"
 
 
 def invariants_named(

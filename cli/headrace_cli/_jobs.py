@@ -1,4 +1,4 @@
-"""What ``headrace run`` can run: the pipelines that Headrace brings, by name, and the user's own, as ``MODULE:PIPELINE``.
+"""What ``headrace run`` can run: the pipelines that Headrace ships, by name, and the user's own, as ``MODULE:PIPELINE``.
 
 A job is a pipeline with its input. The input may differ from host to host: the simulated cluster takes the beginning of a long
 one, and then outputs are comparable as far as that goes.
@@ -26,7 +26,7 @@ SIMULATED_UNTIL = date(2013, 2, 15)
 
 
 class JobError(HeadraceError):
-    """Options that do not fit what is to be run. Fields: job, problem, remedy."""
+    """Options that do not fit the job. Fields: job, problem, remedy."""
 
     def __init__(self, job: str, problem: str, remedy: str) -> None:
         super().__init__(job, problem, remedy)
@@ -72,7 +72,7 @@ class Job:
 def load_job(
     name: str, seed: int, path: Path | None, reading: InputOptions, until: date | None, feed: str | None
 ) -> Job:
-    """Find what is to be run.
+    """Load a job.
 
     Args:
         name: ``zeitgeist`` or ``MODULE:PIPELINE``.
@@ -94,7 +94,7 @@ def load_job(
     if name == ZEITGEIST:
         if path is not None or feed is not None:
             remedy = "Leave out --input and --feed, or run your own pipeline, MODULE:PIPELINE"
-            raise JobError(name, "its input are the flights of 2013", remedy)
+            raise JobError(name, "its input is the flights of 2013", remedy)
         return Job(name, flights.pipeline, lambda *hosts: _flights(until or _last(hosts)))
     if until is not None:
         raise JobError(name, f"--until is for {ZEITGEIST} only", "Leave it out")

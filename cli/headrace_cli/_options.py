@@ -45,7 +45,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     functools.update_wrapper(run, command)
     del run.__wrapped__  # type: ignore[attr-defined]  # what it asks for is not what the command takes
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in flat}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     return run
 
 

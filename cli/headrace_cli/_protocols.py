@@ -11,7 +11,7 @@ from headrace_sim import SOUND, Protocol
 _PREFIX = "without "
 _LACKING = tuple(name.removeprefix(_PREFIX) for name in MUTANTS if name.startswith(_PREFIX))
 
-_HELP = f"Leave this out of the protocol, and see what it was for: {', '.join(_LACKING)}."
+_HELP = f"Leave this part out of the protocol, to see what it prevents: {', '.join(_LACKING)}."
 WithoutOption = Annotated[str | None, typer.Option(metavar="WHAT", help=_HELP)]
 
 

@@ -4,7 +4,7 @@ Rule of this file: what comes from a run or from a user is printed as it is, nev
 """
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from rich.console import Console
@@ -12,13 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from headrace import Pipeline, format_time
+from headrace import format_time
 from headrace_properties.explain.descriptions import describe_fields, plan_lines, titles
-from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import is_finding
 from headrace_properties.search.plans import Plan
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
-from headrace_sim import Feed
 
 _INDENT = 2
 _MOST_RECORDS = 20
@@ -149,13 +147,12 @@ def print_plan(console: Console, plan: Plan) -> None:
     print_text(console, options, indent=2)
 
 
-def print_input(console: Console, pipeline: Pipeline, feed: Feed, *, whole: bool = False) -> None:
-    """Print the records of an input, their values decoded; of a long one the first, unless the ``whole`` is wanted."""
-    lines = describe_input(pipeline, feed)
+def print_input(console: Console, lines: Sequence[str], *, whole: bool = False) -> None:
+    """Print an input, as `describe_input` writes it; of a long one the first records, unless the ``whole`` is wanted."""
     shown = lines if whole or len(lines) <= _MOST_RECORDS else lines[:_MOST_RECORDS]
     print_lines(console, "\n".join(shown) or "no records", indent=2)
     if len(shown) < len(lines):
-        print_text(console, f"... and {len(lines) - len(shown):,} more (--verbose shows all)", indent=2)
+        print_text(console, f"... and {len(lines) - len(shown):,} more", indent=2)
 
 
 def describe_event(event: msgspec.Struct) -> str:

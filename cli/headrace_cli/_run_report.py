@@ -1,4 +1,4 @@
-"""What ``headrace run`` has to say of a run, for people and as JSON."""
+"""The report of ``headrace run``, for people and as JSON."""
 
 import signal
 from collections import Counter
@@ -45,7 +45,7 @@ class Ran:
         host: where.
         options: of the host.
         input: what it was given.
-        run: what it came to.
+        run: its result.
         elapsed_s: wall time, seconds.
         findings: what Zeitgeist found, if it was that.
         compared_with: what its output was compared with: a host or an earlier output.
@@ -184,7 +184,7 @@ def _print_comparison(console: Console, ran: Ran, comparison: OutputComparison) 
         print_text(console, words, style="bold green")
         return
     differ = counted(comparison.differing, "record")
-    words = f"DIFFERENT OUTPUT: {both} differ in {differ}, and agree on {comparison.common:,}{_until(ran)}"
+    words = f"DIFFERENT OUTPUT: {both} differ in {differ} and agree on {comparison.common:,}{_until(ran)}"
     print_text(console, words, style="bold red")
     for side, one in comparison.examples():
         value = one.value.decode(errors="backslashreplace")

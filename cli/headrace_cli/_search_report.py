@@ -61,7 +61,7 @@ class SearchReport:
         stopped_by: the signal that ended it early; ``None``: none.
         shrinking: a failure was being shrunk at that time.
         saved_as: the replay file, if there is one.
-        may_be_unknown: invariants whose case need not come up.
+        may_be_unknown: invariants and promises allowed to go unexercised.
         review: of the user's code; none on a broken protocol.
         saved_findings: the replay files of its findings, by their number.
         kept: what came of each failure that was kept.
@@ -218,7 +218,8 @@ class SearchReport:
         application = self.target.application
         which = "An" if self.shrinking else "The smallest"
         print_heading(console, f"{which} input found that does this")
-        print_input(console, application.pipeline, application.input_of(failure.trial), whole=verbose)
+        records = describe_input(application.pipeline, application.input_of(failure.trial))
+        print_input(console, records, whole=verbose)
         print_heading(console, f"{'A' if self.shrinking else which} fault schedule found that does this")
         print_plan(console, failure.plan)
         if self.saved_as is not None:

@@ -1,6 +1,6 @@
 """Finding the user's pipeline and its input: ``MODULE:PIPELINE``, and the function ``feed`` beside it.
 
-Whatever is wrong with them is met here, before anything runs, and named in one line that says what to do.
+Whatever is wrong with them is found here, before anything runs, and reported in one line that says what to do.
 """
 
 import importlib
@@ -27,14 +27,14 @@ _NEED_FEED = "def {name}(seed: int) -> Feed (see headrace_sim.FeedBuilder)"
 
 
 class TargetError(HeadraceError):
-    """A pipeline or an input that can not be had. Fields: target, problem, remedy."""
+    """A pipeline or an input cannot be loaded. Fields: target, problem, remedy."""
 
     def __init__(self, target: str, problem: str, remedy: str) -> None:
         super().__init__(target, problem, remedy)
         self.target, self.problem, self.remedy = target, problem, remedy
 
     def __str__(self) -> str:
-        """Say what is wrong and how to mend it."""
+        """Say what is wrong and how to fix it."""
         return f"{self.target}: {self.problem}. {self.remedy}"
 
 
@@ -78,14 +78,14 @@ class PipelineTarget:
         try:
             feed = self.feed_of(seed)
         except Exception as error:
-            remedy = "It has to return the input, a Feed"
+            remedy = "It must return the input, a Feed"
             raise TargetError(self.name, f"{function} {_failure(error)}", remedy) from error
         if not isinstance(feed, Feed):
             problem = f"{function} returned {feed!r:.60} ({type(feed).__name__}), not a Feed"
             raise TargetError(self.name, problem, "Return FeedBuilder(pipeline).build()")
         stray = _stray(self.pipeline, feed.entries)
         if stray is not None:
-            problem = f"{function} has an entry for {stray.address!r}, which is no process of the pipeline's injectors"
+            problem = f"{function} has an entry for {stray.address!r}, which is not a process of the pipeline's injectors"
             raise TargetError(self.name, problem, f"Build it with FeedBuilder({self.name.partition(':')[2]})")
         return feed
 
@@ -98,7 +98,7 @@ def load_target(
     Args:
         name: ``MODULE:PIPELINE``. The current directory is searched first.
         feed_name: the function of the same module that makes the input from a seed.
-        versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
+        versions: further versions of the pipeline, also ``MODULE:PIPELINE``.
         promises: names of the promises to keep; none: all of the module.
 
     Raises:
@@ -185,7 +185,7 @@ def load_named_promises(name: str) -> tuple[Promise, ...]:
 def _load(name: str) -> tuple[ModuleType, Pipeline]:
     module_name, _, attribute = name.partition(":")
     if not (_is_dotted(module_name) and attribute.isidentifier()) or module_name.endswith(".py"):
-        raise TargetError(name, "this is not MODULE:PIPELINE", _suggestion(module_name, attribute))
+        raise TargetError(name, "expected MODULE:PIPELINE", _suggestion(module_name, attribute))
     module = _import(name, module_name)
     pipeline = _pipeline(name, module, attribute)
     pipeline.validate()
@@ -199,8 +199,8 @@ def _is_dotted(name: str) -> bool:
 def _suggestion(module_name: str, attribute: str) -> str:
     guess = module_name.removeprefix("./").removesuffix(".py").strip("/").replace("/", ".")
     if guess and _is_dotted(guess):
-        return f"Write a module's name and a pipeline's: {guess}:{attribute or 'pipeline'}"
-    return "Write a module's name and a pipeline's, such as headrace_scenarios.zeitgeist:pipeline"
+        return f"Give the names of a module and a pipeline: {guess}:{attribute or 'pipeline'}"
+    return "Give the names of a module and a pipeline, such as headrace_scenarios.zeitgeist:pipeline"
 
 
 def _import(name: str, module_name: str) -> ModuleType:
@@ -214,13 +214,15 @@ def _import(name: str, module_name: str) -> ModuleType:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _import_failed(name, module_name, error) from error
         problem = f"there is no module {error.name!r}, neither in the current directory nor installed"
-        raise TargetError(name, problem, "Go to the directory that has it, or install it") from error
+        raise TargetError(
+            name, problem, "Run the command in the directory that contains it, or install it"
+        ) from error
     except (Exception, SystemExit) as error:
         raise _import_failed(name, module_name, error) from error
 
 
 def _import_failed(name: str, module_name: str, error: BaseException) -> TargetError:
-    remedy = "Mend it, so that Python can import it"
+    remedy = "Fix it so that Python can import it"
     return TargetError(name, f"importing {module_name!r} {_failure(error)}", remedy)
 
 
@@ -230,7 +232,7 @@ def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
     found = getattr(module, attribute)
     if not isinstance(found, Pipeline):
         kind = "function" if callable(found) and not isinstance(found, type) else type(found).__name__
-        raise TargetError(name, f"{attribute!r} is no Pipeline but a {kind}", _pipelines_of(module))
+        raise TargetError(name, f"{attribute!r} is a {kind}, not a Pipeline", _pipelines_of(module))
     return found
 
 

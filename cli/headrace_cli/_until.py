@@ -1,4 +1,4 @@
-"""``headrace replay --until``: what a run had come to at one of its events."""
+"""``headrace replay --until``: the state of a run at one of its events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

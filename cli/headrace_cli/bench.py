@@ -1,4 +1,4 @@
-"""``headrace bench``: measure something, and print each figure beside its anchor."""
+"""``headrace bench``: run a benchmark and print each figure beside its goal."""
 
 import dataclasses
 import os
@@ -31,41 +31,41 @@ _EXAMPLES = """[bold]Examples[/]
   headrace bench skew --quick
 
 [bold]Exit codes[/]
-  0 measured, 1 a figure about correctness is missed, 2 wrong use. A speed is reported, and never fails."""
+  0 measured, 1 a correctness figure missed its goal, 2 wrong use. A slow speed is reported but never fails."""
 
 
 class UnknownBenchmarkError(HeadraceError):
-    """A benchmark that there is not. Fields: name, known."""
+    """There is no such benchmark. Fields: name, known."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
         self.name, self.known = name, known
 
     def __str__(self) -> str:
-        """Say which there are."""
-        return f"there is no benchmark {self.name!r}. There are: {', '.join(self.known)}"
+        """List the benchmarks."""
+        return f"there is no benchmark {self.name!r}. The benchmarks are: {', '.join(self.known)}"
 
 
 @app.command("bench", epilog=_EXAMPLES)
 def bench(
-    name: Annotated[str | None, typer.Argument(help="What to measure. Default: show what there is.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Benchmark to run. Default: list them.")] = None,
     runs: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Runs of its longest part. harness: of the sound protocol; an experiment of the report: at each point.",
+            help="Number of runs of the longest part; for an experiment of the report: at each point.",
         ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes to spread the work over. Default: one for each CPU.")
+        int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for everything random.")] = 0,
     quick: Annotated[  # noqa: FBT002  typer's way
-        bool, typer.Option("--quick", help="A fraction of everything, to see that it works.")
+        bool, typer.Option("--quick", help="Run a fraction of everything, to see that it works.")
     ] = False,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Measure something, and print each figure beside its goal or the paper's number."""
+    """Run a benchmark, and print each figure beside its goal or the paper's number."""
     with tidy_errors():
         if name is None:
             _print_list(as_json=as_json)
@@ -99,7 +99,7 @@ def _measure(benchmark: Benchmark, options: BenchOptions) -> tuple[list[Figure],
     return figures, None
 
 
-# What is said of it
+# Output
 
 
 def _print_list(*, as_json: bool) -> None:

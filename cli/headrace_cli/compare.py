@@ -1,4 +1,4 @@
-"""``headrace compare``: strong against weak productions, exactly-once on and off, under the same faults (6.1.2, 6.1.3)."""
+"""``headrace compare``: strong and weak productions, with and without exactly-once, under the same faults (6.1.2, 6.1.3)."""
 
 import signal
 import statistics
@@ -27,7 +27,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace compare my_job:pipeline --faults 5 --runs 200 --json
 
 [bold]Exit codes[/]
-  0 no invariant is violated, 1 one is, or a run stopped with an error, 2 wrong use"""
+  0 no invariant is violated, 1 one is violated, or a run stopped with an error, 2 wrong use, 130 interrupted"""
 
 
 @app.command("compare", epilog=_EXAMPLES)
@@ -35,16 +35,16 @@ def compare(
     pipeline: Annotated[
         str, typer.Argument(metavar="MODULE:PIPELINE", help="The pipeline, such as my_job:pipeline.")
     ],
-    faults: Annotated[int, typer.Option(min=0, help="Faults in each run.")] = 10,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each way, each with its own faults.")] = 20,
-    seed: Annotated[int, typer.Option(help="Of the input and of the faults.")] = 0,
+    faults: Annotated[int, typer.Option(min=0, help="Number of faults in each run.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Number of runs each way, each with its own faults.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed for the input and the faults.")] = 0,
     feed: Annotated[
         str,
         typer.Option(metavar="NAME", help="Function of the same module that makes the input from a seed."),
     ] = DEFAULT_FEED,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Run a pipeline strong and weak, with and without exactly-once, under the same faults: what each loses, and what it costs.
+    """Run a pipeline with strong and weak productions, with and without exactly-once, under the same faults, and compare.
 
     The pipeline's own choice of productions is overridden. Times are simulated.
     """
@@ -93,21 +93,21 @@ def _print(
         console,
         f"{target.name}, seed {seed}: the same {counted(runs, 'run')} each way, {counted(faults, 'fault')} in each",
     )
-    print_heading(console, "What went outside, against the plain sequential reference")
+    print_heading(console, "Output compared with the sequential reference")
     table = _table("lost", "repeated", "changed", "invariants")
     for account in accounts:
         table.add_row(
             account.way.name, *_numbers(account.lost, account.repeated, account.changed), _verdict(account)
         )
     print_table(console, table, indent=2)
-    print_heading(console, "What the faults cost")
+    print_heading(console, "Cost of the faults")
     table = _table("executions", "in vain", "twice", "diverged", "resent", "stragglers")
     for account in accounts:
         storm = account.stormy
         numbers = (storm.executions, storm.redone, storm.counted_twice, storm.diverged, storm.resent)
         table.add_row(account.way.name, *_numbers(*numbers, storm.checkpointed))
     print_table(console, table, indent=2)
-    print_heading(console, "What it costs without faults, in simulated time")
+    print_heading(console, "Cost without faults, in simulated time")
     table = _table("latency: median", "95 %", "writes", "bytes", "kept until ACKed")
     for account in accounts:
         calm = account.calm
@@ -119,7 +119,7 @@ def _print(
             _ms(_mean(calm.held_us)),
         )
     print_table(console, table, indent=2)
-    print_heading(console, "In words")
+    print_heading(console, "Columns")
     for line in _LEGEND:
         print_text(console, line, indent=2)
     for account in accounts:
@@ -128,16 +128,16 @@ def _print(
 
 
 _LEGEND = (
-    "executions: of user code; in vain: those that were never applied",
-    "twice: a record or timer was applied again after it had been",
-    "diverged: a production was made again with the same id, and came out different (6.1.2)",
+    "executions: runs of user code; in vain: those whose result was never applied",
+    "twice: records and timers that were applied more than once",
+    "diverged: productions that were made again with the same id but another content (6.1.2)",
     "stragglers: weak productions that were checkpointed (6.1.3)",
-    "kept until ACKed: how long a sender holds what it sent, on average",
+    "kept until ACKed: average time for which a sender keeps what it sent",
 )
 
 
 def _table(*columns: str) -> Table:
-    """A row for each way."""
+    """Make a table with a row for each way."""
     table = plain_table("", *columns)
     table.columns[0].no_wrap = True
     return table

@@ -1,4 +1,4 @@
-"""The `headrace` command: its subcommands, and where it starts."""
+"""The `headrace` command and its entry point."""
 
 from collections import UserDict
 from importlib import import_module
@@ -45,11 +45,11 @@ _EXAMPLES = """[bold]Examples[/]
   headrace report --quick
 
 [bold]Exit codes[/]
-  0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted"""
+  0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted, 143 terminated, 129 hung up"""
 
 
 class _Commands(UserDict[str, Any]):
-    """The subcommands. Each is imported when it is asked for: all of them, with their libraries, take a second."""
+    """The subcommands. Each is imported only when used: importing all of them takes a second."""
 
     def __init__(self) -> None:
         super().__init__({name: f"headrace_cli.{name.replace('-', '_')}" for name in _NAMES})
@@ -70,7 +70,7 @@ app = typer.Typer(
     cls=_Headrace,
     add_completion=False,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # what escapes is our own bug, and a plain traceback can be reported
+    pretty_exceptions_enable=False,  # an escaped exception is our own bug, and a plain traceback is easy to report
     rich_markup_mode="rich",
 )
 
@@ -91,7 +91,7 @@ def headrace(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Prove a streaming computation under faults: write it in MillWheel's model, and let Headrace look for what breaks it."""
+    """Test a streaming job under faults: write it in MillWheel's model, and let Headrace search for what breaks it."""
     del show_version
 
 

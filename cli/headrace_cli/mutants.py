@@ -1,4 +1,4 @@
-"""``headrace mutants``: are the oracles worth anything? Each broken protocol of the catalogue must be caught by one."""
+"""``headrace mutants``: check that each broken protocol of the catalogue is caught by an oracle."""
 
 import os
 import signal
@@ -26,41 +26,41 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
 
 [bold]Exit codes[/]
-  0 each mutant was activated and killed, 1 one survived, 2 wrong use"""
+  0 every mutant was activated and killed, 1 one survived, 2 wrong use, 130 interrupted"""
 
 
 class UnknownMutantError(HeadraceError):
-    """A mutant that there is not. Fields: name, known."""
+    """There is no such mutant. Fields: name, known."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(name, known)
         self.name, self.known = name, known
 
     def __str__(self) -> str:
-        """Say where to look."""
-        near = [one for one in self.known if any(word in one.split() for word in self.name.split())]
+        """Suggest similar names."""
+        near = [known for known in self.known if any(word in known.split() for word in self.name.split())]
         hint = f" Did you mean {' or '.join(map(repr, near[:3]))}?" if near else ""
-        return f"there is no mutant {self.name!r}.{hint} See headrace mutants --list"
+        return f"there is no mutant {self.name!r}.{hint} List them with headrace mutants --list"
 
 
 @app.command("mutants", epilog=_EXAMPLES)
 def mutants(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which mutants. Default: all.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of mutants. Default: all.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs that each mutant may take to be killed.")] = 1_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes to spread them over. Default: one for each CPU.")
+        int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")
     ] = None,
     list_only: Annotated[  # noqa: FBT002  typer's way
-        bool, typer.Option("--list", help="Say what each mutant gets wrong, and run nothing.")
+        bool, typer.Option("--list", help="Describe each mutant without running it.")
     ] = False,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Run broken protocols until an invariant catches each: a matrix of mutants and what kills them.
+    """Run broken protocols until an invariant catches each, and print which invariant killed which mutant.
 
-    Each is the engine with one rule broken. A mutant that no oracle catches, or that never does anything wrong, shows that the
-    oracles, or the faults, are too weak. A plan that kills is shrunk; 0 faults: it shows in a healthy run.
+    A mutant is the engine with one rule broken. If one survives, or is never activated, the oracles or the faults are too weak.
+    The plan that kills is shrunk; 0 faults means that a healthy run kills, too.
     """
     with tidy_errors():
         chosen = _chosen(names or [])
@@ -70,7 +70,7 @@ def mutants(
         names_chosen = [mutant.name for mutant in chosen]
         found, stopped_by = _hunt(names_chosen, seeds, jobs or os.cpu_count() or 1)
         if as_json:
-            print_document([_document(one) for one in found])
+            print_document([_document(hunted) for hunted in found])
         else:
             _print_matrix(found)
         if stopped_by is not None:
@@ -78,7 +78,7 @@ def mutants(
                 f"Stopped by {stopped_by.name} after {len(found)} of {len(chosen)} mutants."
             )
             raise typer.Exit(128 + stopped_by)
-        survivors = [one for one in found if not one.killed or not one.activated]
+        survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
         raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
 
 
@@ -106,28 +106,28 @@ def _hunt(names: list[str], seeds: int, jobs: int) -> tuple[list[Hunted], signal
     return [found[name] for name in names if name in found], stopped_by
 
 
-# What is said of it
+# Output
 
 
-def _document(one: Hunted) -> dict[str, Any]:
-    mutant = CATALOGUE[one.name]
-    faults = [] if one.plan is None else one.plan.faults.describe().splitlines()
+def _document(hunted: Hunted) -> dict[str, Any]:
+    mutant = CATALOGUE[hunted.name]
+    faults = [] if hunted.plan is None else hunted.plan.faults.describe().splitlines()
     return {
-        "name": one.name,
-        "invariant": ", ".join(one.breaks),
-        "activated": one.activated,
-        "killed": one.killed,
-        "killed_by": list(one.killed_by),
-        "runs": one.runs,
-        "faults": one.faults,
+        "name": hunted.name,
+        "invariant": ", ".join(hunted.breaks),
+        "activated": hunted.activated,
+        "killed": hunted.killed,
+        "killed_by": list(hunted.killed_by),
+        "runs": hunted.runs,
+        "faults": hunted.faults,
         "section": mutant.section,
         "wrong": mutant.wrong,
         "workload": mutant.workload,
-        "directed": one.directed,
-        "why_directed": mutant.directed.why if one.directed and mutant.directed else "",
-        "fault_schedule": faults if one.faults else [],
-        "feed_seed": one.feed_seed,
-        "message": one.message,
+        "directed": hunted.directed,
+        "why_directed": mutant.directed.why if hunted.directed and mutant.directed else "",
+        "fault_schedule": faults if hunted.faults else [],
+        "feed_seed": hunted.feed_seed,
+        "message": hunted.message,
     }
 
 
@@ -135,52 +135,58 @@ def _print_list(chosen: list[Mutant], *, as_json: bool) -> None:
     if as_json:
         rows = [
             {
-                "name": one.name,
-                "invariant": ", ".join(one.breaks),
-                "section": one.section,
-                "rules": list(one.rules),
-                "wrong": one.wrong,
+                "name": mutant.name,
+                "invariant": ", ".join(mutant.breaks),
+                "section": mutant.section,
+                "rules": list(mutant.rules),
+                "wrong": mutant.wrong,
             }
-            for one in chosen
+            for mutant in chosen
         ]
         print_document(rows)
         return
     table = plain_table("mutant", "section", "rule", "breaks", "what is wrong")
-    for one in chosen:
-        table.add_row(one.name, one.section, ", ".join(one.rules), ", ".join(one.breaks), one.wrong)
+    for mutant in chosen:
+        table.add_row(
+            mutant.name, mutant.section, ", ".join(mutant.rules), ", ".join(mutant.breaks), mutant.wrong
+        )
     print_table(output_console(), table)
 
 
 def _print_matrix(found: list[Hunted]) -> None:
     console = output_console()
     table = plain_table("mutant", "breaks", "activated", "killed by", "runs", "faults")
-    for one in found:
-        killed_by = ", ".join(one.killed_by) or "nobody: it survived"
-        runs = f"{one.runs}, directed" if one.directed else str(one.runs)
-        faults = "-" if one.faults is None else str(one.faults)
-        activated = "yes" if one.activated else "no"
-        table.add_row(one.name, ", ".join(one.breaks), activated, killed_by, runs, faults)
+    for hunted in found:
+        killed_by = ", ".join(hunted.killed_by) or "nothing: it survived"
+        runs = f"{hunted.runs}, directed" if hunted.directed else str(hunted.runs)
+        faults = "-" if hunted.faults is None else str(hunted.faults)
+        activated = "yes" if hunted.activated else "no"
+        table.add_row(hunted.name, ", ".join(hunted.breaks), activated, killed_by, runs, faults)
     print_table(console, table)
     console.print()
-    killed = [one for one in found if one.killed]
+    killed = [hunted for hunted in found if hunted.killed]
     console.print(
-        f"{sum(one.activated for one in found)} of {len(found)} mutants activated, {len(killed)} killed"
-        f" by {len({oracle for one in killed for oracle in one.killed_by})} oracles"
+        f"{sum(hunted.activated for hunted in found)} of {len(found)} mutants activated, {len(killed)} killed"
+        f" by {len({oracle for hunted in killed for oracle in hunted.killed_by})} oracles"
     )
-    for one in found:
-        if not one.killed:
-            console.print(f"{one.name} survived {one.runs} runs: {CATALOGUE[one.name].wrong}", soft_wrap=True)
+    for hunted in found:
+        if not hunted.killed:
+            console.print(
+                f"{hunted.name} survived {hunted.runs} runs: {CATALOGUE[hunted.name].wrong}", soft_wrap=True
+            )
     if len(found) == 1 and killed:
         _print_kill(killed[0])
 
 
-def _print_kill(one: Hunted) -> None:
-    """One mutant alone is told in full."""
-    assert one.plan is not None
+def _print_kill(hunted: Hunted) -> None:
+    """Print one mutant in full."""
+    assert hunted.plan is not None
     console = output_console()
     console.print()
-    console.print(f"{CATALOGUE[one.name].wrong} (MillWheel {CATALOGUE[one.name].section})", soft_wrap=True)
-    console.print(f"{one.killed_by[0]}: {one.message}", soft_wrap=True)
-    healed = f", healed at {format_time(one.plan.faults.heals_at_us)}" if one.faults else ""
+    console.print(
+        f"{CATALOGUE[hunted.name].wrong} (MillWheel {CATALOGUE[hunted.name].section})", soft_wrap=True
+    )
+    console.print(f"{hunted.killed_by[0]}: {hunted.message}", soft_wrap=True)
+    healed = f", healed at {format_time(hunted.plan.faults.heals_at_us)}" if hunted.faults else ""
     console.print(f"The smallest plan{healed}:", soft_wrap=True)
-    console.print(one.plan.faults.describe(), soft_wrap=True)
+    console.print(hunted.plan.faults.describe(), soft_wrap=True)

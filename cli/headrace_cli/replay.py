@@ -18,12 +18,21 @@ from headrace_cli._files import OutputFiles
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._options import JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
-from headrace_cli._render import counted, print_error, print_heading, print_plan, print_text, print_violations
+from headrace_cli._render import (
+    counted,
+    print_error,
+    print_heading,
+    print_input,
+    print_plan,
+    print_text,
+    print_violations,
+)
 from headrace_cli._replay_file import Recorded, load_failure
 from headrace_cli._targets import TargetError, load_target
 from headrace_cli._trust import check_trusted
 from headrace_cli._until import cut, print_until, until_document
 from headrace_cli._when import measure, print_rates, rates_document
+from headrace_properties.printable import describe_input
 from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application
 from headrace_properties.search.inevitability import FailureRates
@@ -49,16 +58,17 @@ _EXAMPLES = """[bold]Examples[/]
 
 @dataclass(frozen=True, slots=True)
 class ReplayedFailure:
-    """A failure that has been run again.
+    """A failure that was run again.
 
     Attributes:
         recorded: the file.
         verdicts: of this run; none if it stopped with an error.
         digest: of its History; ``""`` if it stopped.
-        error: what it stopped with, if it did.
+        error: that it stopped with, if it did.
         history: what happened; nothing if it stopped.
         versions: of the pipeline.
         changes: what the recorded run was made from and is not known to be the same today: ``code``, ``input``.
+        records: the input, a line for each record.
     """
 
     recorded: Recorded
@@ -68,10 +78,11 @@ class ReplayedFailure:
     history: History = field(default_factory=History)
     versions: tuple[Pipeline, ...] = ()
     changes: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
 
     @property
     def identical(self) -> bool:
-        """It is the run that was recorded, byte for byte. A run that stopped has no digest: then the errors are compared."""
+        """Whether it is the recorded run, byte for byte. A run that stopped has no digest; then the errors are compared."""
         file = self.recorded.file
         if file.about_code:
             return violations(dict(self.verdicts)).keys() == file.violations.keys()
@@ -91,8 +102,8 @@ UntilOption = Annotated[
     str | None,
     typer.Option(
         metavar="EVENT",
-        help="Show the run up to an event, and the state of the world then: its number, its kind (the first Applied),"
-        " or [bold]violation[/].",
+        help="Show the run up to an event, and the state of the cluster then. EVENT is a number, a kind such as Applied"
+        " (the first one), or [bold]violation[/].",
     ),
 ]
 
@@ -100,7 +111,9 @@ UntilOption = Annotated[
 @app.command("replay", epilog=_EXAMPLES)
 @with_options
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What [bold]headrace verify[/] saved.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Replay file saved by [bold]headrace verify[/].")
+    ],
     showing: Showing,
     pipeline: Annotated[
         str | None,
@@ -220,11 +233,13 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
     wrong = implausible(file.plan, feed) or _wrong_records(file, feed)
     if wrong:
         raise HistoryFormatError("replay file", recorded.path, wrong)
+    records = tuple(describe_input(application.pipeline, application.input_of(file.trial)))
     if file.about_code:
         few = application.input_of(file.trial)
         found = review(application.versions, {file.feed_seed: few}).verdicts
         again = {name: one for name, one in found.items() if name in file.violations}
-        return ReplayedFailure(recorded, again, "", "", changes=file.changes(application, first))
+        changes = file.changes(application, first)
+        return ReplayedFailure(recorded, again, "", "", changes=changes, records=records)
     try:
         history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
         if not promises:
@@ -233,7 +248,8 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
         raise
     except (HeadraceError, AssertionError) as error:
         error_text = f"{type(error).__name__}: {error}"
-        return ReplayedFailure(recorded, {}, "", error_text, changes=file.changes(application, first))
+        changes = file.changes(application, first)
+        return ReplayedFailure(recorded, {}, "", error_text, changes=changes, records=records)
     return ReplayedFailure(
         recorded,
         verdicts,
@@ -242,6 +258,7 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
         history,
         tuple(versions_of(application.versions)),
         file.changes(application, first),
+        records,
     )
 
 
@@ -267,6 +284,7 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
         console,
         f"{file.pipeline}, input {replayed.recorded.file.feed}({file.feed_seed}), protocol: {file.protocol}",
     )
+    print_input(console, replayed.records)
     if not file.about_code:
         print_plan(console, file.plan)
     print_violations(console, replayed.verdicts, witnesses=True)
@@ -304,7 +322,7 @@ def _sameness(replayed: ReplayedFailure) -> str:
 
 
 def _essence(error: str) -> list[str]:
-    """An error's first and last line: between them is a traceback, whose paths are another machine's."""
+    """Return an error's first and last line; the traceback between them has paths of another machine."""
     lines = error.splitlines()
     return [*lines[:1], *lines[-1:]]
 
@@ -322,6 +340,7 @@ def _document(replayed: ReplayedFailure) -> dict[str, Any]:
         "digest": replayed.digest,
         "recorded_digest": file.digest,
         "error": replayed.error,
+        "input": list(replayed.records),
         "fault_schedule": file.plan.faults.describe().splitlines(),
         "invariants": invariants_document(replayed.verdicts),
     }

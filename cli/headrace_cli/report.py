@@ -1,4 +1,4 @@
-"""``headrace report``: the paper's evaluation, written to REPORT.md from scratch."""
+"""``headrace report``: run the paper's evaluation and write REPORT.md."""
 
 import os
 from pathlib import Path
@@ -36,71 +36,77 @@ _EXAMPLES = """[bold]Examples[/]
   headrace report --check
 
 [bold]Exit codes[/]
-  0 written, or nothing wrong with it, 1 a number is not what the code finds, 2 wrong use, 130 interrupted"""
+  0 written, or checked without a difference, 1 a number differs from what the code computes, 2 wrong use, 130 interrupted"""
 
 
 class UnknownExperimentError(HeadraceError):
-    """An experiment that there is not. Fields: name."""
+    """There is no such experiment. Fields: name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
 
     def __str__(self) -> str:
-        """Say which there are."""
-        return f"there is no experiment {self.name!r}. There are: {', '.join(EXPERIMENTS)}"
+        """List the experiments."""
+        return f"there is no experiment {self.name!r}. The experiments are: {', '.join(EXPERIMENTS)}"
 
 
 class UnreadableReportError(HeadraceError):
-    """A report that can not be checked. Fields: path, reason."""
+    """A report cannot be read. Fields: path, reason."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
         self.path, self.reason = path, reason
 
     def __str__(self) -> str:
-        """Say which and why."""
-        return f"{self.path} is no report: {self.reason}. Write it with headrace report"
+        """Say which file and why."""
+        return f"cannot read report {self.path}: {self.reason}. Write it with headrace report"
 
 
 @app.command("report", epilog=_EXAMPLES)
 def report(
     quick: Annotated[  # noqa: FBT002  typer's way
-        bool, typer.Option("--quick", help="Fewer seeds and sizes: minutes instead of half an hour.")
+        bool, typer.Option("--quick", help="Use fewer seeds and sizes: minutes instead of half an hour.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help=f"Only this one: {', '.join(EXPERIMENTS)}.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help=f"Run only this experiment: {', '.join(EXPERIMENTS)}."),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, help=f"Runs at each point. Default: {FULL.seeds}, or {QUICK.seeds} with --quick."
+            min=1, help=f"Number of runs at each point. Default: {FULL.seeds}, or {QUICK.seeds} with --quick."
         ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes to spread the runs over. Default: one for each CPU.")
+        int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")
     ] = None,
     update: Annotated[  # noqa: FBT002  typer's way
-        bool, typer.Option("--update", help="With --only: keep the report's other experiments as they are.")
+        bool,
+        typer.Option(
+            "--update", help="With --only: replace these experiments in the report and keep the others."
+        ),
     ] = False,
     output: Annotated[
         Path,
-        typer.Option(metavar="FILE.md", help=f"Where to; its data and pictures go into {PLOTS} beside it."),
+        typer.Option(metavar="FILE.md", help=f"The report; its data and pictures go into {PLOTS} beside it."),
     ] = Path("REPORT.md"),
     check: Annotated[  # noqa: FBT002  typer's way
         bool,
-        typer.Option("--check", help="Write nothing: say what in the report is not what the code finds."),
+        typer.Option(
+            "--check", help="Write nothing; list where the report differs from what the code computes."
+        ),
     ] = False,
     again: Annotated[
-        int, typer.Option(min=0, help="With --check: so many runs of each experiment are run again.")
+        int, typer.Option(min=0, help="With --check: number of runs of each experiment to repeat.")
     ] = 1,
     force: ForceOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write it beside the paper's numbers.
+    """Run MillWheel's evaluation (Section 8) on the calibrated simulated cluster, and write the results beside the paper's.
 
-    Times are simulated, but for a chapter of real time. The report's data are the figures of every run; any of those that are
-    simulated can be run again.
+    Times are simulated, except in one chapter on real time. The data of the report contain the figures of every run; simulated
+    runs can be repeated exactly.
     """
     with tidy_errors():
         if check:
@@ -131,7 +137,7 @@ def _chosen(only: list[str], size: Size) -> list[str]:
 
 
 def _to_update(output: Path, size: Size) -> Report:
-    """Read the report that some experiments are to be renewed in.
+    """Read the report in which some experiments are to be replaced.
 
     Raises:
         UnreadableReportError: there is none, or it was made with other versions, sizes or parameters.
@@ -157,7 +163,7 @@ def _read(output: Path) -> Report:
 
 
 def _command(names: list[str], size: Size) -> str:
-    """What writes the same again; on how many processes does not matter."""
+    """Return the command that reproduces the report."""
     words = ["headrace report"]
     words += ["--quick"] if size.quick else []
     words += [f"--only {name}" for name in names] if names != _chosen([], size) else []
@@ -185,10 +191,10 @@ def _files(output: Path, names: list[str], *, force: bool) -> OutputFiles:
 
 
 def _write(found: Report, output: Path, files: OutputFiles) -> None:
-    pictures = {_plot(output, one.name): draw(one) for one in found.measured}
+    pictures = {_plot(output, experiment.name): draw(experiment) for experiment in found.measured}
     measured = tuple(
-        msgspec.structs.replace(one, plot_sha256=sha256(data))
-        for one, data in zip(found.measured, pictures.values(), strict=True)
+        msgspec.structs.replace(experiment, plot_sha256=sha256(data))
+        for experiment, data in zip(found.measured, pictures.values(), strict=True)
     )
     found = msgspec.structs.replace(found, measured=measured)
     contents = pictures | {_data(output): found.to_bytes(), output: render(found).encode()}
@@ -201,30 +207,32 @@ def _check(output: Path, again: int, *, as_json: bool) -> None:
     if as_json:
         print_document({"report": str(output), "problems": found})
     else:
-        for problem in found or ["nothing in it is other than the code finds it"]:
+        for problem in found or ["no differences from what the code computes"]:
             output_console().print(f"{output}: {problem}", soft_wrap=True)
     raise typer.Exit(ExitCode.VIOLATED if found else ExitCode.HOLDS)
 
 
 def _differences(output: Path, again: int) -> list[str]:
-    """First what can be seen in the files, then what running again shows."""
+    """List differences: first in the files, then from running again."""
     found = _read(output)
     try:
         text = output.read_text(encoding="utf-8")
-        pictures = {one.name: sha256(_plot(output, one.name).read_bytes()) for one in found.measured}
+        pictures = {
+            measured.name: sha256(_plot(output, measured.name).read_bytes()) for measured in found.measured
+        }
     except OSError as error:
         raise UnreadableReportError(str(error.filename), error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise UnreadableReportError(str(output), str(error)) from error
     differences = [
-        f"line {number} is not what the report's data say: {line}"
+        f"line {number} contradicts the report's data: {line}"
         for number, (line, wanted) in enumerate(_side_by_side(text, render(found)), 1)
         if line != wanted
     ]
     differences += [
-        f"the picture of {one.name} was changed"
-        for one in found.measured
-        if pictures[one.name] != one.plot_sha256
+        f"the picture of {measured.name} was changed"
+        for measured in found.measured
+        if pictures[measured.name] != measured.plot_sha256
     ]
     return differences + list(problems(found, again))
 

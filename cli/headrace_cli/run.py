@@ -1,4 +1,4 @@
-"""``headrace run``: run a pipeline on a host, from an input to an output, and compare what two hosts make of it."""
+"""``headrace run``: run a pipeline on a host, from an input to an output, and compare hosts."""
 
 import sys
 import time
@@ -36,8 +36,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace run my_job:pipeline --on reference --input clicks.jsonl --timestamp time --key user --slack 60 --output -
 
 [bold]Exit codes[/]
-  0 done, 1 an invariant is violated, or the outputs differ, or your code failed, 2 wrong use,
-  130 interrupted, 143 terminated: on spark, after the micro-batch that was under way, and with its output"""
+  0 done, 1 an invariant or a promise is violated, the outputs differ, or your code failed, 2 wrong use,
+  130 interrupted, 143 terminated, 129 hung up: with the output so far; on spark, after the current micro-batch"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +46,23 @@ class ReadingOptions:
 
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE.jsonl", help="JSON lines with value and timestamp each."),
+        typer.Option("--input", metavar="FILE.jsonl", help="JSON lines, each with a value and a timestamp."),
     ] = None
     feed: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Without --input: the module's function that makes the input."),
+        typer.Option(
+            metavar="NAME", help="Function of the module that makes the input, if there is no --input."
+        ),
     ] = None
     stream: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Stream of the records. Default: the injector's first."),
+        typer.Option(metavar="NAME", help="Stream of the records. Default: the injector's first stream."),
     ] = None
-    key: Annotated[str | None, typer.Option(metavar="FIELD", help="Field of the lines that is the key.")] = (
-        None
-    )
+    key: Annotated[str | None, typer.Option(metavar="FIELD", help="Field to use as the key.")] = None
     timestamp: Annotated[
         str | None,
         typer.Option(
-            metavar="FIELD", help="Field of the lines that is the timestamp; the line is the value then."
+            metavar="FIELD", help="Field to use as the timestamp; the whole line is then the value."
         ),
     ] = None
     slack: Annotated[
@@ -70,7 +70,7 @@ class ReadingOptions:
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help="The low watermark is so far behind the newest timestamp. Default: it waits for the end.",
+            help="Distance of the low watermark behind the newest timestamp. Default: it waits for the end.",
         ),
     ] = None
 
@@ -87,11 +87,13 @@ class WritingOptions:
 
     output: Annotated[
         Path | None,
-        typer.Option(metavar="DIR|FILE.jsonl|-", help="Where the output goes; -: to stdout."),
+        typer.Option(metavar="DIR|FILE.jsonl|-", help="Where to write the output; - is stdout."),
     ] = None
     compare: Annotated[
         str | None,
-        typer.Option(metavar="HOST|PATH", help="Run it there too, or read an output, and compare."),
+        typer.Option(
+            metavar="HOST|PATH", help="Compare with a run on another host, or with an earlier output."
+        ),
     ] = None
     history: HistoryOption = None
     force: ForceOption = False
@@ -100,28 +102,27 @@ class WritingOptions:
 PipelineArgument = Annotated[
     str,
     typer.Argument(
-        metavar="zeitgeist|MODULE:PIPELINE", help="Zeitgeist over real flights, or your own pipeline."
+        metavar="zeitgeist|MODULE:PIPELINE", help="Zeitgeist on real flights, or your own pipeline."
     ),
 ]
-FaultsOption = Annotated[
-    int, typer.Option(min=0, help="So many faults, drawn from the seed; in the simulated cluster only.")
-]
-SeedOption = Annotated[int, typer.Option(help="Of the faults, the cluster, and the input that is made.")]
+FaultsOption = Annotated[int, typer.Option(min=0, help="Number of faults, drawn from the seed; on sim only.")]
+SeedOption = Annotated[int, typer.Option(help="Seed for the faults, the cluster and the generated input.")]
 JudgeOption = Annotated[
     float | None,
     typer.Option(
         metavar="FRACTION",
         min=0,
         max=1,
-        help="On spark: judge the History of this part of the keys. 1: of all.",
+        help="On spark: fraction of the keys whose History is judged, up to 1.",
     ),
 ]
 UntilOption = Annotated[
     datetime | None,
-    typer.Option(formats=["%Y-%m-%d"], help="Zeitgeist: the day after the last. Default on sim: 2013-02-15."),
+    typer.Option(formats=["%Y-%m-%d"], help="Zeitgeist: end date (exclusive). Default on sim: 2013-02-15."),
 ]
 ChartOption = Annotated[
-    Path | None, typer.Option(metavar="FILE.svg|FILE.png", help="Zeitgeist: draw expected and actual.")
+    Path | None,
+    typer.Option(metavar="FILE.svg|FILE.png", help="Zeitgeist: draw expected and actual departures."),
 ]
 
 
@@ -131,7 +132,7 @@ def run(
     pipeline: PipelineArgument,
     reading: ReadingOptions,
     writing: WritingOptions,
-    on: Annotated[HostName, typer.Option("--on", help="Where to run it.")] = HostName.SIM,
+    on: Annotated[HostName, typer.Option("--on", help="Host to run on.")] = HostName.SIM,
     faults: FaultsOption = 0,
     seed: SeedOption = 0,
     judge: JudgeOption = None,
@@ -139,9 +140,9 @@ def run(
     chart: ChartOption = None,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Run a pipeline on a host, write what it puts out, and compare hosts record by record.
+    """Run a pipeline on a host, write its output, and compare hosts record by record.
 
-    On sim, the simulated cluster, the run is judged as well. The reference runs one record at a time.
+    On sim, the simulated cluster, the run is also judged. The reference processes one record at a time.
     """
     output, compare = writing.output, writing.compare
     with tidy_errors():
@@ -179,17 +180,17 @@ def run(
 
 def _check_stdout(output: Path | None, *, as_json: bool) -> None:
     if as_json and output == Path("-"):
-        raise JobError("--json", "--output - wants stdout, too", "Give --output a file or a directory")
+        raise JobError("--json", "--output - writes to stdout, too", "Give --output a file or a directory")
 
 
 def _check_judge(judge: float | None, on: HostName, compare: str | None) -> None:
     if judge is not None and HostName.SPARK not in (on, compare):
-        remedy = f"Add --on {HostName.SPARK}, or leave it out: the cluster is judged anyway"
-        raise JobError("--judge", f"it is for --on {HostName.SPARK}", remedy)
+        remedy = f"Add --on {HostName.SPARK}, or leave it out: a run on sim is always judged"
+        raise JobError("--judge", f"it needs --on {HostName.SPARK}", remedy)
 
 
 def _charts(job: Job, output: Path | None, chart: Path | None) -> tuple[Path, ...]:
-    """Which pictures to draw: the one that was asked for, and those beside Zeitgeist's output."""
+    """Return the pictures to draw: the one asked for, and those beside Zeitgeist's output."""
     asked = () if chart is None else (chart,)
     if job.name != ZEITGEIST:
         if asked:
@@ -222,7 +223,7 @@ def _prepare(
 
 
 def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName, ...] = ()) -> Ran:
-    """Run it on a host. ``beside``: it need not go further than a run on these."""
+    """Run it on a host. ``beside``: hosts whose run it is compared with, and need not outlast."""
     began = time.monotonic()
     with RunProgress(f"{job.name} on {host}") as progress:
         progress.advance(0.0, "reading the input")
@@ -237,11 +238,11 @@ def _run(job: Job, host: HostName, options: HostOptions, beside: tuple[HostName,
 
 
 def _compare(ran: Ran, compare: str | None, faults: int) -> None:
-    """Compare with another host's run, as far as both have seen the input; or with an output that was written before.
+    """Compare with a run on another host, as far as both have seen the input, or with an output written earlier.
 
-    Faults are for the simulated cluster, whichever of the two it is.
+    Faults apply to the simulated cluster, whichever of the two it is.
     """
-    if compare is None or ran.stopped_by is not None:  # half a run is no run to compare
+    if compare is None or ran.stopped_by is not None:  # half a run cannot be compared
         return
     if compare in HOSTS:
         host = HostName(compare)

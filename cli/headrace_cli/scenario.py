@@ -1,4 +1,4 @@
-"""``headrace scenario``: the papers' figures as stories, told by running them."""
+"""``headrace scenario``: run the stories that the papers' figures tell."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,9 +32,7 @@ from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.figures.dataflow_chart import ChartError, check_chart
 from headrace_scenarios.scenario import Scenario, ScenarioRun
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Tell a story of the papers by running it."
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run the stories that the papers tell.")
 
 _LIST_EXAMPLES = "[bold]Example[/]\n  headrace scenario list"
 
@@ -45,14 +43,14 @@ _RUN_EXAMPLES = """[bold]Examples[/]
   headrace scenario run dataflow-fig14 --chart sessions.svg
 
 [bold]Exit codes[/]
-  0 nothing is violated, 1 an invariant is, 2 wrong use, 3 nothing could be judged"""
+  0 nothing is violated, 1 an invariant is violated, 2 wrong use, 3 nothing could be judged"""
 
 
 @app.command("list", epilog=_LIST_EXAMPLES)
 def list_scenarios(
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Show the scenarios that there are."""
+    """List the scenarios."""
     if as_json:
         print_document([_summary(scenario) for scenario in SCENARIOS.values()])
         return
@@ -66,7 +64,10 @@ def list_scenarios(
 @with_options
 def run_scenario(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A scenario: see [bold]headrace scenario list[/].")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of a scenario; [bold]headrace scenario list[/] shows them."
+        ),
     ],
     showing: Showing,
     without: WithoutOption = None,
@@ -78,7 +79,7 @@ def run_scenario(
     ] = None,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Tell a scenario: its story, the timeline of the run, and what the invariants say of it."""
+    """Run a scenario, and print its story, its timeline and the verdicts of the invariants."""
     with tidy_errors():
         scenario = _find(name)
         protocol_without(without)
@@ -109,7 +110,7 @@ def _find(name: str) -> Scenario:
 
 
 def _check_chart(scenario: Scenario, path: Path) -> None:
-    """Find out before a run that there will be nothing to draw, or nowhere."""
+    """Check before the run that there is a figure to draw."""
     if not scenario.drawn:
         raise ChartError(
             str(path), f"{scenario.name} has no figure of the Dataflow paper; --html draws any run"
@@ -118,7 +119,7 @@ def _check_chart(scenario: Scenario, path: Path) -> None:
 
 
 def _tell(scenario: Scenario, without: str) -> ScenarioRun:
-    """Run it. A protocol that lacks something may break the scenario's own code: that is what the run found."""
+    """Run it. Without a part of the protocol, the scenario's own code may fail: that is the result."""
     try:
         return scenario.run(without)
     except UserCodeError as error:

@@ -1,4 +1,4 @@
-"""``headrace verify``: search for a fault schedule that breaks a pipeline, and make it small."""
+"""``headrace verify``: search for a fault schedule that breaks a pipeline, and shrink it."""
 
 import enum
 import math
@@ -49,12 +49,12 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --json > report.json
 
 [bold]Exit codes[/]
-  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: some invariant's case never came up that
-  --allow-unknown does not name"""
+  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: no run exercised some invariant
+  or promise that --allow-unknown does not name, 130 interrupted"""
 
 
 class SearchKind(enum.Enum):
-    """How to search."""
+    """The kinds of search."""
 
     RANDOM = "random"
     ENUMERATE = "enumerate"
@@ -63,13 +63,13 @@ class SearchKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What to search for, and how long."""
+    """What to search, and how long."""
 
     how: Annotated[
         SearchKind,
         typer.Option(
             "--search",
-            help="random fault schedules; every single fault at every protocol step (enumerate); or pairs of those.",
+            help="Random fault schedules; every single fault at every protocol step (enumerate); or pairs of those.",
         ),
     ] = SearchKind.RANDOM
     examples: Annotated[
@@ -77,7 +77,7 @@ class SearchOptions:
         typer.Option(
             min=1,
             show_default="200, or no limit with --until-quiet or --minutes",
-            help="Random: runs in which at least one fault really struck. Pairs: how many. Enumerate: all there are.",
+            help="Number of runs in which at least one fault really strikes, or of pairs. Enumerate tries all.",
         ),
     ] = None
     until_quiet: Annotated[
@@ -105,17 +105,17 @@ class SearchOptions:
         typer.Option(
             min=1,
             show_default="all cores",
-            help="Processes that share the runs, as far as more help. The result is the same with any number.",
+            help="Maximum number of processes that share the runs. The result does not depend on it.",
         ),
     ] = None
     seed: Annotated[
-        int, typer.Option(help="Of the search and of the first input: the same seed makes the same search.")
+        int, typer.Option(help="Seed for the search and the first input; the same seed repeats the search.")
     ] = 0
     feeds: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Random: inputs that the runs take turns with, made from the seed and the next ones.",
+            help="Number of different inputs, made from the seed and the numbers after it.",
         ),
     ] = FEEDS
     code_timeout: Annotated[
@@ -144,7 +144,7 @@ VersionsOption = Annotated[
     typer.Option(
         "--version",
         metavar="MODULE:PIPELINE",
-        help="Another version of the pipeline, that an operator may put in force while it runs; more than once for more.",
+        help="Another version of the pipeline, which an operator may deploy while it runs; repeat for more.",
     ),
 ]
 FeedOption = Annotated[
@@ -154,8 +154,8 @@ UnknownOption = Annotated[
     str,
     typer.Option(
         metavar="NAME,...",
-        help="Invariants whose case need not come up, or [bold]all[/]: S8, S9 and L1 can not where nobody sets a timer."
-        " The report says what was not judged.",
+        help="Invariants and promises allowed to go unexercised, or [bold]all[/] invariants. Without timers, nothing can"
+        " exercise S8, S9 and L1. The report lists them.",
     ),
 ]
 SaveOption = Annotated[
