@@ -182,7 +182,8 @@ class SearchReport:
         if not verdicts:
             return
         print_heading(console, "Protocol")
-        print_text(console, _protocol_words(found, verdicts), indent=2)
+        hint = "" if verbose else " (--verbose shows tables)"
+        print_text(console, _protocol_words(found, verdicts) + hint, indent=2)
         wrong = {
             name: verdict
             for name, verdict in verdicts.items()
@@ -320,7 +321,7 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
     steps = len({(spot.role, spot.step) for spot in found.covered})
     kinds = len(KINDS) - len(_kinds_that_never_struck(found))
     faults = f"{kinds} of {len(KINDS)} kinds of faults struck, at {counted(steps, 'protocol step')}"
-    return f"{'; '.join(words)}; {faults} (--verbose shows tables)"
+    return f"{'; '.join(words)}; {faults}"
 
 
 def _replay_command(path: Path | None) -> str:

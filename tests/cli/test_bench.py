@@ -72,7 +72,7 @@ def test_wrong_use_is_exit_code_2(run: Run, options: list[str]) -> None:
 
 
 def test_an_unknown_benchmark_is_told_which_there_are(run: Run) -> None:
-    assert "there is no benchmark 'luck'. There are: harness" in run("bench", "luck").stderr
+    assert "there is no benchmark 'luck'. The benchmarks are: harness" in run("bench", "luck").stderr
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ def test_every_way_is_told_with_what_it_loses_and_what_it_costs(folder: Path, ru
     assert result.exit_code == 0
     assert result.stdout.startswith("views:pipeline, seed 0: the same 2 runs each way, 4 faults in each\n")
     for heading in (
-        "What went outside, against the plain sequential reference",
-        "What the faults cost",
-        "What it costs without faults, in simulated time",
+        "Output compared with the sequential reference",
+        "Cost of the faults",
+        "Cost without faults, in simulated time",
     ):
         assert f"\n{heading}\n" in result.stdout
     assert result.stdout.count("\n  weak, no straggler checkpoints ") == 3

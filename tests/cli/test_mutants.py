@@ -63,7 +63,7 @@ def test_one_that_was_never_activated_is_exit_code_1(run: Run, monkeypatch: pyte
 def test_too_few_seeds_let_one_survive(run: Run) -> None:
     result = run("mutants", "recovery without timers", "--seeds", "1", "--jobs", "1")
     assert result.exit_code == 1
-    assert "nobody: it survived" in result.stdout
+    assert "nothing: it survived" in result.stdout
 
 
 def test_list_says_what_each_gets_wrong_and_runs_nothing(run: Run) -> None:

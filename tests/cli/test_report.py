@@ -72,7 +72,7 @@ def test_it_writes_the_page_its_data_and_its_pictures(report: Path) -> None:
 def test_what_it_wrote_stands_when_it_is_run_again(report: Path, run: Run) -> None:
     result = run("report", "--check", "--output", str(report))
     assert result.exit_code == 0
-    assert "nothing in it is other than the code finds it" in result.stdout
+    assert "no differences from what the code computes" in result.stdout
 
 
 def test_a_doctored_number_on_the_page_is_noticed(report: Path, run: Run) -> None:
@@ -84,7 +84,7 @@ def test_a_doctored_number_on_the_page_is_noticed(report: Path, run: Run) -> Non
     result = run("report", "--check", "--again", "0", "--output", str(report), "--json")
     assert result.exit_code == 1
     (problem,) = json.loads(result.stdout)["problems"]
-    assert "is not what the report's data say: | 20 CPUs | median | roughly constant | 3.6 |" in problem
+    assert "contradicts the report's data: | 20 CPUs | median | roughly constant | 3.6 |" in problem
 
 
 def test_a_doctored_number_in_the_data_is_noticed(report: Path, run: Run) -> None:
@@ -96,7 +96,7 @@ def test_a_doctored_number_in_the_data_is_noticed(report: Path, run: Run) -> Non
     assert result.exit_code == 1
     digest, page, again = json.loads(result.stdout)["problems"]
     assert "sha256" in digest
-    assert "is not what the report's data say: | 20 CPUs | median | roughly constant |" in page
+    assert "contradicts the report's data: | 20 CPUs | median | roughly constant |" in page
     assert again == "figure-14: 20 CPUs, seed 0: a repeated run gives different figures"
 
 

@@ -166,12 +166,12 @@ def test_lines_that_tell_their_arrival_come_in_that_order(folder: Path, run: Run
         ("{", "line 2: this is not JSON: "),
         ("[1]", "line 2: a JSON object is expected, not an array"),
         ({"timestamp": 1}, 'line 2: it has no "value"; write {"value": ..., "timestamp": ...}, or name the field'),
-        ({"value": 1}, "line 2: it has no field 'timestamp'; there are: value"),
+        ({"value": 1}, "line 2: it has no field 'timestamp'; its fields are: value"),
         ({"value": 1, "timestamp": 1.5}, "line 2: timestamp 1.5 is neither microseconds since 1970"),
         ({"value": 1, "timestamp": True}, "line 2: timestamp True is neither"),
         ({"value": 1, "timestamp": "noon"}, "line 2: timestamp 'noon' is not ISO 8601"),
         ({"value": 1, "timestamp": 1, "key": None}, "line 2: the key is null, not a string"),
-        ({"value": 1, "timestamp": 1, "stream": "clicks"}, "no injector has a stream 'clicks'; there are: views"),
+        ({"value": 1, "timestamp": 1, "stream": "clicks"}, "no injector has a stream 'clicks'; the streams are: views"),
         ({"value": 1, "timestamp": 1, "arrived": 5}, 'line 1: it has no "arrived", and other lines have'),
         ({"value_base64": "?", "timestamp": 1}, "line 2: value_base64 is not base64"),
     ],
@@ -187,7 +187,7 @@ def test_a_malformed_line_is_named(folder: Path, run: Run, line: Any, message: s
 def test_a_line_without_the_named_field_is_named(folder: Path, run: Run) -> None:
     write_lines(folder / "raw.jsonl", [{"at": 1, "user": "x"}, {"time": 1, "user": "x"}])
     result = run("run", "views:pipeline", "--input", "raw.jsonl", "--timestamp", "at")
-    assert "raw.jsonl, line 2: it has no field 'at'; there are: time, user" in plain(result.stderr)
+    assert "raw.jsonl, line 2: it has no field 'at'; its fields are: time, user" in plain(result.stderr)
     result = run("run", "views:pipeline", "--input", "raw.jsonl", "--timestamp", "user")
     assert "line 1: user 'x' is not ISO 8601" in plain(result.stderr)
 
@@ -228,7 +228,7 @@ def test_an_earlier_output_is_compared_record_by_record(folder: Path, run: Run) 
     write_lines(folder / "clicks.jsonl", CLICKS[:2])
     differs = run(*on, "--compare", "before")
     assert differs.exit_code == 1
-    assert "DIFFERENT OUTPUT: reference and before differ in 2 records, and agree on 1" in plain(
+    assert "DIFFERENT OUTPUT: reference and before differ in 2 records and agree on 1" in plain(
         differs.stdout
     )
     assert "only here: counts 'a' at 2000000 us: 1" in differs.stdout
@@ -254,11 +254,11 @@ def test_json_tells_the_run_and_the_comparison(folder: Path, run: Run) -> None:
         (("views:pipeline", "--slack", "1"), "say how to read a file. Name the file with --input"),
         (("views:pipeline", "--input", "x", "--feed", "feed"), "two inputs, --input and --feed"),
         (("views:pipeline", "--until", "2013-02-01"), "--until is for zeitgeist only"),
-        (("views:pipeline", "--judge", "0.5"), "--judge: it is for --on spark. Add --on spark"),
+        (("views:pipeline", "--judge", "0.5"), "--judge: it needs --on spark. Add --on spark"),
         (("views:pipeline", "--chart", "x.svg"), "--chart is for zeitgeist only"),
-        (("views:pipeline", "--json", "--output", "-"), "wants stdout, too"),
+        (("views:pipeline", "--json", "--output", "-"), "writes to stdout, too"),
         (("views:pipeline", "--output", "views.py/x"), "cannot write views.py/x"),
-        (("zeitgeist", "--input", "x"), "its input are the flights of 2013"),
+        (("zeitgeist", "--input", "x"), "its input is the flights of 2013"),
         (("nowhere:pipeline",), "there is no module 'nowhere'"),
         (("views:pipeline", "--compare", "views.py"), "views.py, line 1: not a record of an output"),
         (("views:pipeline", "--on", "spark", "--faults", "3"), "--on spark: faults can be made in the simulated cluster only"),

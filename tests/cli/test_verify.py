@@ -191,7 +191,7 @@ def test_what_may_be_unknown_is_what_was_named_and_nothing_else(folder: Path, ru
     assert result.exit_code == 3
     wrong = run("verify", "stateless:pipeline", "--allow-unknown", "S8,S99")
     assert wrong.exit_code == 2
-    assert "--allow-unknown S99: there is no such invariant or promise. There are: S1, S2," in plain(
+    assert "--allow-unknown S99: there is no such invariant or promise. Valid names: S1, S2," in plain(
         wrong.stderr
     )
 
@@ -231,10 +231,10 @@ def test_what_user_code_prints_is_kept_out_of_the_json_document(folder: Path, ru
 
 
 NOT_A_PIPELINE = {
-    "views": "views: this is not MODULE:PIPELINE. Write a module's name and a pipeline's: views:pipeline",
-    "views.py:pipeline": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's: views:pipeline",
-    "jobs/views.py": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's: jobs.views:pipeline",
-    ":x:": "this is not MODULE:PIPELINE. Write a module's name and a pipeline's, such as headrace_scenarios.zeitgeist:",
+    "views": "views: expected MODULE:PIPELINE. Give the names of a module and a pipeline: views:pipeline",
+    "views.py:pipeline": "expected MODULE:PIPELINE. Give the names of a module and a pipeline: views:pipeline",
+    "jobs/views.py": "expected MODULE:PIPELINE. Give the names of a module and a pipeline: jobs.views:pipeline",
+    ":x:": "expected MODULE:PIPELINE. Give the names of a module and a pipeline, such as headrace_scenarios.zeitgeist:",
     "nowhere:pipeline": "there is no module 'nowhere', neither in the current directory nor installed",
     "views.inner:pipeline": "there is no module 'views.inner', neither in the current directory nor installed",
     "broken:pipeline": "importing 'broken' failed at broken.py, line 2: ZeroDivisionError: division by zero",
@@ -243,7 +243,7 @@ NOT_A_PIPELINE = {
     "exits:pipeline": "importing 'exits' failed at exits.py, line 1: SystemExit: 3",
     "twice:pipeline": "importing 'twice' failed at twice.py, line 4: pipeline 'x': the name 'a' is used twice",
     "views:Pipelin": "module 'views' has no 'Pipelin'. Its pipelines are: pipeline",
-    "views:feed": "'feed' is no Pipeline but a function. Its pipelines are: pipeline",
+    "views:feed": "'feed' is a function, not a Pipeline. Its pipelines are: pipeline",
     "empty:pipeline": "module 'empty' has no 'pipeline'. It has no pipeline: assign one at its top level",
     "sourceless:pipeline": "pipeline 'x': it has no injector. Add one with injector(name)",
     "unfed:pipeline": "module 'unfed' has no function 'feed' that makes the input. Write one, def feed(seed: int) -> Feed",
@@ -277,10 +277,10 @@ def test_what_is_no_pipeline_exits_2_with_one_line_that_says_what_to_do(
 NO_FEED = {
     "none": "module 'feeds' has no function 'none' that makes the input. Write one, def none(seed: int) -> Feed",
     "pipeline": "'pipeline' is a Pipeline, not a function that makes the input",
-    "boom": "boom(0) failed at feeds.py, line 4: KeyError: 'x'. It has to return the input, a Feed",
+    "boom": "boom(0) failed at feeds.py, line 4: KeyError: 'x'. It must return the input, a Feed",
     "takes_nothing": "takes_nothing(0) failed: TypeError: takes_nothing() takes 0 positional arguments but 1 was given",
     "wrong": "wrong(0) returned [] (list), not a Feed. Return FeedBuilder(pipeline).build()",
-    "foreign": "has an entry for 'elsewhere/0', which is no process of the pipeline's injectors. Build it with FeedBuilder(pi",
+    "foreign": "has an entry for 'elsewhere/0', which is not a process of the pipeline's injectors. Build it with FeedBuilder(pi",
     "malformed": "timestamp 'noon' is not an int",
 }
 
