@@ -31,7 +31,6 @@ def test_a_pipeline_that_holds_exits_0_and_the_report_says_what_was_tried(folder
     assert " runs a second\n" in result.stdout
     assert "\nProtocol\n  23 invariants hold; " in result.stdout
     assert "S1 " not in result.stdout
-    assert result.stderr == ""
     assert list(folder.glob("*.json")) == []
 
 
