@@ -23,6 +23,7 @@ class Count(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state["n"] = context.state.get("n", 0) + (2 if record.timestamp >= self._from_us else 1)
+        context.state["key"] = context.key
         context.set_timer("end", at=10 * SECOND)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
@@ -83,8 +84,11 @@ def test_other_code_is_shown_at_the_first_step_that_differs_and_at_the_output_of
 ) -> None:
     found = rechecked(recorded(tmp_path, clicks(Count())), clicks(Count(from_us=4 * SECOND)))
     step, run = found.differences
-    assert step.what == "the step of 'counter' for key 'a', on the state {'n': 2}"
-    assert (step.recorded, step.today) == ("state {'n': 3}, nothing sent", "state {'n': 4}, nothing sent")
+    assert step.what == "the step of 'counter' for key 'a', on the state {'key': 'a', 'n': 2}"
+    assert (step.recorded, step.today) == (
+        "state {'key': 'a', 'n': 3}, nothing sent",
+        "state {'key': 'a', 'n': 4}, nothing sent",
+    )
     assert step.inputs == ("stream=clicks key='a' timestamp=4.000000s value=4",)
     assert step.others == 3
     assert (run.what, run.recorded, run.today) == (
@@ -106,6 +110,34 @@ def test_an_outcome_that_depends_on_the_order_of_arrival_is_told_from_a_change_o
     assert found.steps
     declared = rechecked(path, clicks(Running(), ordered=True), plans=10)
     assert not declared.differences
+
+
+def test_of_the_steps_that_differ_one_of_the_fewest_records_is_shown(tmp_path: Path) -> None:
+    """The first step has many records, since all came before their owner was ready; the last has one."""
+    pipeline = clicks(Count())
+    builder = FeedBuilder(pipeline)
+    for number in range(4):
+        builder.record(at_us=0, value=number, timestamp=0, key="a")
+    builder.record(at_us=5 * SECOND, value=4, timestamp=0, key="a")
+    path = tmp_path / "yesterday.jsonl"
+    save_history(path, simulate(pipeline, builder.build()), header_of([pipeline]))
+    step = rechecked(path, clicks(Count(from_us=0)), plans=0).differences[0]
+    assert [line[-1] for line in step.inputs] == ["4"]
+    assert step.others
+
+
+def test_a_source_that_promises_before_its_first_record_makes_that_late_again(tmp_path: Path) -> None:
+    pipeline = clicks(Told())
+    builder = FeedBuilder(pipeline)
+    builder.watermark(at_us=0, low_watermark=5 * SECOND)
+    builder.record(at_us=3 * SECOND, value=0, timestamp=0, key="a")
+    path = tmp_path / "yesterday.jsonl"
+    save_history(path, simulate(pipeline, builder.build()), header_of([pipeline]))
+    recording = read_recording(path, pipeline)
+    assert [type(entry.event).__name__ for entry in recording.feed.entries][:2] == [
+        "SourceWatermark",
+        "SourceRecord",
+    ]
 
 
 def test_code_that_fails_today_is_shown(tmp_path: Path) -> None:
