@@ -1,10 +1,16 @@
 """What every verification says of the user's code: findings, bugs among them, and relations between runs."""
 
+import contextlib
+import os
+import time
 from random import Random
+from types import ModuleType
 
 import pytest
 
 from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace_properties.search import apart
+from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.user_code import metamorphic
 from headrace_properties.user_code.findings import Habit
@@ -12,6 +18,7 @@ from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATI
 from headrace_properties.user_code.review import RECORDS, review
 from headrace_properties.verdict import Holds, Unknown, Violated
 from headrace_sim import Feed, FeedBuilder
+from tests.planted import hash_buckets, set_order
 from tests.properties.user_code.test_metamorphic import late_refusal
 
 
@@ -132,3 +139,64 @@ def test_ids_in_dead_letters_are_no_dependence_on_order() -> None:
     found = review(workload.pipeline, workload.feed(1), options=workload.options)
     assert found.findings == ()
     assert isinstance(found.relations[ARRIVAL], Holds)
+
+
+# In a process of its own
+
+
+class Vanishing(Computation):
+    """Ends its process without a word."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        if record.value == 2:
+            os._exit(3)
+
+
+class Stubborn(Computation):
+    """Never ends, and does not let itself be interrupted."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        while True:
+            with contextlib.suppress(BaseException):
+                time.sleep(60)
+
+
+def test_code_that_ends_its_process_is_a_finding_with_the_call() -> None:
+    (finding,) = review(*of(Vanishing())).findings
+    assert finding.habit is Habit.ENDS_PROCESS
+    assert "exit code 3" in finding.detail
+    assert finding.cause.startswith("record 2 of key 'a'")
+
+
+def test_code_that_cannot_be_interrupted_is_ended_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "_PATIENCE_S", 0.3)
+    (finding,) = review(*of(Stubborn()), limits=CodeLimits(call_s=0.1)).findings
+    assert finding.habit is Habit.NEVER_ENDS
+    assert finding.cause.startswith("record 0 of key 'a'")
+
+
+@pytest.mark.parametrize("module", [hash_buckets, set_order])
+def test_what_another_process_would_hash_otherwise_is_a_finding(module: ModuleType) -> None:
+    feeds = {seed: module.feed(seed) for seed in range(2)}
+    (finding,) = review(module.pipeline, feeds).findings
+    assert finding.habit is Habit.USES_HASHES
+    assert finding.feed.records == 1
+    assert review(module.mended, feeds).findings == ()
+
+
+def test_a_pipeline_that_no_module_has_says_what_was_not_asked() -> None:
+    (why,) = review(*of(Memo())).not_asked
+    assert "no importable module has the pipeline" in why
+
+
+def test_what_is_declared_and_what_switches_permit_is_told() -> None:
+    pipeline, feed = of(Remembering())
+    declared = pipeline.with_computation(
+        "code", nondeterministic="numbers records", ordered=True, exactly_once=False
+    )
+    found = review(declared, feed)
+    assert found.findings == ()
+    assert [line.partition(": ")[2] for line in found.declared] == ["", "numbers records"]
+    assert found.permitted == (
+        "'code' has exactly_once=False: a record that is retried takes effect once more",
+    )
