@@ -8,7 +8,8 @@ Rules of this file:
 * **Runs**: today's pipeline gets the recorded input in the simulated cluster, first without faults, then with. What goes outside
   must be what was recorded. Of all outputs that differ, one that needs the fewest records of the input is shown.
 * What the code declares (``ordered``, ``nondeterministic``) or may repeat (without exactly-once), and all downstream of it, is
-  not compared. What a late record led to depends on when it came: it is unknown.
+  not compared. If records of the input were late, what differs in the runs is unknown: what they
+  lead to, or prevent, depends on when they come. Steps are compared as ever.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from headrace import HeadraceError, Pipeline, format_time
 from headrace.api.specs import ComputationSpec
 from headrace.wire.rows import Production
 from headrace_properties.printable import describe_value, visible
-from headrace_properties.recheck.lineage import InputRecord, Lineage
+from headrace_properties.recheck.lineage import Lineage
 from headrace_properties.recheck.recording import Recording
 from headrace_properties.reference import Emitted
 from headrace_properties.search.ground import ground_of
@@ -242,15 +243,14 @@ def _compare_runs(
         found.runs += 1
         on_run(found.runs)
         differing = list(_differing(then, Lineage(history, partial(_alike, pipeline)), recording, compared))
-        certain = [one for one in differing if not any(record.late for record in one.behind)]
-        if certain:
-            found.differences.append(_smallest(certain, pipeline, place))
+        if differing and not then.has_late_input:
+            found.differences.append(_smallest(differing, pipeline, place))
             return
         late = max(late, len(differing))
     if late:
         found.unknown.append(
-            f"up to {late:,} outputs differ in the runs, and late records led to them: their outcome depends on when"
-            " they came"
+            f"up to {late:,} outputs differ in the runs; records of the input were late, and what late records lead to, or no"
+            " longer prevent, depends on when they come"
         )
 
 
@@ -296,7 +296,7 @@ class _Differing:
     record: Emitted
     recorded: int
     today: int
-    behind: list[InputRecord]
+    behind: list[Production]
 
 
 def _differing(
@@ -328,7 +328,7 @@ def _smallest(differing: list[_Differing], pipeline: Pipeline, place: str) -> Di
         _values(pipeline, [(one.record, one.recorded) for one in counterparts]),
         _values(pipeline, [(one.record, one.today) for one in counterparts]),
         place,
-        tuple(_input(pipeline, record.production) for record in first.behind),
+        tuple(_input(pipeline, record) for record in first.behind),
         len(differing) - len(counterparts),
     )
 

@@ -1,24 +1,10 @@
 """Which records of the input led to an output, from step to step (MillWheel 4.1): the cause, and what the row had before."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from headrace.history import Applied, Event, Executed, Injected, Output
 from headrace.wire.rows import Production
 from headrace_properties.reference import Emitted
-
-
-@dataclass(frozen=True, slots=True)
-class InputRecord:
-    """A record of the input.
-
-    Attributes:
-        production: the record, as it went to its first consumer.
-        late: it was behind its source's watermark.
-    """
-
-    production: Production
-    late: bool
 
 
 class Lineage:
@@ -30,19 +16,21 @@ class Lineage:
 
     Attributes:
         outputs: output to the ids of the records that went outside as such.
+        has_late_input: a record of the input was behind its source's watermark.
     """
 
     def __init__(self, history: Iterable[Event], alike: Callable[[Emitted], Emitted]) -> None:
         self.outputs: dict[Emitted, list[str]] = {}
-        self._inputs: dict[str, InputRecord] = {}
+        self.has_late_input = False
+        self._inputs: dict[str, Production] = {}
         self._parents: dict[object, tuple[object, ...]] = {}
         self._rows: dict[tuple[str, str], object] = {}
         self._runs: dict[tuple[int, int], list[Executed]] = {}
         for event in history:
             if isinstance(event, Injected):
                 for production in event.productions[:1]:
-                    late = production.timestamp < event.source_watermark
-                    self._inputs.setdefault(production.record_id, InputRecord(production, late))
+                    self.has_late_input |= production.timestamp < event.source_watermark
+                    self._inputs.setdefault(production.record_id, production)
             elif isinstance(event, Executed):
                 version = (event.version.sequencer, event.version.number)
                 self._runs.setdefault(version, []).append(event)
@@ -69,7 +57,7 @@ class Lineage:
         elif before is not None or delta.state is not None or delta.set_timers:
             self._rows[name] = row
 
-    def behind(self, record_ids: Sequence[str]) -> list[InputRecord]:
+    def behind(self, record_ids: Sequence[str]) -> list[Production]:
         """Return the records of the input that led to some records, in their order."""
         waiting, seen = list[object](record_ids), set[object]()
         while waiting:

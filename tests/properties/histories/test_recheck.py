@@ -208,7 +208,7 @@ def test_what_a_late_record_led_to_is_unknown(tmp_path: Path) -> None:
 
     found = rechecked(spoiled(path, on_time), pipeline)
     assert not found.differences
-    assert any("late records led to them" in why for why in found.unknown)
+    assert any("records of the input were late" in why for why in found.unknown)
 
 
 def test_keys_that_a_host_prefixes_are_read_as_user_code_knows_them(tmp_path: Path) -> None:
