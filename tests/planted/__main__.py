@@ -31,7 +31,7 @@ def main() -> int:
             trial = verify(bug)
             right, said = trial.code == 1 and trial.is_explained, _found(trial)
         wrong += not right
-        sys.stdout.write(f"{bug:20} {said:12} {trial.cpu_s:6.1f} s  {' '.join(trial.sentences)[:160]}\n")
+        sys.stdout.write(f"{bug:20} {said:12} {trial.cpu_s:6.1f} s  {trial.explanation[:160]}\n")
         if options.output or (options.mended and not right):
             sys.stdout.write(trial.output)
         sys.stdout.flush()

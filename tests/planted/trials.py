@@ -35,14 +35,14 @@ class Trial:
         code: exit code of ``headrace verify``.
         cpu_s: CPU time of the command, with all of its processes.
         output: what it printed, and what ``headrace replay --explain`` says of the failure that it saved.
-        sentences: the first sentences of the explanation.
+        explanations: the first sentences of each explanation.
     """
 
     name: str
     code: int
     cpu_s: float
     output: str
-    sentences: tuple[str, ...]
+    explanations: tuple[tuple[str, ...], ...]
 
     @property
     def cause(self) -> tuple[str, ...]:
@@ -50,9 +50,18 @@ class Trial:
         return tuple(importlib.import_module(self.name.partition(":")[0]).CAUSE)
 
     @property
+    def explanation(self) -> str:
+        """The one that names the cause; if there is none, all of them."""
+        texts = [" ".join(sentences) for sentences in self.explanations]
+        return next((text for text in texts if self._is_cause(text)), " | ".join(texts))
+
+    @property
     def is_explained(self) -> bool:
-        """Whether the first sentences name the cause."""
-        return all(word in " ".join(self.sentences) for word in self.cause)
+        """Whether the first sentences of an explanation name the cause."""
+        return any(self._is_cause(" ".join(sentences)) for sentences in self.explanations)
+
+    def _is_cause(self, text: str) -> bool:
+        return all(word in text for word in self.cause)
 
 
 def verify(bug: str, pipeline: str = "pipeline", *options: str) -> Trial:
@@ -75,11 +84,11 @@ def verify(bug: str, pipeline: str = "pipeline", *options: str) -> Trial:
     return Trial(name, found.returncode, cpu_s, output, first_sentences(output))
 
 
-def first_sentences(output: str) -> tuple[str, ...]:
-    """Take the first sentences of the explanation out of what was printed."""
-    found = re.search(r"^(?:How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE)
-    text = " ".join(found[1].split()) if found else ""
-    return tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES])
+def first_sentences(output: str) -> tuple[tuple[str, ...], ...]:
+    """Take the first sentences of each explanation out of what was printed."""
+    found = re.findall(r"^(?:code:\S+|How .*|The run stopped)\n((?:  .*\n)+)", output, re.MULTILINE)
+    texts = (" ".join(text.split()) for text in found)
+    return tuple(tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES]) for text in texts)
 
 
 def _headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
