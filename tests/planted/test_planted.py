@@ -1,37 +1,53 @@
-"""Bugs that people make are found with default settings, and explained; code without them is not accused."""
+"""Bugs that people make are found and explained; code without them is not accused.
+
+The searches here are short. The night runs them with default settings, and the mended twins in thousands of runs, as
+``python -m tests.planted`` and ``python -m tests.planted --mended 5000`` do.
+"""
 
 import pytest
 
 from tests.planted.trials import BUGS, verify
 
-NOT_FOUND_YET = frozenset({"weak_and_changing"})
-"""Bugs that a search with default settings should find, and does not."""
-
-RUNS = "25"
-DEEP_RUNS = "5000"
+SHORT = ("--examples", "12", "--code-timeout", "2")
+DEEP = ("--examples", "5000")
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [pytest.param(bug, marks=pytest.mark.xfail(bug in NOT_FOUND_YET, reason="not yet")) for bug in BUGS],
-)
-def test_a_planted_bug_is_found_and_its_cause_is_in_the_first_sentences(bug: str) -> None:
-    trial = verify(bug)
+def check_found(bug: str, *options: str) -> None:
+    trial = verify(bug, "pipeline", *options)
 
     assert trial.code == 1, trial.output
     assert trial.is_explained, (trial.cause, trial.explanations, trial.output)
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_its_mended_twin_is_not_accused(bug: str) -> None:
-    trial = verify(bug, "mended", "--examples", RUNS, "--allow-unknown", "all")
+def check_holds(bug: str, *options: str) -> None:
+    trial = verify(bug, "mended", "--allow-unknown", "all", *options)
 
     assert trial.code == 0, trial.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found_and_its_cause_is_in_the_first_sentences(bug: str) -> None:
+    check_found(bug, *SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
+def test_its_mended_twin_is_not_accused(bug: str) -> None:
+    check_holds(bug, *SHORT)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found_with_default_settings(bug: str) -> None:
+    check_found(bug)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("bug", BUGS)
 def test_its_mended_twin_holds_in_thousands_of_runs(bug: str) -> None:
-    trial = verify(bug, "mended", "--examples", DEEP_RUNS, "--allow-unknown", "all")
+    check_holds(bug, *DEEP)
 
-    assert trial.code == 0, trial.output
+
+def test_at_least_two_dozen_bugs_are_planted() -> None:
+    assert len(BUGS) >= 24

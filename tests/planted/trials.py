@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -34,20 +34,23 @@ class Trial:
         name: module and pipeline.
         code: exit code of ``headrace verify``.
         cpu_s: CPU time of the command, with all of its processes.
-        output: what it printed, and what ``headrace replay --explain`` says of the failure that it saved.
-        explanations: the first sentences of each explanation.
+        output: what it printed and, if that does not name the cause, what ``headrace replay --explain`` says of the failure.
     """
 
     name: str
     code: int
     cpu_s: float
     output: str
-    explanations: tuple[tuple[str, ...], ...]
 
     @property
     def cause(self) -> tuple[str, ...]:
         """The words that the explanation must have."""
         return tuple(importlib.import_module(self.name.partition(":")[0]).CAUSE)
+
+    @property
+    def explanations(self) -> tuple[tuple[str, ...], ...]:
+        """The first sentences of each explanation."""
+        return first_sentences(self.output)
 
     @property
     def explanation(self) -> str:
@@ -70,18 +73,19 @@ def verify(bug: str, pipeline: str = "pipeline", *options: str) -> Trial:
     Args:
         bug: the module.
         pipeline: ``pipeline``, or ``mended``.
-        options: of the command; default: none but that it may use one core.
+        options: of the command; default: none but that it may use one core, and knows of no kept failure.
     """
     name = f"tests.planted.{bug}:{pipeline}"
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "failure.json"
         before = _cpu_s()
-        found = _headrace("verify", name, "--jobs", "1", "--save", str(saved), *options)
+        found = _headrace("verify", name, "--jobs", "1", "--save", str(saved), "--failures", folder, *options)
         cpu_s = _cpu_s() - before
-        output = found.stdout + found.stderr
-        if saved.exists():
-            output += _headrace("replay", str(saved), "--explain").stdout
-    return Trial(name, found.returncode, cpu_s, output, first_sentences(output))
+        trial = Trial(name, found.returncode, cpu_s, found.stdout + found.stderr)
+        if saved.exists() and not trial.is_explained:
+            story = _headrace("replay", str(saved), "--explain").stdout
+            trial = replace(trial, output=trial.output + story)
+    return trial
 
 
 def first_sentences(output: str) -> tuple[tuple[str, ...], ...]:

@@ -7,7 +7,7 @@ from headrace import SECOND, Computation, Context, Pipeline, Productions, Record
 from headrace_sim import Feed
 from tests.planted.feeds import arrivals
 
-CAUSE = ("wall",)
+CAUSE = ("context.wall_time",)
 
 
 class Bids(Computation):

@@ -102,7 +102,7 @@ REMEDIES = {
     Habit.GOES_BACK: "Give the production the timestamp of its cause or a later one",
     Habit.SHARES_STATE: "Keep it in context.state",
     Habit.KEEPS_STATE: "Keep it in context.state",
-    Habit.READS_CLOCK: 'Use record.timestamp, or context.wall_time; or declare nondeterministic="why"',
+    Habit.READS_CLOCK: 'Use record.timestamp, or context.wall_time with strong productions; or declare nondeterministic="why"',
     Habit.USES_CHANCE: 'Derive it from the record; or declare nondeterministic="why"',
     Habit.USES_HASHES: 'Sort the set, or use zlib.crc32 for hash(); or declare nondeterministic="why"',
     Habit.NOT_DETERMINISTIC: 'Use the record and the state only; or declare nondeterministic="why"',
