@@ -19,11 +19,13 @@ import enum
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import count
 from typing import Any, NoReturn
 
-from headrace import Computation, HeadraceError, Pipeline, Productions, format_time
+from headrace import Computation, HeadraceError, Pipeline, Productions, Record, format_time
+from headrace.api.specs import KeyExtractor
 from headrace.wire.effects import SourceRecord
 from headrace_properties.printable import describe_record, describe_value
 from headrace_properties.reference import Step, StepResult, run_reference, run_step
@@ -360,6 +362,8 @@ class Look:
                 yield from self._raised(habit)
             case Habit.KEEPS_STATE | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.NOT_DETERMINISTIC:
                 yield from self._differing(habit)
+                if habit is Habit.NOT_DETERMINISTIC:
+                    yield from self._keyed_otherwise()
             case Habit.USES_HASHES:
                 yield from self._elsewhere()
             case Habit.HAS_EFFECTS | Habit.STARTS_THREADS:
@@ -525,6 +529,44 @@ class Look:
             ("When it is run again later, to", self._shown(call, later)),
         )
         return self._witness(call, detail, None, outcomes)
+
+    def _keyed_otherwise(self) -> Iterator[Witness]:
+        """Records for which an extractor names another key when it is asked again: a retry would go to another row (4.2)."""
+        for call in self._asked():
+            step = call.step
+            if step.record is None:
+                continue
+            extractor = self._pipeline.computations[step.computation].inputs[step.record.stream]
+            for day, lots in ((THE_DAY, LOTS), (ANOTHER_DAY, OTHER_LOTS[0])):
+                again = self._key_again(step, extractor, day, lots)
+                if again != step.key:
+                    code = getattr(extractor, "__code__", None)
+                    place = None if code is None else place_of(code, code.co_firstlineno)
+                    outcomes = (
+                        ("First its key was", repr(step.key)),
+                        ("When it was asked for again", repr(again)),
+                    )
+                    detail = f"the key extractor of {step.record.stream!r} does not go by the record alone"
+                    yield self._witness(call, detail, place, outcomes)
+
+    def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, lots: int) -> object:
+        record = step.record
+        assert record is not None
+        injected = any(record.stream in one.outputs for one in self._pipeline.injectors.values())
+        value = self._pipeline.codec(record.stream).decode(record.value)
+        seen = Record(
+            record.key,
+            value,
+            record.timestamp,
+            record.stream,
+            record_id=step.cause if injected else "",
+        )
+        with clock_at(day):
+            random.seed(lots)
+            try:
+                return extractor(seen)
+            except Exception as error:  # noqa: BLE001  user code may raise anything
+                return type(error).__name__
 
     def _not_determined(
         self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""

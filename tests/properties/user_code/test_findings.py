@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from headrace import MILLISECOND, Computation, Context, DeadLetter, Pipeline, Productions, Record, Timer
+from headrace.api.specs import KeyExtractor
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
 from headrace_properties.user_code.findings import Habit, UserFinding, examine
 from headrace_scenarios import zeitgeist
@@ -30,6 +31,7 @@ SENT: list[int] = []
 LIMITS: dict[str, int] = {"most": 1_000}
 NUMBERS = itertools.count()
 LOTS = random.Random(1)
+TURN = itertools.cycle("ab")
 
 Note = Callable[[Context, Record], None]
 
@@ -315,6 +317,22 @@ def test_going_by_the_wall_time_is_a_finding_where_productions_are_weak() -> Non
     (finding,) = examine(*numbers(Sum(stamp), productions=Productions.WEAK))
     assert finding.habit is Habit.READS_CLOCK
     assert "its productions are weak and go by context.wall_time" in finding.story()[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        lambda _: next(TURN),
+        lambda _: random.choice("ab"),
+        lambda _: str(time.time()),
+    ],
+    ids=["in turn", "by chance", "by the clock"],
+)
+def test_a_key_that_does_not_go_by_the_record_alone_is_a_finding(key: KeyExtractor) -> None:
+    pipeline, feed = numbers(Sum())
+    (finding,) = examine(pipeline.with_computation("planted", inputs={"in": key}), feed)
+    assert finding.habit is Habit.NOT_DETERMINISTIC
+    assert "the key extractor of 'in' does not go by the record alone" in finding.story()[0]
 
 
 def test_a_failure_that_becomes_a_dead_letter_is_no_finding() -> None:
