@@ -12,6 +12,7 @@ from headrace_properties.reference import run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.ground import ground_of
 from headrace_properties.search.plans import draw_faults
+from headrace_properties.user_code.findings import examine
 from headrace_properties.verdict import Holds, Verdict, Violated
 from headrace_scenarios.examples import bank, orders, windowed_join
 from headrace_sim import ClusterOptions, simulate
@@ -48,6 +49,12 @@ def test_an_example_keeps_its_promises_under_faults_and_each_is_exercised(exampl
         exercised |= {name for name, one in verdicts.items() if isinstance(one, Holds)}
 
     assert {promise.name for promise in example.promises} <= exercised
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+def test_nothing_is_found_in_the_code_of_an_example(example: Any) -> None:
+    for seed in range(12):
+        assert examine(example.pipeline, example.feed(seed), seed) == []
 
 
 class Generous(bank.Payers):

@@ -25,7 +25,7 @@ class Process(Computation):
             context.set_timer("pay", at=record.timestamp + PAY_US)
             context.cancel_timer("stray")
         elif "orders" not in context.state:
-            context.set_timer("stray", at=record.timestamp + SHIP_US)
+            context.set_timer("stray", at=max(context.state.values()) + SHIP_US)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Decide what is due."""

@@ -67,7 +67,7 @@ def every_pair_is_joined(moment: Moment) -> None:
 
 @sometimes(stream="late")
 def some_click_is_late(moment: Moment) -> bool:
-    """Some click comes behind its window, by faults alone."""
+    """Some click comes behind its window."""
     return bool(moment.changed.value["stream"] == "clicks")
 
 
@@ -75,15 +75,16 @@ promises = [every_pair_is_joined, some_click_is_late, bounded_state("join")]
 
 
 def feed(seed: int) -> Feed:
-    """Make a feed: 24 impressions and clicks of three users, out of order by up to half a second."""
+    """Make a feed: 24 impressions and clicks of three users, out of order by up to half a second, and a click that is late."""
     random, builder = Random(seed), FeedBuilder(pipeline)
-    for number in range(24):
+    for number in range(25):
         at_us = SECOND + number * 100 * MILLISECOND
+        late = number == 24
         builder.record(
             at_us=at_us,
             value={"id": number, "user": random.choice(["ann", "bob", "cy"])},
-            timestamp=at_us - random.randrange(SECOND // 2),
-            stream=random.choice(["impressions", "clicks"]),
+            timestamp=at_us - (2 * SECOND if late else random.randrange(SECOND // 2)),
+            stream="clicks" if late else random.choice(["impressions", "clicks"]),
         )
         if number % 3 == 2:
             builder.watermark(at_us=at_us, low_watermark=at_us - SECOND // 2)
