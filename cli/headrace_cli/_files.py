@@ -79,7 +79,7 @@ class OutputFiles:
         return False
 
     def code(self, code: ExitCode) -> ExitCode:
-        """Return the command's exit code: a missing file turns success into wrong use, and hides no violation."""
+        """Return the command's exit code: a missing file turns success into a usage error, and hides no violation."""
         return ExitCode.WRONG_USE if self.failed and code in (ExitCode.HOLDS, ExitCode.UNKNOWN) else code
 
     def _check(self, path: Path, option: str) -> None:

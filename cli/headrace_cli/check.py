@@ -44,7 +44,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace check consumer.jsonl --follow --promises my_checks:promises
 
 [bold]Exit codes[/]
-  0 holds, 1 violated, 2 wrong use or malformed file, 3 unknown: the file does not tell, 130 interrupted"""
+  0 holds, 1 violated, 2 usage error or malformed file, 3 unknown: the file does not say, 130 interrupted"""
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="HISTORY.jsonl", help="The file (see docs/reference/history.md).")
@@ -168,9 +168,9 @@ def check(
     schema: SchemaOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Judge a recorded run: a History that verify, replay, run or a Spark job wrote, or that another engine told.
+    """Judge a recorded run: a History that verify, replay, run or a Spark job wrote, or that another engine recorded.
 
-    What the file does not tell is unknown.
+    What the file does not record is unknown.
     """
     del schema
     with tidy_errors():

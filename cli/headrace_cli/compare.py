@@ -27,7 +27,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace compare my_job:pipeline --faults 5 --runs 200 --json
 
 [bold]Exit codes[/]
-  0 no invariant is violated, 1 one is violated, or a run stopped with an error, 2 wrong use, 130 interrupted"""
+  0 no invariant is violated, 1 one is violated, or a run stopped with an error, 2 usage error, 130 interrupted"""
 
 
 @app.command("compare", epilog=_EXAMPLES)
@@ -130,7 +130,7 @@ def _print(
 _LEGEND = (
     "executions: runs of user code; in vain: those whose result was never applied",
     "twice: records and timers that were applied more than once",
-    "diverged: productions that were made again with the same id but another content (6.1.2)",
+    "diverged: productions that were made again with the same id but different content (6.1.2)",
     "stragglers: weak productions that were checkpointed (6.1.3)",
     "kept until ACKed: average time for which a sender keeps what it sent",
 )

@@ -45,7 +45,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace report --quick
 
 [bold]Exit codes[/]
-  0 holds, 1 violated, 2 wrong use, 3 unknown, 130 interrupted, 143 terminated, 129 hung up"""
+  0 holds, 1 violated, 2 usage error, 3 unknown, 130 interrupted, 143 terminated, 129 hung up"""
 
 
 class _Commands(UserDict[str, Any]):

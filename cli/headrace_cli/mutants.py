@@ -26,7 +26,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
 
 [bold]Exit codes[/]
-  0 every mutant was activated and killed, 1 one survived, 2 wrong use, 130 interrupted"""
+  0 every mutant was activated and killed, 1 one survived, 2 usage error, 130 interrupted"""
 
 
 class UnknownMutantError(HeadraceError):

@@ -26,7 +26,8 @@ _EXAMPLES = """[bold]Examples[/]
   headrace recheck yesterday.jsonl my_job:pipeline --plans 200
 
 [bold]Exit codes[/]
-  0 it comes to what was recorded, 1 it does not, 2 wrong use or malformed file, 3 the recording does not tell, 130 interrupted"""
+  0 it reproduces what was recorded, 1 it does not, 2 usage error or malformed file, 3 unknown,
+  130 interrupted"""
 
 
 @app.command("recheck", epilog=_EXAMPLES)
@@ -47,8 +48,8 @@ def recheck_command(
 ) -> None:
     """Run today's code on the input of a recorded run, under faults, and compare with what was recorded.
 
-    Each recorded step is run again on the state that its row had then; then the whole input, without faults and with.
-    Computations that declare an order or chance are not compared.
+    Each recorded step is run again on the state that its row had then; then the whole input is run, with and without faults.
+    Computations that declare ordered=True or nondeterministic="reason" are not compared.
     """
     with tidy_errors():
         with stdout_reserved(), RunProgress(f"rechecking {history.name}") as progress:
@@ -83,9 +84,9 @@ def _document(history: Path, pipeline: str, found: Recheck, code: ExitCode) -> d
 
 def _print(console: Console, history: Path, pipeline: str, found: Recheck, code: ExitCode) -> None:
     first, style = {
-        ExitCode.VIOLATED: (f"VIOLATED: {pipeline} does not come to what was recorded", "bold red"),
+        ExitCode.VIOLATED: (f"VIOLATED: {pipeline} does not reproduce what was recorded", "bold red"),
         ExitCode.UNKNOWN: ("UNKNOWN: the recording does not tell everything", "yellow"),
-    }.get(code, (f"HOLDS: {pipeline} comes to what was recorded", "bold green"))
+    }.get(code, (f"HOLDS: {pipeline} reproduces what was recorded", "bold green"))
     print_text(console, first, style=style)
     print_text(
         console,

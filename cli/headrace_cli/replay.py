@@ -52,7 +52,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace replay headrace-failure-1f3a90c2.json installed.package:pipeline
 
 [bold]Exit codes[/]
-  0 it no longer violates anything, 1 it violates something again, 2 wrong use, 3 nothing is violated, but the code or
+  0 it no longer violates anything, 1 it violates something again, 2 usage error, 3 nothing is violated, but the code or
   the input has changed, so that the run may no longer show what it showed"""
 
 
@@ -131,7 +131,7 @@ def replay(
         bool,
         typer.Option(
             "--when",
-            help="Find the moment from which on the run fails whatever else happens: 1,000 more runs.",
+            help="Find the moment after which the run fails whatever else happens: 1,000 more runs.",
         ),
     ] = False,
     jobs: Annotated[

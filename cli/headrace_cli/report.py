@@ -36,7 +36,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace report --check
 
 [bold]Exit codes[/]
-  0 written, or checked without a difference, 1 a number differs from what the code computes, 2 wrong use, 130 interrupted"""
+  0 written, or checked without a difference, 1 a number differs from what the code computes, 2 usage error, 130 interrupted"""
 
 
 class UnknownExperimentError(HeadraceError):

@@ -36,7 +36,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace run my_job:pipeline --on reference --input clicks.jsonl --timestamp time --key user --slack 60 --output -
 
 [bold]Exit codes[/]
-  0 done, 1 an invariant or a promise is violated, the outputs differ, or your code failed, 2 wrong use,
+  0 done, 1 an invariant or a promise is violated, the outputs differ, or your code failed, 2 usage error,
   130 interrupted, 143 terminated, 129 hung up: with the output so far; on spark, after the current micro-batch"""
 
 

@@ -1,4 +1,4 @@
-"""``headrace scenario``: run the stories that the papers' figures tell."""
+"""``headrace scenario``: run scenarios from the papers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ from headrace_scenarios.catalogue import SCENARIOS
 from headrace_scenarios.figures.dataflow_chart import ChartError, check_chart
 from headrace_scenarios.scenario import Scenario, ScenarioRun
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run the stories that the papers tell.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run scenarios from the papers.")
 
 _LIST_EXAMPLES = "[bold]Example[/]\n  headrace scenario list"
 
@@ -43,7 +43,7 @@ _RUN_EXAMPLES = """[bold]Examples[/]
   headrace scenario run dataflow-fig14 --chart sessions.svg
 
 [bold]Exit codes[/]
-  0 nothing is violated, 1 an invariant is violated, 2 wrong use, 3 nothing could be judged"""
+  0 nothing is violated, 1 an invariant is violated, 2 usage error, 3 nothing could be judged"""
 
 
 @app.command("list", epilog=_LIST_EXAMPLES)

@@ -49,7 +49,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --json > report.json
 
 [bold]Exit codes[/]
-  0 every invariant holds, 1 one is violated, 2 wrong use, 3 unknown: no run exercised some invariant
+  0 every invariant holds, 1 one is violated, 2 usage error, 3 unknown: no run exercised some invariant
   or promise that --allow-unknown does not name, 130 interrupted"""
 
 

@@ -20,7 +20,7 @@ from headrace import HeadraceError, format_time
 
 
 class EndlessRunError(HeadraceError):
-    """A run does not come to an end. Fields: events, at_us."""
+    """A run does not end. Fields: events, at_us."""
 
     def __init__(self, events: int, at_us: int) -> None:
         super().__init__(events, at_us)

@@ -33,7 +33,7 @@ def test_the_same_code_holds(run: Run, recorded: Path) -> None:
     result = run("recheck", "yesterday.jsonl", "views:pipeline", "--plans", "2")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (
         0,
-        "HOLDS: views:pipeline comes to what was recorded",
+        "HOLDS: views:pipeline reproduces what was recorded",
     )
     assert "3 runs compared" in result.stdout
 

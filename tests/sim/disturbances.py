@@ -37,7 +37,7 @@ ADDRESSES = (
 
 
 def disturbed(*faults: f.AnyFault, options: ClusterOptions = CHECKED) -> Run:
-    """Run `mail` with these faults; whatever they are, it is sound, and comes to what it would have come to."""
+    """Run `mail` with these faults; whatever they are, the run is sound and its output is that of a run without faults."""
     pipeline = mail()
     done = run(pipeline, letters(pipeline), *faults, options=options)
     assert_sound(done)

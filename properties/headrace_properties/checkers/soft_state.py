@@ -156,12 +156,13 @@ class SoftState:
     def _story(self, lost: _Lost) -> str:
         what, found = lost.what, lost.found
         if isinstance(what, Production):
-            begin = f"checkpointed production {what.record_id} of {lost.computation!r} to {receiver_of(what)} eluded its owner"
+            name = f"{what.record_id} of {lost.computation!r} to {receiver_of(what)}"
+            begin = f"checkpointed production {name} was missed by its owner"
             held = f"held no low watermark back at {format_time(what.timestamp)}"
             if found is None:
                 return f"{begin}, was never delivered, and {held}"
             return f"{begin}, {held}, and arrived only {format_time(found.at_us - lost.source.at_us)} later"
-        begin = f"timer {what.tag!r} of key {lost.key!r} at {lost.computation!r} eluded its owner"
+        begin = f"timer {what.tag!r} of key {lost.key!r} at {lost.computation!r} was missed by its owner"
         due_us = self._due_us(lost, what)
         if found is not None and lost.replaced:
             return f"{begin}, until it was set anew or cancelled at {format_time(found.at_us)}"

@@ -81,7 +81,7 @@ TWO_SOURCES.injector("more", outputs=["queries"])
 HISTORIES: Table = {
     "a timer that eludes the scan is a violation though a later owner fires it": (
         partial(zombie_timer, fires=True),
-        violates("S7", "timer 'w17' of key 'cats' at 'counter' eluded its owner: it was due at 0.012000s",
+        violates("S7", "timer 'w17' of key 'cats' at 'counter' was missed by its owner: it was due at 0.012000s",
             "fired only 12.004000s later", "worker-1 (sequencer 3) had scanned 'counter' ['', end) at 0.008000s",
             "a write under sequencer 1 was applied at 0.009000s (MillWheel 6.2, Figure 12)"),
         breaks("S6", "S7", but="L4")),
@@ -93,11 +93,11 @@ HISTORIES: Table = {
         begin, inject(0, 100), run("counter", 1, QUERY), mint("counter", 3, "worker-1"),
         write("counter", 1, sequencer=1, live=3, seen=(("queries/0:0", 0),), set_timers=(WINDOW,)),
         scan("counter", 3, "worker-1"),
-        violates("S7", "timer 'w' of key 'cats' at 'counter' eluded its owner")),
+        violates("S7", "timer 'w' of key 'cats' at 'counter' was missed by its owner")),
     "a checkpointed production that eludes the scan is named": (
         begin, inject(0, 100), run("counter", 1, QUERY, COUNT), own("counter", 3, "worker-1"),
         write("counter", 1, live=3, seen=(("queries/0:0", 0),), productions=(COUNT,)),
-        violates("S7", "production counter@1.1#0 of 'counter' to 'detector' eluded its owner, was never delivered"),
+        violates("S7", "production counter@1.1#0 of 'counter' to 'detector' was missed by its owner, was never delivered"),
         take("detector", 1, COUNT, sequencer=2),
         violates("S7", "and arrived only 0.002000s later")),
     "a lost timer that the owner sets anew is lost no more": (
