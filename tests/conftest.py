@@ -1,6 +1,7 @@
 """Settings for all tests: how Java runs, and the Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ from hypothesis import settings
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
 """Its ``java-opts`` keep Java's optimizing compiler away, which takes two fifths of the CPU time of such short runs; its
 ``spark-defaults.conf`` spares processes that look after files. Benchmarks do not read this file, and run as users do."""
+
+# A shell that starts a job in the background lets it ignore Ctrl-C, and so do the processes of its tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a loaded machine is not a bug. `ci` draws the same examples each time, so that a change is judged and
 # not its luck; `nightly` is the one that searches.

@@ -37,15 +37,15 @@ HOUR = 3600 * SECOND
 
 class Totals(Computation):
     def __init__(self) -> None:
-        self.total = 0  # the planted bug: it belongs into context.state
+        self.totals: dict[str, int] = {}  # the planted bug: it belongs in context.state
 
     def process_record(self, context: Context, record: Record) -> None:
-        self.total += record.value["amount"]
-        context.set_timer("hour", record.timestamp // HOUR * HOUR + HOUR)
+        hour = str(record.timestamp // HOUR)
+        self.totals[hour] = self.totals.get(hour, 0) + record.value["amount"]
+        context.set_timer(hour, record.timestamp // HOUR * HOUR + HOUR)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        context.produce("totals", {"customer": context.key, "total": self.total})
-        self.total = 0
+        context.produce("totals", {"customer": context.key, "total": self.totals.pop(timer.tag, 0)})
 
 
 pipeline = Pipeline("orders")
@@ -114,8 +114,8 @@ def test_the_command_finds_the_bug(site: Path, tmp_path: Path) -> None:
         site, tmp_path, "-m", "headrace_cli", "verify", "orders.totals:pipeline", "--examples", "10"
     )
     assert status == 1
-    assert "BUG: the code shares state between keys" in text
-    assert "shown by 2 records" in text
+    assert "VIOLATED: the code of 'totals' keeps state outside its row" in text
+    assert "Shown by " in text
 
 
 def test_pytest_finds_the_bug_without_any_test_of_the_users(site: Path, tmp_path: Path) -> None:
@@ -123,18 +123,12 @@ def test_pytest_finds_the_bug_without_any_test_of_the_users(site: Path, tmp_path
     status, text = _run(site, tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "--headrace-examples", "10")
     assert status == 1
     assert "1 failed" in text
-    assert "the code shares state between keys" in text
+    assert "code:keeps-state" in text
 
 
 def test_the_mended_package_holds(site: Path, tmp_path: Path) -> None:
-    mended = (
-        TOTALS.replace("self.total = 0  # the planted bug: it belongs into context.state", "pass")
-        .replace(
-            "self.total += record.value",
-            "context.state['total'] = context.state.get('total', 0) + record.value",
-        )
-        .replace('"total": self.total}', '"total": context.state["total"]}')
-        .replace("self.total = 0", 'context.state["total"] = 0')
+    mended = TOTALS.replace("self.totals: dict[str, int] = {}", "pass").replace(
+        "self.totals", "context.state"
     )
     (tmp_path / "mended.py").write_text(textwrap.dedent(mended))
     status, text = _run(site, tmp_path, "-m", "headrace_cli", "verify", "mended:pipeline", "--examples", "40")

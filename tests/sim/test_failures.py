@@ -127,7 +127,7 @@ def test_a_run_that_has_stopped_stays_stopped() -> None:
 def test_the_number_of_attempts_is_an_option() -> None:
     pipeline = fragile(chokes_on(17))
     cluster = start(pipeline, letters(pipeline), options=with_engine(user_code_attempts=1))
-    with pytest.raises(UserCodeError, match="failed 1 times"):
+    with pytest.raises(UserCodeError, match="failed once"):
         cluster.run_to_the_end()
 
 

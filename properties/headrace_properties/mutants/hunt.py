@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
+
+from headrace import SECOND
 from headrace_properties.mutants import CATALOGUE, Mutant, Probe
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.budget import Budget
@@ -27,6 +30,9 @@ _SMALL = 3
 """A plan of more faults than these tells little: another seed may have a smaller one."""
 _MORE_SEEDS = 200
 """Runs more that such a plan is worth."""
+_LIMIT_US = 600 * SECOND
+"""Choice: a broken protocol may be busy for ever with what it repeats; ten minutes of that show as much as an hour."""
+
 _TO_SHRINK = Budget(runs=250)
 """What shrinking may take. No limit of time: it would make a slow machine's plans larger."""
 
@@ -144,6 +150,9 @@ class _Case:
     def run(self, plan: Plan, kept: tuple[int, ...] | None = None) -> tuple[JudgedRun, int]:
         """Run it; returns how often the mutant did something else than the sound protocol, too."""
         probe = Probe()
+        plan = msgspec.structs.replace(
+            plan, options=msgspec.structs.replace(plan.options, limit_us=_LIMIT_US)
+        )
         feed = self.application.input_of(Trial(plan, self.feed_seed, kept))
         judged = try_workload(self.workload, feed, plan, self.mutant.protocol(probe))
         return judged, probe.count

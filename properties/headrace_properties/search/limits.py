@@ -108,12 +108,21 @@ def calls_told(tell: Callable[[str], None]) -> Iterator[None]:
         if event == "call" and frame.f_code in _HOOKS:
             tell(_cause_of(frame))
 
+    if not can_profile():
+        yield
+        return
     before = sys.getprofile()
     sys.setprofile(look)
     try:
         yield
     finally:
         sys.setprofile(before)
+
+
+def can_profile() -> bool:
+    """Tell whether a profiler can be set and the present one put back: cProfile's cannot."""
+    profiler = sys.getprofile()
+    return profiler is None or callable(profiler)
 
 
 _HOOKS = frozenset({run_record.__code__, run_timer.__code__, run_step.__code__})

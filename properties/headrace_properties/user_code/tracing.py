@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from headrace_properties.search.limits import can_profile
 from headrace_properties.search.user_frames import Place, is_users_file, place_of
 
 
@@ -55,11 +56,13 @@ def tracing(trace: Trace) -> Iterator[None]:
         _installed = True
     before, profiler = _active, sys.getprofile()
     _active = trace
-    sys.setprofile(_profile)
+    if can_profile():
+        sys.setprofile(_profile)
     try:
         yield
     finally:
-        sys.setprofile(profiler)
+        if can_profile():
+            sys.setprofile(profiler)
         _active = before
 
 
