@@ -24,6 +24,14 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 IMAGES = DOCS / "img"
 
+NOT_RUN = {
+    "make demo": "makes a virtual environment and takes minutes; CI's fresh clone and the commands below cover what it runs",
+    "make test": "would run this test again, within itself",
+    "pip install headrace": "would install from the network",
+    "pip install 'headrace[spark]'": "as above",
+}
+"""The only commands of all pages that are not run, with the reason."""
+
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\b")
 _EXIT_CODE = re.compile(r"  # exit code (\d+)$")
@@ -73,6 +81,11 @@ def commands(text: str) -> list[Command]:
                 line, *output = part.rstrip("\n").split("\n")
                 found.append(Command(line, tuple(output)))
     return found
+
+
+def commands_of(page: Path) -> list[Command]:
+    """Those of a page that are run, in order."""
+    return [one for one in commands(page.read_text()) if one.shell not in NOT_RUN]
 
 
 def files(text: str) -> dict[str, str]:
@@ -187,17 +200,17 @@ def _matches(claimed: str, printed: str) -> bool:
 
 
 def paste(page: Path) -> None:
-    """Run every command of a page that says what it prints, and put that into the page."""
+    """Run every command of a page, and put what it prints into the page where the page says that."""
     text = page.read_text()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, source in files(text).items():
             (folder / file).write_text(source)
-        for command in commands(text):
-            if not command.output:
-                continue
+        for command in commands_of(page):
             print(f"$ {command.line}")  # noqa: T201  it takes a while
             printed = run(command.shell, folder).stdout.splitlines()
+            if not command.output:
+                continue
             for picture in command.pictures:
                 shutil.copy(folder / picture, IMAGES / picture)
             claimed = "\n".join(["$ " + command.line, *command.output])

@@ -10,11 +10,13 @@ import pytest
 from tests.readme_blocks import (
     DOCS,
     IMAGES,
+    NOT_RUN,
     README,
     ROOT,
     Command,
     as_printed,
     commands,
+    commands_of,
     files,
     kinds,
     not_printed,
@@ -29,14 +31,6 @@ HOME = "https://github.com/headrace/headrace"
 FILES_AT_HOME = re.compile(
     r"https://(?:github\.com/headrace/headrace/blob|raw\.githubusercontent\.com/headrace/headrace)/main/([^)#]+)"
 )
-
-NOT_RUN = {
-    "make demo": "makes a virtual environment and takes minutes; CI's fresh clone and the commands below cover what it runs",
-    "make test": "would run this test again, within itself",
-    "pip install headrace": "would install from the network",
-    "pip install 'headrace[spark]'": "as above",
-}
-"""The only commands of all pages that this file does not run, with the reason."""
 
 MANY_EXAMPLES = re.compile(r"--examples \d+")
 DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+$")
@@ -56,11 +50,6 @@ def reader_of(text: str, folder: Path) -> Path:
     for name, source in files(text).items():
         (folder / name).write_text(source)
     return folder
-
-
-def commands_of(page: Path) -> list[Command]:
-    """Those that are run, in order."""
-    return [one for one in commands(page.read_text()) if one.shell not in NOT_RUN]
 
 
 def name_of(page: Path) -> str:

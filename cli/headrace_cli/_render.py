@@ -46,7 +46,7 @@ def counted(number: int, noun: str) -> str:
 def print_heading(console: Console, text: str) -> None:
     """Print a heading, set apart."""
     console.print()
-    console.print(Text(text, style="bold"))
+    print_text(console, text, style="bold")
 
 
 def plain_table(*columns: str) -> Table:

@@ -11,7 +11,11 @@ Sampler = Callable[[], int]
 
 
 class Constant(msgspec.Struct, frozen=True, tag=True):
-    """Always the same time, microseconds."""
+    """Always the same time.
+
+    Attributes:
+        us: the time, microseconds.
+    """
 
     us: int
 
@@ -27,7 +31,12 @@ class Constant(msgspec.Struct, frozen=True, tag=True):
 
 
 class Uniform(msgspec.Struct, frozen=True, tag=True):
-    """Evenly between two times, inclusive, microseconds."""
+    """Evenly between two times.
+
+    Attributes:
+        low_us: least time, microseconds.
+        high_us: longest time, inclusive, microseconds.
+    """
 
     low_us: int
     high_us: int
@@ -44,7 +53,12 @@ class Uniform(msgspec.Struct, frozen=True, tag=True):
 
 
 class Exponential(msgspec.Struct, frozen=True, tag=True):
-    """A fixed time and a memoryless one on top, microseconds."""
+    """A fixed time and a memoryless one on top.
+
+    Attributes:
+        least_us: the fixed time, microseconds.
+        mean_us: mean of the time on top, microseconds.
+    """
 
     least_us: int
     mean_us: int
@@ -56,7 +70,12 @@ class Exponential(msgspec.Struct, frozen=True, tag=True):
 
 
 class LogNormal(msgspec.Struct, frozen=True, tag=True):
-    """Skewed to the right, as service times are; ``sigma`` is of the logarithm."""
+    """Skewed to the right, as service times are.
+
+    Attributes:
+        median_us: median, microseconds.
+        sigma: standard deviation of the natural logarithm of the time.
+    """
 
     median_us: int
     sigma: float

@@ -25,7 +25,9 @@ class Does(enum.Enum):
     """What a process does at a step."""
 
     SENDS = "sends"
+    """It sends the message."""
     RECEIVES = "receives"
+    """It handles the message."""
 
 
 class Moment(enum.Enum):
@@ -36,7 +38,9 @@ class Moment(enum.Enum):
     """
 
     BEFORE = "before"
+    """Before the step."""
     AFTER = "after"
+    """After the step."""
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -79,6 +79,9 @@ class Context(msgspec.Struct, eq=False):
         low_watermark: the input low watermark, event time in microseconds (4.5); `MIN_TIME` while unknown.
         wall_time: this machine's clock, microseconds. Code that uses it in state or productions is not deterministic.
         stamp: the default timestamp of productions, event time in microseconds; see `produce`.
+        emissions: what the hook has produced so far; like the next two, for the engine to commit once the hook returns.
+        timers: timers that the hook has set or cancelled (``None``), by tag.
+        new_hold: what the hook has asked of `hold_watermark`; ``None``: nothing.
     """
 
     _spec: Described

@@ -30,7 +30,9 @@ class Clock(enum.Enum):
     """What a timer waits for (MillWheel 4.6)."""
 
     WATERMARK = "watermark"
+    """The low watermark of its computation."""
     WALL = "wall"
+    """The clock of the machine."""
 
 
 class Timer(msgspec.Struct, frozen=True):

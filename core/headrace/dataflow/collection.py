@@ -251,7 +251,11 @@ class PCollection(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Collections and their output streams, from which a pipeline is built. Join several flows with ``+``."""
+    """Collections and their output streams, from which a pipeline is built. Join several flows with ``+``.
+
+    Attributes:
+        outputs: each collection with the stream on which it leaves.
+    """
 
     outputs: tuple[tuple[PCollection[Any], str], ...]
 

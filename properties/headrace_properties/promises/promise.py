@@ -20,10 +20,15 @@ class Kind(enum.Enum):
     """When a promise is to hold."""
 
     ALWAYS = "always"
+    """After each durable change of a row and each record that leaves."""
     NEVER = "never"
+    """At none of these moments."""
     EVENTUALLY = "eventually"
+    """Within a bound after all faults have ended and all input is in."""
     AT_END = "at_end"
+    """When the run has come to rest."""
     SOMETIMES = "sometimes"
+    """At some moment of some run; else the verdict is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
