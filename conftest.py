@@ -25,7 +25,7 @@ NEEDS_SPARK = (
     "core/headrace/spark", "tests/spark", "scenarios/headrace_scenarios/chaos", "cli/headrace_cli/_chaos_*",
     "benchmarks/headrace_benchmarks/bench_spark.py", "benchmarks/headrace_benchmarks/spark_*",
 )  # fmt: skip
-"""What can not even be imported without PySpark."""
+"""What cannot even be imported without PySpark."""
 
 collect_ignore_glob = list(NEEDS_SPARK) if WITHOUT_SPARK else []
 

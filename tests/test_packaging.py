@@ -72,7 +72,7 @@ def is_left_out(path: Path) -> bool:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """What a file can not be imported without: all that it imports outside of functions."""
+    """What a file cannot be imported without: all that it imports outside of functions."""
     for node in ast.parse((ROOT / path).read_text()).body:
         match node:
             case ast.Import():

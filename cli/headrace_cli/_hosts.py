@@ -31,7 +31,7 @@ _STEPS = 200
 """Choice: number of progress updates in a simulated run."""
 
 _ENTRIES = 500
-"""Choice: and after so many entries of the input in a sequential one."""
+"""Choice: and after this many entries of the input in a sequential one."""
 
 
 _SPARK_CONFIG: Mapping[str, str] = {

@@ -53,7 +53,7 @@ class StopRequest:
         return self.signal is not None
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal is not None:  # whoever asks twice does not want to wait
+        if self.signal is not None:  # a second signal: the user does not want to wait
             raise Stopped(signal.Signals(number))
         self.signal = signal.Signals(number)
 

@@ -33,7 +33,7 @@ from headrace_properties.verdict import Unknown, Verdict, Violated
 app = typer.Typer(add_completion=False)
 
 _PERIOD_LINES = 2_000
-"""Choice: progress is shown, and a growing file judged, every so many lines."""
+"""Choice: progress is shown, and a growing file judged, once in this many lines."""
 
 _POLL_S = 0.2
 """Choice: how often a growing file is looked at."""

@@ -19,7 +19,7 @@ from headrace_properties.recheck import Difference, Recheck, read_recording, rec
 app = typer.Typer(add_completion=False)
 
 _MOST_INPUTS = 10
-"""Choice: so many records of the input are shown; the others are counted."""
+"""Choice: this many records of the input are shown; the others are counted."""
 
 _EXAMPLES = """[bold]Examples[/]
   headrace recheck yesterday.jsonl my_job:pipeline

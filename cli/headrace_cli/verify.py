@@ -97,7 +97,7 @@ class SearchOptions:
             "--minutes",
             metavar="M",
             min=0.0,
-            help="Random: stop after so many minutes; then results depend on the machine.",
+            help="Random: stop after this many minutes; results then depend on the machine.",
         ),
     ] = None
     jobs: Annotated[

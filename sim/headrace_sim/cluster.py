@@ -125,7 +125,7 @@ class Cluster:
         return watch
 
     def redraw(self, seed: int) -> None:
-        """From now on draw everything anew, and let no planned fault begin at a step. ``seed``: of the new draws."""
+        """From now on make new draws for everything, and let no planned fault begin at a step. ``seed``: of the new draws."""
         for concern, source in self._streams:
             source.setstate(stream(seed, concern).getstate())
         if self.host.observer is not None:

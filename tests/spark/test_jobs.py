@@ -107,7 +107,7 @@ def test_an_injector_that_has_ended_holds_nothing_back_after_a_restart(
 
 
 class Batches(Computation):
-    """Keeps letters for a second of wall time, and the watermark back at the oldest of them. Some it can not read."""
+    """Keeps letters for a second of wall time, and the watermark back at the oldest of them. Some it cannot read."""
 
     def initial_state(self) -> list[list[object]]:
         return []

@@ -1,4 +1,4 @@
-"""A session comes up with what Headrace relies on, wherever it is started, and says so when it can not."""
+"""A session comes up with what Headrace relies on, wherever it is started, and says so when it cannot."""
 
 import os
 import subprocess

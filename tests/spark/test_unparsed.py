@@ -1,4 +1,4 @@
-"""Lines that Spark's own reader can not parse: told with their text, and kept."""
+"""Lines that Spark's own reader cannot parse: told with their text, and kept."""
 
 import base64
 import json

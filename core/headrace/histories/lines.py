@@ -1,4 +1,4 @@
-"""The least that an engine tells of a run: what went in and out of each stage. Twenty lines of code write it, in any engine.
+"""The minimum that an engine records of a run: what went in and out of each stage. Any engine can write it in twenty lines.
 
 Rules of this file:
 

@@ -59,7 +59,7 @@ from headrace.wire.effects import (
 from headrace.wire.rows import Production
 
 _QUIET_PERIODS = 4
-"""What has not changed is reported again after so many periods: a report may have been lost."""
+"""What has not changed is reported again after this many periods: a report may have been lost."""
 
 
 class Phase(enum.Enum):

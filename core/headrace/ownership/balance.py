@@ -94,7 +94,7 @@ def assign(unowned: Iterable[Unowned], cluster: Cluster) -> list[MintChange]:
     return changes
 
 
-# The operator's verbs. One that can not be done changes nothing.
+# The operator's verbs. One that cannot be done changes nothing.
 
 
 def move_interval(
@@ -214,7 +214,7 @@ def _relieve(
 ) -> list[MintChange]:
     """Move the heaviest interval that leaves its new owner with less than its old one had, and with memory to spare.
 
-    So memory that is short never gets shorter, and loads only get nearer to each other: moves come to an end.
+    So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
     """
     for one in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
         weight, size = weights[one.sequencer], totals.sizes[one.sequencer]

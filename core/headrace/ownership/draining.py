@@ -58,7 +58,7 @@ class _Retiring:
     def take(self, given: StageInput, version: int) -> None:
         after = STAGES.get((self.stage, given))
         if after is None:
-            raise AssertionError(f"a retiring computation can not take {given} in {self.stage}")
+            raise AssertionError(f"a retiring computation cannot take {given} in {self.stage}")
         if after is Stage.EMPTYING and self.stage is Stage.SETTLED:
             self.version = version
         self.stage = after

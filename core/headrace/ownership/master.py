@@ -59,7 +59,7 @@ from headrace.wire.messages import (
 )
 
 _GRACE = 4
-"""An interval that its live owner does not list for so many heartbeat time-outs is minted anew: a scan takes its time."""
+"""An interval that its live owner does not list for this many heartbeat timeouts gets a new sequencer: a scan takes a while."""
 
 
 class _Member:

@@ -149,7 +149,7 @@ class Election:
         return self._turn.due_us if self.state in _WAITING else MAX_TIME
 
     def set_clock_back(self, now: int) -> None:
-        """This replica's clock was put back: it waits for no turn longer than a turn, and a lease begins anew."""
+        """This replica's clock was put back: it waits for no turn longer than a turn, and a lease begins again."""
         self._turn.set_clock_back(now)
         self._seen_at_us = min(self._seen_at_us, now)
 

@@ -6,7 +6,7 @@ Rules of this file:
   moment it is applied*, not when it was issued.
 * A mint invalidates every older sequencer that overlaps, before anybody can scan under the new one.
 * Every change of a row is a blind delta, and taking the same write twice is taking it once.
-* Journals are fenced by epochs; ownership of keys and their sequencers are one table, so they can not disagree.
+* Journals are fenced by epochs; ownership of keys and their sequencers are one table, so they cannot disagree.
 """
 
 from bisect import bisect_left, bisect_right

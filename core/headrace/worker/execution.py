@@ -50,7 +50,7 @@ def stamp_of(timer: StoredTimer, low_watermark: int) -> int:
     """The timestamp of what a timer produces, unless user code gives one; event time, microseconds.
 
     Choice: a wall timer without a hold stamps with the low watermark, so that nothing that it makes is late. While that is
-    unknown, and when the source has ended, there is no such time (windows at the ends of time can not be computed): then it is
+    unknown, and when the source has ended, there is no such time (windows at the ends of time cannot be computed): then it is
     the time of what set the timer, as in Beam.
     """
     held = timer.held

@@ -126,7 +126,7 @@ class Holder(msgspec.Struct, eq=False):
         step: of a weak production, the step that waits for it.
         durable: the row has it as a checkpoint, to be deleted once it is ACKed.
         holds_watermark: it is counted in the interval's oldest work.
-        holds_horizon: likewise for origins.
+        holds_horizon: the same for origins.
         other: the next holder of the same production.
     """
 

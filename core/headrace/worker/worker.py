@@ -27,7 +27,7 @@ from headrace.worker.shared import Load, Shared
 from headrace.worker.step import Holder
 
 _REPEAT_REPORTS = 4
-"""A report that has not changed is sent every so many periods only: messages may be lost."""
+"""A report that has not changed is sent only once in this many periods: messages may be lost."""
 
 
 class Worker:

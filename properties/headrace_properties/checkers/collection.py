@@ -1,4 +1,4 @@
-"""Ids and checkpoints go when nobody needs them any more, and not before (MillWheel 6.1.1, 6.1.2)."""
+"""Ids and checkpoints are deleted once nobody needs them, and not before (MillWheel 6.1.1, 6.1.2)."""
 
 from headrace import MIN_TIME, SECOND, EngineOptions, format_time
 from headrace.history import (
@@ -116,7 +116,7 @@ class Drained:
         options: of the engine, for its slack and periods; ``None``: the default.
         grace_us: how long what is due may stay when a run ends by its deadline, microseconds; from the heal on, for who was
             told of an ACK may die with what it knows, and has to be told again.
-        settle_us: likewise for checkpoints when it ends at rest.
+        settle_us: the same for checkpoints if the run ends at rest.
     """
 
     name = "L3"

@@ -23,9 +23,9 @@ from headrace_properties.verdict import Verdict
 
 
 class EveryConsumer:
-    """S17: a record is addressed to each consumer of its stream once, and to nobody else.
+    """S17: a record is addressed to each consumer of its stream once, and to no other.
 
-    A step that produces what has no consumer at all can not be told from one that produces nothing: the reference and the
+    A step that produces what has no consumer at all cannot be told from one that produces nothing: the reference and the
     replay of steps (`headrace_properties.user_code.reexecution`) see that.
     """
 

@@ -62,7 +62,7 @@ class WorkLedger:
         work: all that is pending, by sender.
         owed: consumer to record id to the production's work.
         published: name to the greatest low watermark that was broadcast; `MIN_TIME`: none.
-        published_horizon: likewise.
+        published_horizon: the same for horizons.
         deliveries: how many productions have been owed so far.
         ids: computation to the record ids in its rows; of each its key, its origin, and when it was applied.
         handlers: the events that it wants.

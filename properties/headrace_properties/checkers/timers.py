@@ -133,7 +133,7 @@ class TimersFire:
     Args:
         ledger: the truth.
         grace_us: how long a timer may be due when a run ends by its deadline, microseconds.
-        settle_us: likewise when it ends at rest: a timer that a late record has set holds nothing, and may be on its way.
+        settle_us: the same if the run ends at rest: a timer that a late record has set holds nothing, and may be on its way.
     """
 
     name = "L1"

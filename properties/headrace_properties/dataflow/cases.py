@@ -50,7 +50,7 @@ BEGIN = 4
 
 SLOTS = 16
 SPREAD = 12
-"""Event times are within so many seconds."""
+"""Event times span this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)

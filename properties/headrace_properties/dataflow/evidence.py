@@ -58,7 +58,7 @@ class TriggerView:
 
 
 def begin(trigger: Trigger, now: int) -> Evidence:
-    """A trigger begins: with its window's first element, or anew."""
+    """Start a trigger, with its window's first element or again."""
     parts = _parts_of(trigger)
     if isinstance(trigger, SequenceOf):
         parts = parts[:1]

@@ -135,7 +135,7 @@ class TakesRemnants(Rules):
 
 
 class NewIdPerRetry(Rules):
-    """Names a production anew whenever it sends it again."""
+    """Gives a production a new name whenever it sends it again."""
 
     def retried(self, production: Production, attempts: int) -> Production:
         """Under another id."""

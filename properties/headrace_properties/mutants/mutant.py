@@ -7,7 +7,7 @@ Rules of this file:
   machine, or a part of one, by a subclass.
 * A mutant is **activated** when it answers otherwise than the sound protocol would. Rules are compared with the sound ones at
   each question; a subclass of a machine counts by its ``probe``. A mutant that is never activated proves nothing.
-* The classes are derived anew for each run, with that run's probe: nothing survives from one run to the next.
+* The classes are derived again for each run, with that run's probe: nothing survives from one run to the next.
 """
 
 from collections.abc import Callable, Mapping

@@ -47,7 +47,7 @@ class PromiseError(HeadraceError):
         return f"promise {self.promise!r}{place} {self.reason}"
 
 
-class Unexercised(Exception):  # noqa: N818  likewise
+class Unexercised(Exception):  # noqa: N818  as above
     """Raised by a promise about whose case nothing happened in this run: its verdict is unknown, and not that it holds.
 
     Args:

@@ -19,7 +19,7 @@ Model = Callable[[Any, Any], tuple[Any, Any]]
 """The sequential object: (state, value of a request) -> (new state, answer). It must not change the state that it is given."""
 
 MOST_STEPS = 100_000
-"""Choice: a search for one key is given up after so many steps; the verdict is unknown then."""
+"""Choice: the search for one key stops after this many steps; the verdict is then unknown."""
 
 
 @dataclass(frozen=True, slots=True)

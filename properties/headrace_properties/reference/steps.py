@@ -26,7 +26,7 @@ class Step:
         earliest_us: productions are not older than this (4.5).
         stamp: the default timestamp of productions.
         record: what it is called for; ``None``: a timer.
-        timer: likewise.
+        timer: the same for a timer.
     """
 
     computation: str

@@ -34,8 +34,8 @@ def enumerate_faults(
         feed_seed: of the input.
         options: of the cluster.
         protocol: the state machines to host; default: the engine's own.
-        first: so many of each kind of step are tried, and the last one.
-        pairs: try so many pairs of faults instead; 0: single faults.
+        first: number of steps of each kind to try, besides the last one.
+        pairs: number of pairs of faults to try instead; 0: single faults.
         seed: of the draw of pairs, and of the order in which things are tried.
         jobs: processes that share the runs. The result does not depend on it.
         on_run: told after each run, for progress.

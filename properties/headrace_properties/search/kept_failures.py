@@ -82,7 +82,7 @@ class KeptFailures:
     Args:
         folder: where those of all pipelines are.
         pipeline: ``MODULE:PIPELINE``.
-        versions: further versions, likewise.
+        versions: further versions, in the same form.
         protocol: name of the state machines.
     """
 

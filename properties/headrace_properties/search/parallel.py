@@ -77,11 +77,11 @@ RunTrials = Callable[[Sequence[Trial]], Iterator[JudgedRun]]
 """Makes runs, and gives the outcome of each in their order."""
 
 _AT_ONCE = 16
-"""Choice: so many trials at most go to a process at once, for a run takes a few milliseconds only."""
+"""Choice: at most this many trials go to a process at once, because a run takes only a few milliseconds."""
 
 
 _WORTH_A_PROCESS = 16
-"""Choice: so many runs at least are worth a process more."""
+"""Choice: one more process is worth it for at least this many runs."""
 
 _MOST_JOBS = 32
 """Choice: what one round of a search can keep busy."""
@@ -112,7 +112,7 @@ def runner(application: Application, protocol: Protocol, jobs: int) -> Iterator[
         if jobs == 1:
             yield lambda trials: (try_plan(application, trial, protocol) for trial in trials)
             return
-        # Forked, for a pipeline can have what can not be sent to another process: functions without a name.
+        # Forked, for a pipeline can have what cannot be sent to another process: functions without a name.
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(jobs, context, _begin_job, (application, protocol)) as pool:
             try:

@@ -31,7 +31,7 @@ class ReplayFile(msgspec.Struct, frozen=True):
         feed: name of the function, in the pipeline's module, that makes the input from ``feed_seed``.
         format: of this file; 1 to 3 were written under the project's former name, and name modules that are gone.
         kept: which of the input's records the run needs, by their order from 0; ``None``: all.
-        versions: further versions of the pipeline, likewise ``MODULE:PIPELINE``.
+        versions: further versions of the pipeline, also as ``MODULE:PIPELINE``.
         code_digest: of the source behind the pipeline and its versions (`headrace_properties.search.origins`); ``""``: unknown.
         input_digest: of the records that the run needs, and the watermarks; ``""``: unknown.
     """

@@ -40,7 +40,7 @@ class Verification:
         feed_seeds: seeds of the different inputs that the runs take turns with.
         feeds_asked: how many inputs were wanted; more than there are if some seeds make the same one.
         novelty: what the runs have shown, and what they may not have.
-        code: the branches of user code that the watched runs took, likewise.
+        code: the branches of user code that the watched runs took, counted in the same way.
         unreached: lines of user code, as (file, line), that no watched run reached; known at the end.
         stopped_for: why a search ended before all runs were made: ``quiet`` or ``minutes``.
         failure: the shrunk counterexample, if there is one.
@@ -156,7 +156,7 @@ def verify(
         feeds: how many inputs the runs take turns with: those of this seed and the next ones.
         until_quiet: stop once the chance that the next run shows something new is estimated below this (`novelty`).
         minutes: stop after so much wall time; then the number of runs depends on the machine.
-        options: of the cluster; each plan draws some of them anew.
+        options: of the cluster; each plan draws some of them itself.
         protocol: the state machines to host; default: the engine's own.
         jobs: processes that share the runs. The result does not depend on it.
         on_run: told after each run, for progress.

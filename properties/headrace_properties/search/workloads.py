@@ -39,7 +39,7 @@ class Workload:
         feed: makes the input from a seed.
         options: of the cluster.
         versions: further versions of the pipeline, that an operator may put in force while it runs (3).
-        settled: what it comes to depends neither on the order of arrival nor on the faults, as long as no record is late from
+        settled: its result depends neither on the order of arrival nor on the faults, as long as no record is late from
             the source: then it is what the plain reference makes of the feed.
     """
 

@@ -63,7 +63,7 @@ def _shuffle(entries: list[FeedEntry], span: Sequence[int], random: Random) -> N
 
 
 def _numbered(entries: Sequence[FeedEntry]) -> Feed:
-    """Count the offsets anew, and stamp each event with its arrival."""
+    """Renumber the offsets, and stamp each event with its arrival."""
     offsets: dict[str, int] = {}
     numbered = []
     for entry in entries:

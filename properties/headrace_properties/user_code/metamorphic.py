@@ -109,7 +109,7 @@ def check_relations(
         order_matters: how the outcome is known to depend on the order of arrival, whatever these runs show; ``""``: it is not.
 
     Returns:
-        Verdict by the relation's name; ``reference``: the plain sequential reference; ``replay``: each step, computed anew.
+        Verdict by the relation's name; ``reference``: the plain sequential reference; ``replay``: each step, computed again.
 
     Raises:
         HeadraceError: the run stops even without faults.
@@ -352,4 +352,4 @@ RELATIONS = (
     Relation("depth", "an identity between all stages comes to the same", _deeper),
     Relation("weak", "weak productions of idempotent code come to the same as strong ones", _weak),
 )
-"""All of them; what they come to is compared with a plain run."""
+"""All of them; their result is compared with that of a plain run."""

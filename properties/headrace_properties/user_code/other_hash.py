@@ -1,6 +1,6 @@
 """Another process, in which texts have other hashes and sets another order: calls of user code are made there again.
 
-Python draws the hashes of texts anew for each process (PYTHONHASHSEED). A handler that keeps or tells ``hash()``, or what it has
+Python randomizes the hashes of strings in each process (PYTHONHASHSEED). A handler that keeps or tells ``hash()``, or what it has
 iterated a set for, comes to something else on another machine, and when it is retried there.
 
 The other process imports the pipeline by its name; one that no module has cannot be asked.
@@ -91,7 +91,7 @@ def serve() -> None:
         caller = Caller(found) if isinstance(found, Pipeline) else None
     while True:
         try:
-            steps: list[Step] = pickle.load(asked)  # noqa: S301  likewise
+            steps: list[Step] = pickle.load(asked)  # noqa: S301  as above
         except EOFError:
             return
         with clock_at(THE_DAY):

@@ -1,4 +1,4 @@
-"""Steps, computed anew (MillWheel 6.2, 7.1): an owner's memory is what the rows say, state included.
+"""Steps, computed again (MillWheel 6.2, 7.1): an owner's memory is what the rows say, state included.
 
 Each step that was applied is run again on the state that its row had then. If it comes to something else, its owner worked on a
 state that was not the row's, or user code keeps something outside its state. `Unknown` for code that is not deterministic, or

@@ -18,7 +18,7 @@ from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 
 RECORDS = 200
-"""Of a longer input only so many of the first are looked at: each question runs it several times."""
+"""Only this many records of a longer input are used, because each question runs it several times."""
 
 _Key = tuple[Habit, str]
 _Item = tuple[str, object]

@@ -270,7 +270,7 @@ def test_a_broadcast_that_is_older_than_one_before_takes_nothing_back() -> None:
 
 
 def test_before_the_first_broadcast_nothing_enters_and_the_progress_is_reported_all_the_same() -> None:
-    """Other processes may be hours behind, and this one can not know: each waits for what the authority makes of all of them.
+    """Other processes may be hours behind, and this one cannot know: each waits for what the authority makes of all of them.
     What waits is promised like what was sent, or no process would ever make the first broadcast come."""
     rig = skewed()
     rig.at(0, SourceWatermark(0, 1_000))

@@ -77,7 +77,7 @@ def test_each_stage_and_input_is_declared_or_raises(stage: Stage, given: StageIn
         marked = (stage, expected) == (Stage.SETTLED, Stage.EMPTYING)
         assert (one.stage, one.version) == (expected, 7 if marked else 5)
     else:
-        with pytest.raises(AssertionError, match="can not take"):
+        with pytest.raises(AssertionError, match="cannot take"):
             one.take(given, 7)
 
 

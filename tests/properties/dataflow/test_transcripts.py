@@ -120,5 +120,5 @@ def test_a_folder_without_transcripts_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TranscriptError, match="can not be read"):
+    with pytest.raises(TranscriptError, match="cannot be read"):
         load_transcript(tmp_path / "none.toml")

@@ -63,7 +63,7 @@ def _accumulating(collection: PCollection[Any], query: Query) -> PCollection[Any
 
 
 def feed_of(pipeline: Pipeline, steps: Sequence[InputStep], lead_us: int = LEAD_US) -> Feed:
-    """Let a source play the steps, elements so long before their time. What is to be taken back can not come from a source."""
+    """Let a source play the steps, elements so long before their time. What is to be taken back cannot come from a source."""
     builder = FeedBuilder(pipeline)
     for step in steps:
         if step.element is not None:

@@ -35,7 +35,7 @@ from headrace.dataflow import (
 
 
 class ExpressionError(HeadraceError):
-    """An expression of a transcript that can not be read. Fields: expression, problem."""
+    """An expression of a transcript that cannot be read. Fields: expression, problem."""
 
     def __init__(self, expression: str, problem: str) -> None:
         super().__init__(expression, problem)

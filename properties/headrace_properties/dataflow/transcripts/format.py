@@ -52,7 +52,7 @@ END = "end"
 
 
 class TranscriptError(HeadraceError):
-    """A transcript that can not be read. Fields: path, problem."""
+    """A transcript that cannot be read. Fields: path, problem."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -112,7 +112,7 @@ class TranscriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         title: what it shows, as a claim.
         source: where it comes from.
         windows: a strategy of `headrace.dataflow`, times in seconds.
-        trigger: likewise.
+        trigger: the trigger, in the same form.
         accumulation: ``discarding``, ``accumulating`` or ``accumulating_and_retracting``.
         steps: what happens, in order of time.
         combine: name of a combiner.
@@ -193,7 +193,7 @@ def load_transcripts(folder: Path) -> list[Transcript]:
     """Read all transcripts of a folder and of those in it, by name.
 
     Raises:
-        TranscriptError: one can not be read, or there is none.
+        TranscriptError: one cannot be read, or there is none.
     """
     paths = sorted(folder.rglob("*.toml"))
     if not paths:
@@ -205,13 +205,13 @@ def load_transcript(path: Path, name: str = "") -> Transcript:
     """Read a transcript; ``name``: default: that of the file.
 
     Raises:
-        TranscriptError: it can not be read.
+        TranscriptError: it cannot be read.
     """
     try:
         file = msgspec.toml.decode(path.read_bytes(), type=TranscriptFile)
         return compiled(name or path.stem, file)
     except OSError as error:
-        raise TranscriptError(str(path), f"can not be read: {error.strerror or error}") from error
+        raise TranscriptError(str(path), f"cannot be read: {error.strerror or error}") from error
     except (msgspec.MsgspecError, ValueError, HeadraceError) as error:
         raise TranscriptError(str(path), str(error)) from error
 
