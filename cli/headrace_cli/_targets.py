@@ -1,4 +1,4 @@
-"""Finding the user's pipeline and its input: ``MODULE:PIPELINE``, and the function ``feed`` beside it.
+"""Finding the user's pipeline and its input: ``MODULE:PIPELINE``, and the function or Hypothesis strategy ``feed`` beside it.
 
 Whatever is wrong with them is found here, before anything runs, and reported in one line that says what to do.
 """
@@ -13,6 +13,7 @@ from types import ModuleType
 
 from headrace import HeadraceError, Pipeline
 from headrace.api.versions import check_versions
+from headrace_properties.drawn_feeds import feed_function
 from headrace_properties.promises import Promise, check_promises
 from headrace_properties.search.application import Application
 from headrace_sim import Feed, FeedEntry
@@ -97,7 +98,7 @@ def load_target(
 
     Args:
         name: ``MODULE:PIPELINE``. The current directory is searched first.
-        feed_name: the function of the same module that makes the input from a seed.
+        feed_name: the function or strategy of the same module that makes the input from a seed.
         versions: further versions of the pipeline, also ``MODULE:PIPELINE``.
         promises: names of the promises to keep; none: all of the module.
 
@@ -107,7 +108,7 @@ def load_target(
         HeadraceError: the pipeline's graph does not fit together, or its versions do not.
     """
     module, pipeline = _load(name)
-    feed_of = _feed_function(name, module, feed_name)
+    feed_of = _feed_function(name, module, pipeline, feed_name)
     deployed = {version: load_pipeline(version) for version in versions}
     check_versions((pipeline, *deployed.values()))
     found = _promises(name, module, (pipeline, *deployed.values()), promises)
@@ -243,8 +244,10 @@ def _pipelines_of(module: ModuleType) -> str:
     return "It has no pipeline: assign one at its top level, pipeline = Pipeline(...)"
 
 
-def _feed_function(name: str, module: ModuleType, feed_name: str) -> Callable[[int], object]:
-    found = getattr(module, feed_name, None)
+def _feed_function(
+    name: str, module: ModuleType, pipeline: Pipeline, feed_name: str
+) -> Callable[[int], object]:
+    found = feed_function(pipeline, getattr(module, feed_name, None))
     wanted = _NEED_FEED.format(name=feed_name)
     if found is None:
         problem = f"module {module.__name__!r} has no function {feed_name!r} that makes the input"

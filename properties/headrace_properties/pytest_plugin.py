@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
     from headrace import Pipeline
     from headrace_properties.promises import Promise
     from headrace_properties.search.application import Application, FeedOf
@@ -126,7 +128,7 @@ class Verifier:
     def __call__(
         self,
         pipeline: "Pipeline",
-        feed: "FeedOf",
+        feed: "FeedOf | SearchStrategy[Any]",
         *,
         examples: int | None = None,
         seed: int | None = None,
@@ -141,7 +143,7 @@ class Verifier:
 
         Args:
             pipeline: what to verify.
-            feed: makes the input from a seed.
+            feed: makes the input from a seed: a function, or a strategy (`headrace_properties.drawn_feeds`).
             examples: instead of the command line's.
             seed: instead of the command line's.
             options: of the cluster, where a plan does not vary them.
@@ -160,6 +162,7 @@ class Verifier:
         __tracebackhide__ = True
         from headrace import OptionsError  # noqa: PLC0415
         from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
+        from headrace_properties.drawn_feeds import feed_function  # noqa: PLC0415
         from headrace_properties.explain.descriptions import describe_failure  # noqa: PLC0415
         from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
@@ -173,14 +176,14 @@ class Verifier:
         if runs < 1:
             raise OptionsError("examples", runs, "at least 1")
         asked = _promises_beside(pipeline, feed) if promises is None else promises
-        application = Application(pipeline, feed, check_promises(asked, [pipeline]))
+        application = Application(pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]))
         name = _importable_name(pipeline, feed)
         kept = None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name)
         feeds = {one: application.feed(one) for one in application.feed_seeds(used_seed, FEEDS)}
         code = review(pipeline, feeds, options=options, seed=used_seed) if hosted is SOUND else CodeReview(())
         for finding in code.findings:
             self.record("headrace finding", str(finding))
-        broken = [_story_of(finding, application, hosted, kept) for finding in code.findings]
+        broken = [_story_of(finding, application, feed, hosted, kept) for finding in code.findings]
         if code.why_no_runs:
             raise InvariantViolatedError("\n\n".join(broken))
         retried = () if kept is None else retry(application, kept.load(), hosted)
@@ -199,7 +202,7 @@ class Verifier:
         self.record("headrace runs", found.runs)
         self.record("headrace events", found.events)
         if found.failure is not None:
-            command = _save(found.failure, application, hosted, kept)
+            command = _save(found.failure, application, feed, hosted, kept)
             broken.append(describe_failure(found.failure, application) + f"\nRun it again\n  {command}")
         if broken:
             raise InvariantViolatedError("\n\n".join(broken))
@@ -266,7 +269,7 @@ def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> V
     )
 
 
-def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf"]:
+def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf | SearchStrategy[Any]"]:
     """Import a pipeline and its feed; from pytest's root directory, too, whichever way pytest was started."""
     import importlib  # noqa: PLC0415
 
@@ -278,28 +281,28 @@ def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf"]:
         return getattr(module, attribute), module.feed
     except (ImportError, ValueError, AttributeError) as error:
         raise pytest.UsageError(
-            f"{_PIPELINES}: {name!r}: {error}. Name MODULE:PIPELINE, with a function feed(seed) in the module"
+            f"{_PIPELINES}: {name!r}: {error}. Name MODULE:PIPELINE, with a function feed(seed) or a strategy feed in the module"
         ) from error
 
 
 def _story_of(
-    finding: "UserFinding", application: "Application", protocol: "Protocol", kept: "KeptFailures | None"
-) -> str:
+    finding: "UserFinding", application: "Application", feed: object, protocol: "Protocol", kept: "KeptFailures | None"
+) -> str:  # fmt: skip
     """Tell a finding about user code, and how to see it again."""
-    command = _save(finding.failure, application, protocol, kept).removesuffix(" --explain")
+    command = _save(finding.failure, application, feed, protocol, kept).removesuffix(" --explain")
     story = "\n".join(f"  {sentence}" for sentence in finding.story())
     name = application.pipeline.name
     return f"{name} breaks {finding.habit.verdict_name}\n\n{story}\n\nRun it again\n  {command}"
 
 
 def _save(
-    failure: "Failure", application: "Application", protocol: "Protocol", kept: "KeptFailures | None"
-) -> str:
+    failure: "Failure", application: "Application", feed: object, protocol: "Protocol", kept: "KeptFailures | None"
+) -> str:  # fmt: skip
     """Keep the failure; returns the command that replays it, or why there is none."""
     from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
     from headrace_properties.search.replay_file import to_replay  # noqa: PLC0415
 
-    pipeline, feed = application.pipeline, application.feed_of
+    pipeline = application.pipeline
     name = _importable_name(pipeline, feed)
     if name is None or kept is None:
         return (
@@ -326,7 +329,7 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _promises_beside(pipeline: "Pipeline", feed: "FeedOf") -> "Sequence[Promise]":
+def _promises_beside(pipeline: "Pipeline", feed: object) -> "Sequence[Promise]":
     """Return the list ``promises`` of the module that has the pipeline and its feed; nothing if there is none."""
     name = _importable_name(pipeline, feed)
     found = None if name is None else getattr(sys.modules[name[0].partition(":")[0]], _PROMISES, None)
@@ -335,7 +338,7 @@ def _promises_beside(pipeline: "Pipeline", feed: "FeedOf") -> "Sequence[Promise]
     return found if isinstance(found, list | tuple) else [found]
 
 
-def _importable_name(pipeline: "Pipeline", feed: "FeedOf") -> tuple[str, str] | None:
+def _importable_name(pipeline: "Pipeline", feed: object) -> tuple[str, str] | None:
     """(``MODULE:PIPELINE``, the feed's name) of a module that has both; if several do, of one that has promises, too."""
     home = sys.modules.get(getattr(feed, "__module__", ""))
     found: list[tuple[bool, tuple[str, str]]] = []

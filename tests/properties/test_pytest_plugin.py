@@ -254,3 +254,30 @@ def test_promises_given_to_the_fixture_count_and_are_not_replayed_from_nowhere(p
     assert code == 1
     assert "1 failed, 1 passed" in text
     assert "add small_counts to a list promises beside the pipeline" in text
+
+
+DRAWN = """
+from hypothesis import strategies as st
+from promising import *
+
+feed = st.lists(st.integers(0, 9), min_size=8)
+promises = [small_counts]
+
+def test_beside(headrace_verify):
+    headrace_verify(pipeline, feed)
+
+def test_unnamed(headrace_verify):
+    headrace_verify(pipeline, st.lists(st.integers(0, 9), min_size=8), promises=[counts_are_numbers])
+"""
+
+
+def test_a_strategy_is_an_input_in_a_test_and_beside_a_pipeline_of_the_settings(project: Path) -> None:
+    (project / "promising.py").write_text(PROMISES)
+    (project / "test_drawn.py").write_text(DRAWN)
+    (project / "pytest.ini").write_text(
+        "[pytest]\npythonpath = .\nheadrace_pipelines = test_drawn:pipeline\n"
+    )
+    code, text = pytest_in(project, *FEW)
+    assert (code, "2 failed, 1 passed" in text, text.count("Run it again")) == (1, True, 2), text
+    (kept,) = project.rglob("headrace-failure-*.json")
+    assert f"headrace replay {kept.relative_to(project)} --explain" in text

@@ -1,0 +1,142 @@
+"""Inputs that a Hypothesis strategy draws: ``feed = st.lists(...)`` beside a pipeline, instead of a function ``feed(seed)``.
+
+Rules of this file:
+
+* An input depends on the seed and the strategy only: the strategy reads bytes that the seed makes (Hypothesis's
+  ``fuzz_one_input``). Hypothesis's own generator mixes in constants of whatever modules are imported, so it would draw another
+  input in another process.
+* The search shrinks an input as it does every other: by leaving out records.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
+
+from headrace import MILLISECOND, SECOND, HeadraceError, OptionsError, Pipeline
+from headrace_sim import Feed, FeedBuilder
+
+_BYTES = 1 << 14
+"""To draw from. Choice: more than Hypothesis takes, which is 8 KiB for one input."""
+
+_TRIES = 200
+"""Choice: inputs that a strategy's filters may refuse."""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A record that arrives at an injector.
+
+    Attributes:
+        value: what the stream's codec takes.
+        key: the record's own key.
+        timestamp: event time in microseconds; ``None``: when it arrives.
+        stream: ``None``: the injector's first output.
+        injector: ``None``: the pipeline's first.
+        process: number of the injector's process.
+        after_us: how long after the arrival before it, or after the first second of the run.
+    """
+
+    value: Any
+    key: str = ""
+    timestamp: int | None = None
+    stream: str | None = None
+    injector: str | None = None
+    process: int = 0
+    after_us: int = 100 * MILLISECOND
+
+
+class UndrawnFeedError(HeadraceError):
+    """A strategy gives no input. Fields: strategy, problem, remedy."""
+
+    def __init__(self, strategy: str, problem: str, remedy: str) -> None:
+        super().__init__(strategy, problem, remedy)
+        self.strategy, self.problem, self.remedy = strategy, problem, remedy
+
+    def __str__(self) -> str:
+        """Say why, and what to do."""
+        return f"the strategy {self.strategy:.100} {self.problem}. {self.remedy}"
+
+
+class DrawnFeed:
+    """Makes the input of a seed by drawing it from a strategy.
+
+    Args:
+        pipeline: whose input it is.
+        strategy: draws a `Feed`, or a list of values and `Arrival`s; a value is an arrival with all defaults. The sources of a
+            list promise as much as is true after each arrival (the lowest timestamp to come), so no record of it is late.
+    """
+
+    def __init__(self, pipeline: Pipeline, strategy: SearchStrategy[Any]) -> None:
+        self._pipeline = pipeline
+        self._strategy = strategy
+
+    def __call__(self, seed: int) -> Feed:
+        """Draw the input of a seed.
+
+        Raises:
+            UndrawnFeedError: the strategy's filters refuse all that is tried, or what it draws is no input.
+            HeadraceError: the pipeline has no such injector or stream, or its codec refuses a value.
+        """
+        drawn = _draw(self._strategy, Random(f"{seed}/feed"))
+        if isinstance(drawn, Feed):
+            return drawn
+        if not isinstance(drawn, list | tuple):
+            problem = f"draws a {type(drawn).__name__}"
+            raise UndrawnFeedError(
+                repr(self._strategy), problem, "Let it draw a list of records: st.lists(...)"
+            )
+        return self._feed_of([one if isinstance(one, Arrival) else Arrival(one) for one in drawn])
+
+    def _feed_of(self, arrivals: Sequence[Arrival]) -> Feed:
+        builder = FeedBuilder(self._pipeline)
+        times = list(accumulate((_wait(one) for one in arrivals), initial=SECOND))[1:]
+        timestamps = [
+            at_us if one.timestamp is None else one.timestamp
+            for one, at_us in zip(arrivals, times, strict=True)
+        ]
+        to_come = [*accumulate(reversed(timestamps), min)][-2::-1]
+        for one, at_us, timestamp in zip(arrivals, times, timestamps, strict=True):
+            builder.record(
+                at_us=at_us, value=one.value, timestamp=timestamp, key=one.key, stream=one.stream,
+                injector=one.injector, process=one.process,
+            )  # fmt: skip
+        for at_us, low_watermark in zip(times, to_come, strict=False):
+            for spec in self._pipeline.injectors.values():
+                for process in range(spec.processes):
+                    builder.watermark(
+                        at_us=at_us, low_watermark=low_watermark, injector=spec.name, process=process
+                    )
+        return builder.build()
+
+
+def _wait(one: Arrival) -> int:
+    if one.after_us < 0:
+        raise OptionsError("after_us", one.after_us, "0 or more")
+    return one.after_us
+
+
+def feed_function(pipeline: Pipeline, feed: Any) -> Any:
+    """Return what makes inputs from seeds: a strategy becomes a `DrawnFeed`; anything else is left as it is."""
+    return DrawnFeed(pipeline, feed) if isinstance(feed, SearchStrategy) else feed
+
+
+def _draw(strategy: SearchStrategy[Any], random: Random) -> Any:
+    """Draw one thing."""
+    found: list[Any] = []
+
+    @settings(database=None)
+    @given(strategy)
+    def note(drawn: Any) -> None:
+        found.append(drawn)
+
+    draw_from: Callable[[bytes], object] = note.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+    for _ in range(_TRIES):
+        draw_from(random.randbytes(_BYTES))
+        if found:
+            return found[0]
+    remedy = "Loosen its filters, or ask for shorter lists: Hypothesis draws up to 8 KiB"
+    raise UndrawnFeedError(repr(strategy), "refused all that was tried", remedy)
