@@ -5,8 +5,6 @@ not at all: it is written beside its place under a temporary name, and then rena
 the work if possible; after the work it is reported, and hides nothing of the result.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +13,7 @@ import typer
 
 from headrace import HeadraceError
 from headrace_cli._exit import ExistingFileError, ExitCode, UnwritableFileError, print_stop
+from headrace_properties.whole_files import is_device, write_whole
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that already exist.")]
 
@@ -53,7 +52,7 @@ class OutputFiles:
             return
         self._check(path, option)
         place = path.resolve()
-        if place in self._claimed and not _is_device(path):
+        if place in self._claimed and not is_device(path):
             raise UnwritableFileError(str(path), f"{self._claimed[place]} names it, too", option)
         self._claimed[place] = option
 
@@ -67,7 +66,7 @@ class OutputFiles:
         """
         try:
             self._check(path, option)
-            _write_whole(path, make)
+            write_whole(path, make)
         except HeadraceError as error:
             print_stop(error)
         except OSError as error:
@@ -87,7 +86,7 @@ class OutputFiles:
             raise UnwritableFileError(str(path), "it is a directory", option)
         if not path.parent.is_dir():
             raise UnwritableFileError(str(path), f"there is no directory {path.parent}", option)
-        if not path.exists() or _is_device(path):
+        if not path.exists() or is_device(path):
             return
         if any(one.exists() and path.samefile(one) for one in self._inputs):
             raise UnwritableFileError(str(path), "this command reads it", option)
@@ -98,23 +97,3 @@ class OutputFiles:
 def write_bytes(data: bytes) -> Callable[[Path], object]:
     """Make what `OutputFiles.write` asks for from the content."""
     return lambda path: path.write_bytes(data)
-
-
-def _is_device(path: Path) -> bool:
-    """Tell whether it is ``/dev/null``, a pipe or the like, which is written in place."""
-    return path.exists() and not path.is_file()
-
-
-def _write_whole(path: Path, make: Callable[[Path], object]) -> None:
-    if _is_device(path):
-        make(path)
-        return
-    place = path.resolve()  # what a symbolic link points to is replaced, not the link
-    part = place.with_name(f".{place.stem[:40]}.{os.getpid()}.part{place.suffix}")
-    try:
-        make(part)
-        if place.exists():
-            shutil.copymode(place, part)
-        part.replace(place)
-    finally:
-        part.unlink(missing_ok=True)

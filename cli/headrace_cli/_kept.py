@@ -34,7 +34,9 @@ class Memory:
 
     def __init__(self, folder: Path | None, target: PipelineTarget, protocol: Protocol) -> None:
         self._writable = folder is not None or is_fit_for_files(Path())
-        self.failures = KeptFailures(folder or FOLDER, target.name, tuple(target.versions), protocol.name)
+        self.failures = KeptFailures(
+            folder or FOLDER, target.name, tuple(target.versions), protocol.name, target.feed_name
+        )
 
     def keep(self, data: bytes) -> Path | None:
         """Keep a failure, as a replay file, and return the file's path if that is possible."""

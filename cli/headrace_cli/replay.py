@@ -19,7 +19,6 @@ from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_his
 from headrace_cli._options import JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._render import (
-    counted,
     print_error,
     print_heading,
     print_input,
@@ -41,7 +40,7 @@ from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
 from headrace_properties.user_code.review import review
 from headrace_properties.verdict import Verdict
-from headrace_sim import SOUND, Feed, versions_of
+from headrace_sim import SOUND, versions_of
 
 app = typer.Typer(add_completion=False)
 
@@ -230,7 +229,7 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
     first = pipeline or file.pipeline
     application = _application(recorded, pipeline, promises)
     feed = application.feed(file.feed_seed)
-    wrong = implausible(file.plan, feed) or _wrong_records(file, feed)
+    wrong = implausible(file.plan, feed, file.kept)
     if wrong:
         raise HistoryFormatError("replay file", recorded.path, wrong)
     records = tuple(describe_input(application.pipeline, application.input_of(file.trial)))
@@ -290,11 +289,6 @@ def _print(console: Console, replayed: ReplayedFailure) -> None:
     print_violations(console, replayed.verdicts, witnesses=True)
     if replayed.error:
         print_error(console, replayed.error, sound=file.protocol == SOUND.name)
-
-
-def _wrong_records(file: ReplayFile, feed: Feed) -> str:
-    wrong = [number for number in file.kept or () if not 0 <= number < feed.records]
-    return f"kept has {wrong[0]}, and the input has only {counted(feed.records, 'record')}" if wrong else ""
 
 
 def _changed(replayed: ReplayedFailure) -> str:

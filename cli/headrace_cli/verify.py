@@ -254,7 +254,7 @@ def _search(
                 retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
                 kept = memory.settle(retried)
                 verification = found_again(retried)
-                again = next((one.kept.path for one in retried if one.judged.failed), None)
+                again = next((one.kept.path for one in retried if one.failed), None)
                 if verification is None:
                     verification = _found(application, protocol, options, progress.on_run)
         except KeyboardInterrupt as stop:

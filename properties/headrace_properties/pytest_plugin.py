@@ -178,7 +178,9 @@ class Verifier:
         asked = _promises_beside(pipeline, feed) if promises is None else promises
         application = Application(pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]))
         name = _importable_name(pipeline, feed)
-        kept = None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name)
+        kept = (
+            None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name, feed=name[1])
+        )
         feeds = {one: application.feed(one) for one in application.feed_seeds(used_seed, FEEDS)}
         code = review(pipeline, feeds, options=options, seed=used_seed) if hosted is SOUND else CodeReview(())
         for finding in code.findings:

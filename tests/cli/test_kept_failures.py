@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,53 @@ def test_one_of_which_nothing_can_be_said_stays(folder: Path, run: Run) -> None:
     said = plain(run("verify", "views:pipeline", "--examples", "3").stdout)
     assert "kept; nothing can be said of no such promise, which this run does not exercise" in said
     assert kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"kept": [0, 999]}, "kept has 999; the number of records in the input is only"),
+        ({"plan": {"options": {"workers": 10**9}}}, "plan.options.workers is 1000000000; expected"),
+    ],
+    ids=["records", "workers"],
+)
+def test_one_that_makes_no_sense_is_said_and_not_run(
+    folder: Path, run: Run, change: dict[str, Any], why: str
+) -> None:
+    content = json.loads(save_zombie(folder).read_text()) | {"protocol": "sound"}
+    for name, value in change.items():
+        content[name] = _changed(content[name], value) if isinstance(value, dict) else value
+    kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps(content))
+    result = run("verify", "views:pipeline", "--examples", "3", "--json")
+    (said,) = json.loads(result.stdout)["kept_failures"]
+    assert said.startswith(f"{kept.relative_to(folder)}: skipped, as it cannot be run: {why}")
+    assert kept.exists()
+
+
+def _changed(content: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    return content | {
+        name: _changed(content[name], value) if isinstance(value, dict) else value
+        for name, value in change.items()
+    }
+
+
+def test_one_of_another_input_function_is_left_alone(folder: Path, run: Run) -> None:
+    content = json.loads(save_zombie(folder, "short_feed").read_text())
+    kept = folder / KEPT / "views.pipeline" / "headrace-failure-0.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps(content))
+    (kept.parent / ".headrace-failure-1.7.part.json").write_text("the rest of a process that was killed")
+    tried = [
+        json.loads(
+            run(
+                "verify", "views:pipeline", "--examples", "3", "--without", "sequencers", "--json", *more
+            ).stdout
+        )["kept_failures"]
+        for more in ((), ("--feed", "short_feed"))
+    ]
+    assert list(map(len, tried)) == [0, 1]
 
 
 def test_nothing_is_kept_in_a_home_directory_unasked(

@@ -4,6 +4,7 @@ Rules of this file:
 
 * A failure stays until a run of it shows that what it violated holds, and is then retired: moved to ``retired``, never deleted.
   Where that cannot be told, because the property was not exercised or not asked for, it stays.
+* One whose numbers make no sense is not run, and stays: a plan from a file that somebody has edited could run for days.
 * That the directory cannot be written hides no verdict.
 """
 
@@ -15,9 +16,11 @@ from pathlib import Path
 from headrace_properties.search.application import Application
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.parallel import runner, useful_jobs
+from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile, read_replay
 from headrace_properties.search.verification import Verification
 from headrace_properties.verdict import Holds
+from headrace_properties.whole_files import write_whole
 from headrace_sim import Protocol
 
 FOLDER = Path(".headrace/failures")
@@ -46,24 +49,35 @@ class Retried:
 
     Attributes:
         kept: the failure.
-        judged: what its run has come to.
+        judged: what its run has come to; ``None``: it was not run.
         changes: what it was recorded from and has changed since: ``code``, ``input``.
+        wrong: why it cannot be run: somebody has edited the file, or the input has fewer records now.
     """
 
     kept: KeptFailure
-    judged: JudgedRun
-    changes: tuple[str, ...]
+    judged: JudgedRun | None
+    changes: tuple[str, ...] = ()
+    wrong: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """It has been run, and violates something."""
+        return self.judged is not None and self.judged.failed
 
     @property
     def passed(self) -> bool:
         """What it violated was exercised, and holds."""
-        if self.judged.failed:
+        if self.judged is None or self.judged.failed:
             return False
-        names = self.kept.file.violations.keys() - {"error"}
-        return all(isinstance(self.judged.verdicts.get(name), Holds) for name in names)
+        verdicts = self.judged.verdicts
+        return all(
+            isinstance(verdicts.get(name), Holds) for name in self.kept.file.violations.keys() - {"error"}
+        )
 
     def __str__(self) -> str:
         """Say what has come of it."""
+        if self.judged is None:
+            return f"{self.kept.path}: skipped, as it cannot be run: {self.wrong}"
         broken = ", ".join(self.kept.file.violations)
         if self.judged.failed:
             again = ", ".join(self.judged.broken) or "the run stopped with an error"
@@ -84,13 +98,19 @@ class KeptFailures:
         pipeline: ``MODULE:PIPELINE``.
         versions: further versions, in the same form.
         protocol: name of the state machines.
+        feed: name of what makes the input: a failure says nothing of another one's.
     """
 
     def __init__(
-        self, folder: Path, pipeline: str, versions: Sequence[str] = (), protocol: str = "sound"
+        self,
+        folder: Path,
+        pipeline: str,
+        versions: Sequence[str] = (),
+        protocol: str = "sound",
+        feed: str = "feed",
     ) -> None:
         self.folder = folder / pipeline.replace(":", ".")
-        self._of = (pipeline, tuple(versions), protocol)
+        self._of = (pipeline, tuple(versions), protocol, feed)
 
     def load(self) -> tuple[KeptFailure, ...]:
         """Read them, in order of their names, without findings about user code, which every search looks for anew.
@@ -98,11 +118,12 @@ class KeptFailures:
         Raises:
             HistoryFormatError: one cannot be read.
         """
-        found = [KeptFailure(path, read_replay(path)) for path in sorted(self.folder.glob("*.json"))]
+        paths = [path for path in sorted(self.folder.glob("*.json")) if not path.name.startswith(".")]
+        found = [KeptFailure(path, read_replay(path)) for path in paths]
         return tuple(
             one
             for one in found
-            if (one.file.pipeline, one.file.versions, one.file.protocol) == self._of
+            if (one.file.pipeline, one.file.versions, one.file.protocol, one.file.feed) == self._of
             and not one.file.about_code
         )
 
@@ -114,12 +135,7 @@ class KeptFailures:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = free_name(self.folder, data)
-        part = path.with_suffix(".part")
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, lambda part: part.write_bytes(data))
         return path
 
     def retire(self, kept: KeptFailure) -> Path:
@@ -144,22 +160,29 @@ def retry(
         protocol: the state machines to host.
         jobs: processes that share the runs.
     """
-    changes = [one.file.changes(application) for one in kept]
-    with runner(application, protocol, useful_jobs(jobs, len(kept))) as run:
-        judged = list(run([one.file.trial for one in kept]))
-    return tuple(map(Retried, kept, judged, changes))
+    wrong = [implausible(one.file.plan, application.feed(one.file.feed_seed), one.file.kept) for one in kept]
+    fit = [one for one, why in zip(kept, wrong, strict=True) if not why]
+    changes = [one.file.changes(application) for one in fit]
+    with runner(application, protocol, useful_jobs(jobs, len(fit))) as run:
+        judged = list(run([one.file.trial for one in fit]))
+    done = map(Retried, fit, judged, changes)
+    return tuple(
+        Retried(one, None, wrong=why) if why else next(done) for one, why in zip(kept, wrong, strict=True)
+    )
 
 
 def found_again(retried: Sequence[Retried]) -> Verification | None:
     """Return what the runs have found, if one of them failed; the first is the failure."""
-    failing = next((one for one in retried if one.judged.failed), None)
+    runs = [(one.kept.file, one.judged) for one in retried if one.judged is not None]
+    failing = next(((file, judged) for file, judged in runs if judged.failed), None)
     if failing is None:
         return None
-    seeds = tuple(dict.fromkeys(one.kept.file.feed_seed for one in retried))
+    seeds = tuple(dict.fromkeys(file.feed_seed for file, _ in runs))
     found = Verification(feed_seeds=seeds, feeds_asked=len(seeds))
-    for one in retried:
-        found.take(one.judged)
-    found.fail(failing.judged.failure(failing.kept.file.trial))
+    for _, judged in runs:
+        found.take(judged)
+    file, judged = failing
+    found.fail(judged.failure(file.trial))
     return found
 
 

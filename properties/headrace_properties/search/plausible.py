@@ -4,7 +4,7 @@ What a search draws is far within these limits.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,19 +19,22 @@ _MOST_BYTES = 1 << 40
 _PROCESSES = ("workers", "masters", "authority_replicas", "authority_shards")
 
 
-def implausible(plan: Plan, feed: Feed) -> str:
+def implausible(plan: Plan, feed: Feed, kept: Sequence[int] | None = None) -> str:
     """Name the first field whose value makes no sense, and what is expected; ``""``: there is none.
 
     Args:
         plan: as the file has it.
         feed: its input; the plan may last an hour longer.
+        kept: which of the input's records the run keeps, by their order from 0; ``None``: all.
     """
     last_us = feed.end_us + HOUR
     for path, name, value in _numbers("plan", "", plan):
         low, high = _limits(name, last_us, "faults" in path)
         if not low <= value <= high:
             return f"{path} is {value}; expected a number from {low:,} to {high:,}"
-    return ""
+    records = feed.records
+    wrong = [number for number in kept or () if not 0 <= number < records]
+    return f"kept has {wrong[0]}; the number of records in the input is only {records:,}" if wrong else ""
 
 
 def _limits(name: str, last_us: int, of_faults: bool) -> tuple[float, float]:  # noqa: FBT001  a private helper
