@@ -317,7 +317,9 @@ class Master:
         if self._joined_at is None:
             self._joined_at = table.version
         members = [self._members.get(address) for address in self._required(now)]
-        all_know = all(one is not None and one.beat.table_version >= self._joined_at for one in members)
+        all_know = all(
+            member is not None and member.beat.table_version >= self._joined_at for member in members
+        )
         if not self._rules.may_switch(all_know):
             return None
         self._joined_at = None

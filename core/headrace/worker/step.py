@@ -107,7 +107,9 @@ class Step(msgspec.Struct, eq=False):
             set_timers = tuple([timer for timer in changes.values() if timer is not None])
             cancelled = tuple([tag for tag, timer in changes.items() if timer is None])
         if remember and run.arrivals:
-            seen = tuple([(one.production.record_id, one.production.origin) for one in run.arrivals])
+            seen = tuple(
+                [(arrival.production.record_id, arrival.production.origin) for arrival in run.arrivals]
+            )
         return RowDelta(
             self.slot.key, self.version.number, run.state_after, run.hold, set_timers, cancelled, run.fired, seen,
             self.checkpoints,

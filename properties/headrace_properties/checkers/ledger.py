@@ -212,7 +212,8 @@ class WorkLedger:
         """The least low watermark that was broadcast of its senders."""
         published = self.published
         return min(
-            (published.get(one, MIN_TIME) for one in self.topology.senders[computation]), default=MIN_TIME
+            (published.get(sender, MIN_TIME) for sender in self.topology.senders[computation]),
+            default=MIN_TIME,
         )
 
     def passed_at_us(self, computation: str, time_us: int) -> int | None:
