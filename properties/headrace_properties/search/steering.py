@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
+from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.user_lines import EVERY
@@ -72,6 +73,7 @@ class Steering:
         seed: of all draws.
         feed_seeds: of the inputs, which take turns; default: the search's seed.
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
+        table: of the kinds of those faults; a seed means the same faults of the same table for ever.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Steering:
         seed: int,
         feed_seeds: Sequence[int] | None = None,
         aimed: int = AIMED,
+        table: int = FIRST_TABLE,
     ) -> None:
         self._feed_seeds = feed_seeds or (seed,)
         self._grounds = [
@@ -92,14 +95,15 @@ class Steering:
         self._rounds = 0
         self._tried: Counter[Spot] = Counter()
         self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
-        for fault in self._all_faults(application):
+        for fault in self._all_faults(application, table):
             self._faults[spot_of(fault)].append(fault)
 
-    def _all_faults(self, application: Application) -> list[StepFault]:
+    def _all_faults(self, application: Application, table: int) -> list[StepFault]:
         if not self._aimed:
             return []
         try:
-            faults = single_faults(application.versions, application.feed(self._feed_seeds[0]), self._base)
+            feed = application.feed(self._feed_seeds[0])
+            faults = single_faults(application.versions, feed, self._base, table=table)
         except Exception:  # noqa: BLE001  user code that fails without any fault: the first plan will show it
             return []
         Random(f"{self._seed}/steering").shuffle(faults)

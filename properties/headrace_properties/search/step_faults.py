@@ -3,15 +3,19 @@
 The workload runs once without faults, and its steps are counted; each applicable fault can begin at the first few of each kind
 of step, and at the last one. `headrace_properties.search.enumeration` tries them one by one;
 `headrace_properties.search.steering` draws from them.
+
+A seed means what it means by a table of kinds, as in `headrace_properties.search.fault_kinds`: a table never changes, and a new
+kind goes in a new one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from random import Random
 from typing import get_args
 
 from headrace import MILLISECOND, SECOND
 from headrace.wire.messages import ChangeTopology, MergeIntervals, MoveInterval, Reply, SplitInterval
+from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.plans import FIRST_KEY, Ground, ground_of
 from headrace_sim import ClusterOptions, Does, Feed, Moment, Step, StepFault, Versions, start
 from headrace_sim import faults as f
@@ -51,8 +55,13 @@ def steps_of(
     return steps
 
 
-def faults_at(step: Step, ground: Ground) -> Iterator[StepFault]:
-    """Every fault that can be tried at a step."""
+def faults_at(step: Step, ground: Ground, table: int = FIRST_TABLE) -> Iterator[StepFault]:
+    """Every fault that can be tried at a step. ``table``: of the kinds."""
+    for make in STEP_TABLES[table]:
+        yield from make(step, ground)
+
+
+def _process_faults(step: Step, ground: Ground) -> Iterator[StepFault]:
     process = step.process
     crash = f.Crash(at_us=0, process=process, restart_after_us=300 * MILLISECOND)
     yield StepFault(step, crash)
@@ -63,8 +72,10 @@ def faults_at(step: Step, ground: Ground) -> Iterator[StepFault]:
     for other in ((), masters, ("store",)):
         yield StepFault(step, f.Partition(at_us=0, side=(process,), other=other, for_us=ZOMBIE_US))
     yield StepFault(step, f.Slow(at_us=0, process=process, factor=20_000, for_us=SECOND))
-    yield from _message_faults(step)
-    if role_of(process) == "worker" and step.message in _WORK:
+
+
+def _operators_verbs(step: Step, ground: Ground) -> Iterator[StepFault]:
+    if role_of(step.process) == "worker" and step.message in _WORK:
         computation = step.computation or ground.computations[0]
         for verb in _verbs(computation, ground):
             yield StepFault(step, f.Operate(at_us=0, verb=verb))
@@ -81,7 +92,7 @@ def _verbs(computation: str, ground: Ground) -> Iterator[MoveInterval | SplitInt
         yield MergeIntervals(computation, FIRST_KEY)
 
 
-def _message_faults(step: Step) -> Iterator[StepFault]:
+def _message_faults(step: Step, _: Ground) -> Iterator[StepFault]:
     """What happens to a message happens once it is sent; to the store's replies, which no process sends, when they come."""
     if step.message in EVENTS or (step.does is Does.RECEIVES and step.message not in _REPLIES):
         return
@@ -90,12 +101,21 @@ def _message_faults(step: Step) -> Iterator[StepFault]:
     yield StepFault(step, f.DelayMessage(at_us=0, by_us=SECOND))
 
 
-def single_faults(pipeline: Versions, feed: Feed, options: ClusterOptions, first: int = 2) -> list[StepFault]:
-    """Every applicable fault at every step; the arguments are those of `steps_of`."""
+StepMaker = Callable[[Step, Ground], Iterator[StepFault]]
+
+STEP_TABLES: dict[int, tuple[StepMaker, ...]] = {
+    FIRST_TABLE: (_process_faults, _message_faults, _operators_verbs)
+}
+"""All tables by number. Add, never change: the next is ``2: (*STEP_TABLES[1], ...)``."""
+
+
+def single_faults(
+    pipeline: Versions, feed: Feed, options: ClusterOptions, first: int = 2, table: int = FIRST_TABLE
+) -> list[StepFault]:
+    """Every applicable fault at every step; the arguments are those of `steps_of` and `faults_at`."""
     ground = ground_of(pipeline, feed, options)
-    return [
-        fault for step in steps_of(pipeline, feed, options, first=first) for fault in faults_at(step, ground)
-    ]
+    steps = steps_of(pipeline, feed, options, first=first)
+    return [fault for step in steps for fault in faults_at(step, ground, table)]
 
 
 def pairs_of(faults: Sequence[StepFault], most: int, seed: int = 0) -> list[tuple[StepFault, ...]]:

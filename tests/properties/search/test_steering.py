@@ -1,16 +1,25 @@
 """A search is steered to where no fault has struck yet, and stays a function of its seed."""
 
+import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 
+import msgspec
+import pytest
+
+from headrace import SECOND
 from headrace_properties.search.application import Application
 from headrace_properties.search.coverage import Spot
+from headrace_properties.search.fault_kinds import FIRST_TABLE
+from headrace_properties.search.ground import Ground
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan
 from headrace_properties.search.steering import AIMED, ROUND, Steering, drawn, spot_of
-from headrace_properties.search.step_faults import single_faults
+from headrace_properties.search.step_faults import STEP_TABLES, faults_at, single_faults
 from headrace_properties.search.workloads import tallies
-from headrace_sim import ClusterOptions, FaultSchedule
+from headrace_sim import ClusterOptions, Does, FaultSchedule, Step, StepFault
+from headrace_sim.faults import Slow
 
 TALLIES = tallies()
 FEED = TALLIES.feed(0)
@@ -56,6 +65,51 @@ def test_every_place_is_tried_before_one_is_tried_again() -> None:
             given = plan.faults.at_steps[len(own.faults.at_steps) :]
             tried.update(map(spot_of, islice(given, len(places) - tried.total())))
     assert tried == Counter(places)
+
+
+def test_adding_a_kind_leaves_what_a_seed_is_aimed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a search that names the new table has faults of the new kind."""
+    newest = max(STEP_TABLES)
+    before, singles = (
+        [plans(steering(seed)) for seed in range(3)],
+        single_faults(TALLIES.pipeline, FEED, OPTIONS),
+    )
+    monkeypatch.setitem(STEP_TABLES, newest + 1, (_added, *STEP_TABLES[newest]))
+    assert [plans(steering(seed)) for seed in range(3)] == before
+    assert single_faults(TALLIES.pipeline, FEED, OPTIONS) == singles
+    new = plans(Steering(APPLICATION, OPTIONS, 0, table=newest + 1))
+    assert [one for plan in new for one in plan.faults.at_steps if getattr(one.fault, "for_us", 0) == 12_345]
+
+
+def _added(step: Step, _: Ground) -> Iterator[StepFault]:
+    yield StepFault(step, Slow(at_us=0, process=step.process, factor=2, for_us=12_345))
+
+
+def test_the_first_table_means_what_it_has_always_meant() -> None:
+    """If this fails, a table was changed: put the change into a new one instead."""
+    ground = Ground(
+        workers=("worker-0", "worker-1"),
+        leaders=("master-0", "master-1", "authority-0.0"),
+        injectors=("letters/0",),
+        computations=("sorter", "counter"),
+        keys=("c", "g", "m", "s"),
+        horizon_us=9 * SECOND,
+        boundaries=(("m",), ()),
+    )
+    steps = [
+        Step("worker-0", Does.SENDS, "Write", 1, "sorter"),
+        Step("worker-1", Does.RECEIVES, "Written", 2),
+        Step("master-0", Does.SENDS, "Table", 1),
+        Step("authority-0.0", Does.RECEIVES, "Report", 3),
+        Step("letters/0", Does.RECEIVES, "SourceRecord", 1),
+    ]
+    digests = [
+        hashlib.sha256(
+            msgspec.json.encode([one for step in steps for one in faults_at(step, on, FIRST_TABLE)])
+        ).hexdigest()[:16]
+        for on in (ground, msgspec.structs.replace(ground, versions=2))
+    ]
+    assert digests == ["4797abb9922b218e", "1b9e08e99aa33d85"]
 
 
 def test_where_faults_have_struck_is_not_tried_before_the_rest() -> None:
