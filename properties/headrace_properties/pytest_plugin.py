@@ -10,8 +10,10 @@ are needed: the plugin is loaded with every pytest of the environment.
 """
 
 import contextlib
+import os
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,7 +190,8 @@ class Verifier:
         broken = [_story_of(finding, application, feed, hosted, kept) for finding in code.findings]
         if code.why_no_runs:
             raise InvariantViolatedError("\n\n".join(broken))
-        retried = () if kept is None else retry(application, kept.load(), hosted)
+        jobs = _jobs()
+        retried = () if kept is None else retry(application, kept.load(), hosted, jobs)
         for one in retried:
             self.record("headrace kept failure", str(one))
             if kept is not None and one.passed:
@@ -200,6 +203,7 @@ class Verifier:
             seed=used_seed,
             options=options,
             protocol=hosted,
+            jobs=jobs,
         )
         self.record("headrace runs", found.runs)
         self.record("headrace events", found.events)
@@ -269,6 +273,20 @@ def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> V
         record,
         (*config.getini(_ALLOW_UNKNOWN), *allowed),
     )
+
+
+def _jobs() -> int:
+    """As many processes as there are cores; one where that is of no use, or a fork would lose something.
+
+    pytest-xdist keeps the cores busy already. A fork copies no threads; tracers (coverage, debuggers) see this process only.
+    """
+    from headrace_properties.search.parallel import cores  # noqa: PLC0415
+
+    traced = sys.gettrace() is not None or (
+        hasattr(sys, "monitoring") and any(map(sys.monitoring.get_tool, range(6)))
+    )
+    alone = "PYTEST_XDIST_WORKER" in os.environ or threading.active_count() > 1 or traced
+    return 1 if alone else cores()
 
 
 def _load(name: str, root: Path) -> tuple["Pipeline", "FeedOf | SearchStrategy[Any]"]:

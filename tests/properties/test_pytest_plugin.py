@@ -281,3 +281,52 @@ def test_a_strategy_is_an_input_in_a_test_and_beside_a_pipeline_of_the_settings(
     assert (code, "2 failed, 1 passed" in text, text.count("Run it again")) == (1, True, 2), text
     (kept,) = project.rglob("headrace-failure-*.json")
     assert f"headrace replay {kept.relative_to(project)} --explain" in text
+
+
+CORES = """
+import pytest
+from headrace_properties.search import kept_failures, parallel, verification
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    used = []
+    def noted(application, protocol, jobs, begin=parallel.runner):
+        used.append(jobs)
+        return begin(application, protocol, jobs)
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
+    monkeypatch.setattr(verification, "runner", noted)
+    yield
+    print("jobs:", *used)
+"""
+
+
+def test_cores_share_the_runs_unless_xdist_does_and_find_the_same(project: Path) -> None:
+    (project / "conftest.py").write_text(CORES)
+    (project / "test_views.py").write_text(BREAKS)
+    found = []
+    for folder, more, jobs in (("shared", (), 2), ("alone", ("-n", "1"), 1)):
+        code, text = pytest_in(project, "-rA", "--headrace-failures", folder, *more)
+        assert (code, f"jobs: {jobs} " in text) == (1, True), text
+        (kept,) = (project / folder).rglob("headrace-failure-*.json")
+        found.append(kept.read_bytes())
+    assert found[0] == found[1]
+
+
+def test_last_failed_selects_a_pipeline_with_a_kept_failure(project: Path) -> None:
+    """The kept failure fails again, and once it is mended, it is retired."""
+    (project / "promising.py").write_text(PROMISES + "promises = [counts_are_numbers, small_counts]\n")
+    (project / "pytest.ini").write_text(
+        "[pytest]\npythonpath = .\nheadrace_pipelines = views:pipeline promising:pipeline\n"
+    )
+    cached = ("-p", "cacheprovider", *FEW)
+    assert "1 failed, 1 passed" in pytest_in(project, *cached)[1]
+    (kept,) = project.rglob("headrace-failure-*.json")
+    code, text = pytest_in(project, *cached, "--lf")
+    assert (code, "1 failed" in text, " passed" in text) == (1, True, False), text
+    assert f"headrace replay {kept.relative_to(project)} --explain" in text
+    (project / "promising.py").write_text(
+        PROMISES.replace("value < 2", "value < 99") + "promises = [counts_are_numbers, small_counts]\n"
+    )
+    code, text = pytest_in(project, *cached, "--lf")
+    assert (code, "1 passed" in text, " failed" in text) == (0, True, False), text
+    assert [one.parent.name for one in project.rglob(kept.name)] == ["retired"]
