@@ -35,6 +35,7 @@ from headrace.histories import (
 from headrace.histories import lines as record_lines
 from headrace_cli._exit import ExitCode
 from headrace_cli.main import app
+from headrace_properties import pytest_plugin
 from headrace_properties.checkers.catalogue import rules
 from headrace_sim import ClusterOptions, faults
 
@@ -45,6 +46,7 @@ APIS = {
     "api/spark.md": ("headrace.spark", "The API: the host on Spark", "core"),
     "api/promises.md": ("headrace_properties.promises", "The API: promises", "properties"),
     "api/simulation.md": ("headrace_sim", "The API: the simulated cluster", "sim"),
+    "api/histories.md": ("headrace.histories", "The API: recorded runs", "core"),
 }
 _MARKUP = re.compile(r"\[bold\](.*?)\[/\]")
 _LITERAL = re.compile(r"``(.+?)``")
@@ -59,6 +61,7 @@ def pages() -> dict[str, str]:
         "faults.md": _faults(),
         "invariants.md": _invariants(),
         "commands.md": _commands(),
+        "api/pytest.md": _pytest(),
     }
 
 
@@ -89,6 +92,45 @@ def _api(package: str, title: str, folder: str) -> str:
     for name in [*(name for name in names if name not in errors), *errors]:
         lines += [f"::: {package}.{name}", ""]
     return "\n".join(lines)
+
+
+def _pytest() -> str:
+    """The fixture, the options and the settings of the plugin."""
+    plugin = pytest_plugin.__name__
+    added = PluginOptions()
+    pytest_plugin.pytest_addoption(added)  # type: ignore[arg-type]
+    lines = ["# The API: pytest", "", "Installing Headrace installs the plugin; nothing needs importing.", ""]
+    lines += [
+        f"::: {plugin}.Verifier.__call__",
+        "    options:",
+        "      heading: the fixture headrace_verify",
+        "",
+    ]
+    for name in ("InvariantViolatedError", "NotExercisedError"):
+        lines += [f"::: {plugin}.{name}", ""]
+    for title, rows in (("option", added.options), ("setting", added.settings)):
+        lines += [f"## {title.capitalize()}s", "", *_table((title, "meaning"), rows)]
+    return "\n".join(lines)
+
+
+class PluginOptions:
+    """Takes what the plugin would add to pytest: each name with its help."""
+
+    def __init__(self) -> None:
+        self.options: list[tuple[str, str]] = []
+        self.settings: list[tuple[str, str]] = []
+
+    def getgroup(self, _name: str, _title: str) -> "PluginOptions":
+        """Return the group of options: itself."""
+        return self
+
+    def addoption(self, name: str, *, help: str, **_rest: object) -> None:  # noqa: A002  pytest's name
+        """Take an option."""
+        self.options.append((f"`{name}`", _sentence(help)))
+
+    def addini(self, name: str, help: str, **_rest: object) -> None:  # noqa: A002  as above
+        """Take a setting."""
+        self.settings.append((f"`{name}`", _sentence(help)))
 
 
 # Values with fields

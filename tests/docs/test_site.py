@@ -1,8 +1,13 @@
 """The documentation as a site: its generated pages have all that the code has, and it is built without a warning."""
 
+import ast
+import html
+import importlib
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,9 +16,10 @@ import pytest
 from docs.scripts import reference
 from headrace import EngineOptions
 from headrace_properties.checkers.catalogue import rules
+from headrace_properties.pytest_plugin import pytest_addoption
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import KINDS
-from tests.readme_blocks import DOCS, ROOT
+from tests.readme_blocks import DOCS, ROOT, files, pages
 
 GENERATED = reference.pages()
 NEEDS_MKDOCS = pytest.mark.skipif(
@@ -63,6 +69,29 @@ def test_every_public_name_has_its_entry(page: str, package: str) -> None:
     assert sorted(entries) == sorted(f"{package}.{name}" for name in reference.public_names(package, folder))
 
 
+def test_every_option_and_setting_of_the_plugin_is_there() -> None:
+    added = re.findall(r"\"(--headrace-[\w-]+)\"", inspect.getsource(pytest_addoption))
+    assert rows("api/pytest.md") == {*added, "headrace_pipelines", "headrace_allow_unknown"}
+
+
+def imported(source: str) -> Iterator[str]:
+    """What a program of a page imports from us."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace"):
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+def test_every_name_that_a_page_imports_has_its_entry() -> None:
+    """The scenarios apart: they are examples."""
+    used = {
+        name for page in pages() for source in files(page.read_text()).values() for name in imported(source)
+    }
+    entries = {name for page in GENERATED.values() for name in re.findall(r"^::: (\S+)$", page, re.MULTILINE)}
+    entries |= {f"headrace.history.{name}" for name in headings("history.md")}
+    assert {"headrace.Context", "headrace.history.Output"} <= used
+    assert [name for name in sorted(used - entries) if not name.startswith("headrace_scenarios")] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     pages |= {f"reference/{path}" for path in GENERATED}
@@ -92,14 +121,57 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(ROOT / "mkdocs.yml", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def entry(site: Path, page: str, name: str) -> str:
+    """The text that a page of the site has on one name."""
+    text = (site / "reference" / page).with_suffix(".html").read_text()
+    _, found, after = text.partition(f'<h2 id="{name}"')
+    assert found, name
+    return html.unescape(re.sub(r"<[^>]+>", " ", after.partition('<h2 id="')[0]))
+
+
 @NEEDS_MKDOCS
 @pytest.mark.slow
-def test_the_site_is_built_in_strict_mode_and_needs_no_network(tmp_path: Path) -> None:
-    done = build(ROOT / "mkdocs.yml", tmp_path / "site")
-    assert done.returncode == 0, done.stderr
-    verify = (tmp_path / "site" / "reference" / "commands.html").read_text()
+@pytest.mark.parametrize(("page", "package"), [(page, about[0]) for page, about in reference.APIS.items()])
+def test_every_field_method_and_value_of_a_public_class_is_in_its_entry(
+    site: Path, page: str, package: str
+) -> None:
+    if package == "headrace.spark":
+        pytest.importorskip("pyspark")
+    module, missing = importlib.import_module(package), []
+    for name in reference.public_names(package, reference.APIS[page][2]):
+        text = entry(site, page, f"{package}.{name}")
+        kind = getattr(module, name)
+        members = [one for one in vars(kind) if not one.startswith("_")] if inspect.isclass(kind) else []
+        missing += [f"{name}.{one}" for one in members if not re.search(rf"\b{one}\b", text)]
+    assert missing == []
+
+
+@NEEDS_MKDOCS
+@pytest.mark.slow
+def test_every_argument_of_a_computation_and_of_the_fixture_is_explained(site: Path) -> None:
+    added = entry(site, "api/headrace.md", "headrace.Pipeline")
+    for name in ("exactly_once", "state_codec", "on_failure", "ordered", "nondeterministic", "productions"):
+        assert len(re.findall(rf"\b{name}\b", added)) > 1, (
+            name
+        )  # in the signature, and in the list of arguments
+    fixture = entry(site, "api/pytest.md", "headrace_properties.pytest_plugin.Verifier.__call__")
+    assert "allow_unknown" in fixture
+
+
+@NEEDS_MKDOCS
+@pytest.mark.slow
+def test_the_site_is_built_in_strict_mode_and_needs_no_network(site: Path) -> None:
+    verify = (site / "reference" / "commands.html").read_text()
     assert "--allow-unknown" in verify
-    for page in (tmp_path / "site").rglob("*.html"):
+    for page in site.rglob("*.html"):
         loaded = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?:[^\"]+)", page.read_text())
         assert loaded == [], page
 

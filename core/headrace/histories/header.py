@@ -65,7 +65,12 @@ class Stage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """A version of the topology (3)."""
+    """A version of the topology (3).
+
+    Attributes:
+        sources: what records come in from.
+        stages: the computations.
+    """
 
     sources: tuple[Source, ...]
     stages: tuple[Stage, ...]
