@@ -45,6 +45,7 @@ APIS = {
     "api/dataflow.md": ("headrace.dataflow", "The API: the Dataflow Model", "core"),
     "api/spark.md": ("headrace.spark", "The API: the host on Spark", "core"),
     "api/promises.md": ("headrace_properties.promises", "The API: promises", "properties"),
+    "api/inputs.md": ("headrace_properties.drawn_feeds", "The API: inputs from Hypothesis", "properties"),
     "api/simulation.md": ("headrace_sim", "The API: the simulated cluster", "sim"),
     "api/histories.md": ("headrace.histories", "The API: recorded runs", "core"),
 }
@@ -77,9 +78,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def public_names(package: str, folder: str) -> list[str]:
-    """A package's ``__all__``, in the order of its names; read, not imported, since Spark may be missing."""
-    tree = ast.parse((ROOT / folder / Path(*package.split(".")) / "__init__.py").read_text())
-    for node in tree.body:
+    """A package's ``__all__``, or a module's public classes and functions; read, not imported, since Spark may be missing."""
+    path = ROOT / folder / Path(*package.split("."))
+    if not path.is_dir():
+        tree = ast.parse(path.with_suffix(".py").read_text())
+        made = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        return sorted((name for name in made if not name.startswith("_")), key=str.lower)
+    for node in ast.parse((path / "__init__.py").read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return sorted(ast.literal_eval(node.value), key=str.lower)
     raise LookupError(package)
