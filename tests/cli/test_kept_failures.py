@@ -56,6 +56,8 @@ def test_one_that_passes_is_retired_by_name(folder: Path) -> None:
     verify = ("verify", "cursed:pipeline", "--examples", "60")
     assert run_process(*verify, cwd=folder).returncode == 1
     (kept,) = (folder / KEPT / "cursed.pipeline").glob("*.json")
+    again = run_process(*verify, cwd=folder)
+    assert (again.returncode, "violated again" in again.stdout, kept.exists()) == (1, True, True)
     (folder / "cursed.py").write_text(CURSED.replace("strict = True", "strict = False"))
     mended = run_process(*verify, "--json", cwd=folder)
     (said,) = json.loads(mended.stdout)["kept_failures"]
