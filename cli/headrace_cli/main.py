@@ -57,6 +57,7 @@ class _Commands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
         command = get_command(import_module(self.data[name]).app)
         assert isinstance(command, TyperCommand | TyperGroup)
+        command.name = name  # a group has none of its own, and help lists it by this
         return command
 
 
