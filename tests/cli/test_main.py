@@ -16,8 +16,8 @@ def test_help_names_each_command_shows_examples_and_tells_the_exit_codes(run: Ru
     result = run("--help")
     assert result.exit_code == 0
     text = plain(result.stdout)
-    for name in ("scenario", "verify", "replay"):
-        assert f"│ {name} " in text
+    for listed in ("scenario Run scenarios", "verify Run a pipeline", "replay Run a saved failure"):
+        assert f" {listed} " in text
     assert "headrace verify headrace_scenarios.zeitgeist:pipeline" in text
     assert "0 holds, 1 violated, 2 usage error, 3 unknown, 130 interrupted" in text
 
