@@ -102,7 +102,7 @@ def test_a_function_is_left_as_it_is() -> None:
         (st.just([Arrival(0, process=2)]), "a process of injector 'mail', 0 to 1"),
         (st.just([object()]), "stream 'letters', feed of 'mail'"),
     ],
-    ids=str,
+    ids=["nothing", "a number", "in the past", "no such process", "no value of the stream"],
 )
 def test_what_is_no_input_is_named(strategy: st.SearchStrategy[object], problem: str) -> None:
     with pytest.raises(HeadraceError, match=problem) as caught:
