@@ -496,8 +496,14 @@ def _interrupted_later() -> Iterator[None]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM like SIGINT, so that the drivers are ended: paused ones would otherwise stay for ever."""
-    if threading.current_thread() is not threading.main_thread():  # signals can be handled only there
+    """Raise at SIGTERM as at SIGINT, so that the drivers are ended: paused ones would otherwise stay for ever.
+
+    A handler that is there already stays: the command's own raises, too.
+    """
+    in_main_thread = (
+        threading.current_thread() is threading.main_thread()
+    )  # signals can be handled only there
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
