@@ -38,7 +38,7 @@ from headrace_properties.checkers import CASES
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
 from headrace_properties.search.verification import Verification
-from headrace_properties.user_code.findings import UserFinding
+from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.review import CodeReview
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Protocol

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace_properties.search.judging import Failure
     from headrace_properties.search.kept_failures import KeptFailures
     from headrace_properties.search.verification import Verification
-    from headrace_properties.user_code.findings import UserFinding
+    from headrace_properties.user_code.habits import UserFinding
     from headrace_sim import ClusterOptions, Protocol
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}

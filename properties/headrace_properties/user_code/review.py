@@ -11,7 +11,8 @@ from headrace import HeadraceError, Pipeline, Productions
 from headrace_properties.search.apart import Board, ProcessEnded, work_apart
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
-from headrace_properties.user_code.findings import Examiner, Habit, UserFinding, shown_records
+from headrace_properties.user_code.findings import Examiner
+from headrace_properties.user_code.habits import Habit, UserFinding, shown_records
 from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, check_relations
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated

@@ -23,7 +23,8 @@ import pytest
 from headrace import MILLISECOND, Computation, Context, DeadLetter, Pipeline, Productions, Record, Timer
 from headrace.api.specs import KeyExtractor
 from headrace_properties.search.limits import CodeLimits, CodeOverrunError, call_time_limited
-from headrace_properties.user_code.findings import Habit, UserFinding, examine
+from headrace_properties.user_code.findings import examine
+from headrace_properties.user_code.habits import Habit, UserFinding
 from headrace_scenarios import zeitgeist
 from headrace_sim import Feed, FeedBuilder
 from tests.sim.rig import letters, mail

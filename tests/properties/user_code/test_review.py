@@ -13,7 +13,7 @@ from headrace_properties.search import apart
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.user_code import metamorphic
-from headrace_properties.user_code.findings import Habit
+from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
 from headrace_properties.user_code.review import RECORDS, review
 from headrace_properties.verdict import Holds, Unknown, Violated

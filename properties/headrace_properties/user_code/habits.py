@@ -1,0 +1,152 @@
+"""What user code must not do, and how one finding of it reads (4, 6.1)."""
+
+import enum
+from dataclasses import dataclass, replace
+
+from headrace import Pipeline
+from headrace.wire.effects import SourceRecord
+from headrace_properties.printable import describe_record
+from headrace_properties.search.judging import Failure
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.replay_file import CODE
+from headrace_properties.search.user_frames import Place
+from headrace_properties.verdict import Violated
+from headrace_sim import NO_FAULTS, ClusterOptions, Feed
+
+MOST_SHOWN = 10
+"""Records that a finding shows."""
+
+
+class Habit(enum.Enum):
+    """What user code does that it must not."""
+
+    NEVER_ENDS = "never ends"
+    ENDS_PROCESS = "ends the process"
+    RAISES = "raises an exception"
+    GOES_BACK = "produces with a timestamp before its cause"
+    SHARES_STATE = "shares state between keys, outside its row"
+    KEEPS_STATE = "keeps state outside its row"
+    READS_CLOCK = "lets the wall clock decide its outcome"
+    USES_CHANCE = "lets random numbers decide its outcome"
+    USES_HASHES = "depends on hash() or on the order of a set, which differ between processes"
+    NOT_DETERMINISTIC = "comes to something else when it is run again"
+    HAS_EFFECTS = "has effects outside its process, which a retry repeats"
+    LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
+    STARTS_THREADS = "starts threads"
+    DEPENDS_ON_ORDER = "depends on the order of arrival"
+
+    @property
+    def verdict_name(self) -> str:
+        """What verdicts call it."""
+        return f"{CODE}{self.name.lower().replace('_', '-')}"
+
+    @property
+    def stops(self) -> bool:
+        """A run cannot go on behind it."""
+        return self in (Habit.NEVER_ENDS, Habit.ENDS_PROCESS, Habit.RAISES)
+
+
+REMEDIES = {
+    Habit.NEVER_ENDS: "Bound the loop, or the timers that it sets",
+    Habit.ENDS_PROCESS: "Return, or raise an exception",
+    Habit.RAISES: "Handle the record, or give the computation on_failure=DeadLetter(stream)",
+    Habit.GOES_BACK: "Give the production the timestamp of its cause or a later one",
+    Habit.SHARES_STATE: "Keep it in context.state",
+    Habit.KEEPS_STATE: "Keep it in context.state",
+    Habit.READS_CLOCK: 'Use record.timestamp, or context.wall_time with strong productions; or declare nondeterministic="why"',
+    Habit.USES_CHANCE: 'Derive it from the record; or declare nondeterministic="why"',
+    Habit.USES_HASHES: 'Sort the set, or use zlib.crc32 for hash(); or declare nondeterministic="why"',
+    Habit.NOT_DETERMINISTIC: 'Use the record and the state only; or declare nondeterministic="why"',
+    Habit.HAS_EFFECTS: 'Produce a record instead, and let a consumer of it do that once; or declare nondeterministic="why"',
+    Habit.LEAVES_TRACES: 'Keep it in context.state, or produce it; or declare nondeterministic="why"',
+    Habit.STARTS_THREADS: 'Produce a record instead; or declare nondeterministic="why"',
+    Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UserFinding:
+    """One thing that is wrong with user code.
+
+    Attributes:
+        habit: what it does.
+        computation: whose code.
+        detail: how it shows.
+        feed: the smallest input found that shows it.
+        cause: the record or timer, and its key, for which the call was made that shows it.
+        place: the line; ``None``: not known.
+        outcomes: what differs: circumstances and outcome of each.
+        kept: which records of the whole input those are, by their order from 0.
+        feed_seed: that the whole input was made from.
+        shown: its records, for people.
+    """
+
+    habit: Habit
+    computation: str
+    detail: str
+    feed: Feed
+    cause: str = ""
+    place: Place | None = None
+    outcomes: tuple[tuple[str, str], ...] = ()
+    kept: tuple[int, ...] = ()
+    feed_seed: int = 0
+    shown: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Violated:
+        """It, as a verdict."""
+        return Violated(str(self), ())
+
+    @property
+    def failure(self) -> Failure:
+        """It, as a failing run without any fault: what replay files hold."""
+        plan = Plan(NO_FAULTS, ClusterOptions(), 0)
+        return Failure(plan, self.feed_seed, {self.habit.verdict_name: self.verdict}, "", kept=self.kept)
+
+    def of_feed(self, feed_seed: int) -> "UserFinding":
+        """The same, with the seed of its input."""
+        return replace(self, feed_seed=feed_seed)
+
+    def __str__(self) -> str:
+        """Write it for people: what it does and where, what the outcomes were, and by which records it is shown."""
+        return " ".join(self.story())
+
+    def story(self) -> list[str]:
+        """The same in sentences: the first says what and where."""
+        where = f" ({self.place})" if self.place else ""
+        sentences = [f"The code of {self.computation!r} {self.habit.value}{where}: {self.detail}."]
+        if self.cause:
+            sentences.append(f"It was called for {self.cause}.")
+        sentences += [f"{circumstances}: {outcome:.400}." for circumstances, outcome in self.outcomes]
+        number = "one record" if self.feed.records == 1 else f"{self.feed.records} records"
+        more = [f"and {len(self.shown) - MOST_SHOWN} more"] if len(self.shown) > MOST_SHOWN else []
+        shown = "; ".join([*self.shown[:MOST_SHOWN], *more])
+        sentences.append(f"Shown by {number}{f': {shown}' if shown else ''}.")
+        return [*sentences, f"{REMEDIES[self.habit]}."]
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """How a habit shows in one input.
+
+    Attributes:
+        computation: whose.
+        detail: how.
+        records: so many of the input's first records are enough.
+        cause: see `UserFinding`.
+        place: likewise.
+        outcomes: likewise.
+    """
+
+    computation: str
+    detail: str
+    records: int
+    cause: str = ""
+    place: Place | None = None
+    outcomes: tuple[tuple[str, str], ...] = ()
+
+
+def shown_records(pipeline: Pipeline, feed: Feed) -> tuple[str, ...]:
+    """The records of an input, for people."""
+    records = [entry.event for entry in feed.entries if isinstance(entry.event, SourceRecord)]
+    return tuple(describe_record(pipeline, record) for record in records)

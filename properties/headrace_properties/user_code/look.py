@@ -1,0 +1,470 @@
+"""One input looked at: what each call of user code came to, and what it comes to under other circumstances."""
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NoReturn
+
+from headrace import Computation, HeadraceError, Pipeline, Productions, Record, format_time
+from headrace.api.specs import KeyExtractor
+from headrace.wire.effects import SourceRecord
+from headrace_properties.printable import describe_value
+from headrace_properties.reference import Step, StepResult, run_reference, run_step
+from headrace_properties.reference.computation import RunningComputation
+from headrace_properties.search.limits import CodeOverrunError
+from headrace_properties.search.user_frames import Place, place_in, place_of
+from headrace_properties.user_code.calls import (
+    ANOTHER_DAY,
+    LOTS,
+    OTHER_LOTS,
+    THE_DAY,
+    Caller,
+    Outcome,
+    Raised,
+    clock_at,
+)
+from headrace_properties.user_code.habits import Habit, Witness
+from headrace_properties.user_code.orders import Ordered, outcomes_of
+from headrace_properties.user_code.surroundings import Surroundings
+from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY, Trace, tracing
+from headrace_sim import Feed
+
+PERMUTATIONS = 5
+"""Orders of arrival that are tried."""
+
+MOST_AT_ONCE = 10_000
+"""Calls of one key without time or input going on: then it is taken to set off its own timers without end."""
+
+LATER_US = 1_000_003
+"""So much later a step with weak productions is run again."""
+
+
+Report = Callable[[tuple[object, ...]], None]
+"""Told what comes next, for whoever survives this process."""
+
+OtherProcess = Callable[[list[Step]], list[Outcome] | None]
+"""Makes calls in a process with other hashes; ``None``: it cannot."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of the run from first to last.
+
+    Attributes:
+        step: what was called.
+        records: how many records the source had brought by then.
+        trace: what it did besides.
+        outcome: what it came to.
+        place: where it raised something.
+    """
+
+    step: Step
+    records: int
+    trace: Trace = field(default_factory=Trace)
+    outcome: Outcome | None = None
+    place: Place | None = None
+
+
+class Look:
+    """One input: the run from first to last, and what becomes of its calls under other circumstances.
+
+    Args:
+        caller: calls the pipeline's code.
+        feed: the input.
+        seed: of the orders of arrival.
+        elsewhere: see `headrace_properties.user_code.findings.examine`.
+        report: likewise.
+    """
+
+    def __init__(
+        self, caller: Caller, feed: Feed, seed: int, elsewhere: OtherProcess | None, report: Report
+    ) -> None:
+        self._caller = caller
+        self._pipeline = caller.pipeline
+        self._feed = feed
+        self._seed = seed
+        self._other_process = elsewhere
+        self._report = report
+        self._records = 0
+        self._stopped: tuple[Habit, Witness] | None = None
+        self._at_once: tuple[object, int] = (None, 0)
+
+    def witnesses(self, habit: Habit) -> list[Witness]:
+        """How a habit shows, once for each computation."""
+        found: dict[str, Witness] = {}
+        for witness in self._ask(habit):
+            found.setdefault(witness.computation, witness)
+        return list(found.values())
+
+    def _ask(self, habit: Habit) -> Iterator[Witness]:
+        self.calls  # noqa: B018  whatever stops the run shows by it
+        match habit:
+            case Habit.NEVER_ENDS | Habit.ENDS_PROCESS:
+                if self._stopped is not None and self._stopped[0] is habit:
+                    yield self._stopped[1]
+            case Habit.RAISES | Habit.GOES_BACK:
+                yield from self._raised(habit)
+            case Habit.KEEPS_STATE | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.NOT_DETERMINISTIC:
+                yield from self._differing(habit)
+                if habit is Habit.NOT_DETERMINISTIC:
+                    yield from self._keyed_otherwise()
+            case Habit.USES_HASHES:
+                yield from self._elsewhere()
+            case Habit.HAS_EFFECTS | Habit.STARTS_THREADS:
+                yield from self._left_the_process(habit)
+            case Habit.LEAVES_TRACES:
+                yield from self._repeated(self.calls)
+            case Habit.SHARES_STATE:
+                pass  # that is how a small input shows that state is kept
+            case Habit.DEPENDS_ON_ORDER:
+                yield from self._other_orders()
+
+    # From first to last
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """All calls, as they came."""
+        found: list[Call] = []
+        self._caller.restore()
+        self._caller.changed = set()
+
+        def host(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+            call = Call(step, self._records)
+            found.append(call)
+            return self._host(pipeline, stage, call)
+
+        try:
+            with clock_at(THE_DAY):
+                run_reference(self._pipeline, self._feed, self._arrival, host)
+        except (HeadraceError, _StoppedError):
+            pass
+        self._caller.restore()
+        return found
+
+    def keys_of(self, computation: str) -> set[str]:
+        """The keys that a computation is called for."""
+        return {call.step.key for call in self.calls if call.step.computation == computation}
+
+    def _arrival(self, done: int) -> None:
+        self._records += isinstance(self._feed.entries[done].event, SourceRecord)
+
+    def _host(self, pipeline: Pipeline, stage: RunningComputation, call: Call) -> StepResult:
+        step = call.step
+        self._report(
+            (self._records, step.computation, self._cause(step), _entry_of(stage.spec.computation, step))
+        )
+        self._check_progress(call)
+        try:
+            with tracing(call.trace):
+                result = self._run(pipeline, stage, step)
+        except Exception as error:
+            self._caller.note_change(step.computation)
+            call.outcome = Raised(type(error).__name__, str(error))
+            call.place = _place_of(error)
+            raise
+        except CodeOverrunError as error:
+            detail = f"it has not ended after {error.seconds:g} s"
+            self._stop(Habit.NEVER_ENDS, replace(self._witness(call, detail), place=error.place))
+        except BaseException as error:  # noqa: BLE001  it would end the process
+            detail = (
+                f"it raises {type(error).__name__}{f'({error})' if str(error) else ''}, which ends a worker"
+            )
+            self._stop(Habit.ENDS_PROCESS, replace(self._witness(call, detail), place=_place_of(error)))
+        self._caller.note_change(step.computation)
+        call.outcome = replace(result, timers={tag: copy.copy(timer) for tag, timer in result.timers.items()})
+        return result
+
+    @staticmethod
+    def _run(pipeline: Pipeline, stage: RunningComputation, step: Step) -> StepResult:
+        random.seed(LOTS)  # as in `Caller`
+        return run_step(pipeline, stage, step)
+
+    def _check_progress(self, call: Call) -> None:
+        step = call.step
+        here = (step.computation, step.key, step.now, self._records, step.timer is None)
+        number = self._at_once[1] + 1 if self._at_once[0] == here else 1
+        self._at_once = here, number
+        if number > MOST_AT_ONCE and step.timer is not None:
+            detail = f"timer {step.timer.tag!r} has set itself again {MOST_AT_ONCE:,} times, and neither time nor input goes on"
+            self._stop(Habit.NEVER_ENDS, self._witness(call, detail))
+
+    def _stop(self, habit: Habit, witness: Witness) -> NoReturn:
+        self._stopped = habit, witness
+        raise _StoppedError
+
+    # Questions about single calls
+
+    def _raised(self, habit: Habit) -> Iterator[Witness]:
+        for call in self.calls:
+            if not isinstance(call.outcome, Raised):
+                continue
+            goes_back = call.outcome.kind == "TimestampRegressionError"
+            text = f"{call.outcome.kind}: {call.outcome.text}".rstrip(": .")
+            if habit is Habit.GOES_BACK and goes_back:
+                yield self._witness(call, call.outcome.text.rstrip("."), call.place)
+            elif habit is Habit.RAISES and not goes_back and not _has_dead_letters(self._pipeline, call.step):
+                yield self._witness(call, text, call.place)
+
+    def _asked(self) -> Iterator[Call]:
+        """The calls of computations that have not declared anything, and came to an outcome."""
+        computations = self._pipeline.computations
+        for call in self.calls:
+            if call.outcome is not None and not computations[call.step.computation].nondeterministic:
+                yield call
+
+    @cached_property
+    def _fresh(self) -> list[tuple[Call, Outcome]]:
+        """Each call again, in fresh surroundings."""
+        with clock_at(THE_DAY):
+            return [(call, self._caller.call(call.step)) for call in self._asked()]
+
+    def _differing(self, wanted: Habit) -> Iterator[Witness]:
+        for habit, witness in self._differences:
+            if habit is wanted:
+                yield witness
+
+    @cached_property
+    def _differences(self) -> list[tuple[Habit, Witness]]:
+        """Calls that come to something else in fresh surroundings, when made again, on another day, or with other lots."""
+        found: list[tuple[Habit, Witness]] = []
+        caller = self._caller
+        for call, fresh in self._fresh:
+            step, plain = call.step, call.outcome
+            assert plain is not None
+            with clock_at(THE_DAY):
+                again = fresh if caller.same(step, plain, fresh) else caller.call(step)
+            if not caller.same(step, fresh, again):
+                found.append(self._not_determined(call, plain, again, "When it was run again"))
+                continue
+            if not caller.same(step, plain, fresh):
+                found.append((Habit.KEEPS_STATE, self._kept(call, plain, fresh)))
+                continue
+            with clock_at(ANOTHER_DAY):
+                later = caller.call(step)
+            if not caller.same(step, fresh, later):
+                found.append(self._not_determined(call, plain, later, "On another day", CLOCK))
+                continue
+            if (weak := self._weak(call, fresh)) is not None:
+                found.append((Habit.READS_CLOCK, weak))
+                continue
+            if any(kind == CHANCE for kind, _, _ in call.trace.readings):
+                with clock_at(THE_DAY):
+                    others = [caller.call(step, lots) for lots in OTHER_LOTS]
+                for other in others:
+                    if not caller.same(step, fresh, other):
+                        found.append(self._not_determined(call, plain, other, "With other lots", CHANCE))
+                        break
+        return found
+
+    def _weak(self, call: Call, fresh: Outcome) -> Witness | None:
+        """Weak productions that go by the wall time: a step that is run again sends others (6.1.2)."""
+        step, spec = call.step, self._pipeline.computations[call.step.computation]
+        if spec.productions is not Productions.WEAK or not isinstance(fresh, StepResult):
+            return None
+        with clock_at(THE_DAY):
+            later = self._caller.call(replace(step, now=step.now + LATER_US))
+        if isinstance(later, StepResult) and later.made == fresh.made:
+            return None
+        detail = (
+            "its productions are weak and go by context.wall_time: a step that is run again sends others, too"
+        )
+        outcomes = (
+            ("First it came to", self._shown(call, fresh)),
+            ("When it is run again later, to", self._shown(call, later)),
+        )
+        return self._witness(call, detail, None, outcomes)
+
+    def _keyed_otherwise(self) -> Iterator[Witness]:
+        """Records for which an extractor names another key when it is asked again: a retry would go to another row (4.2)."""
+        for call in self._asked():
+            step = call.step
+            if step.record is None:
+                continue
+            extractor = self._pipeline.computations[step.computation].inputs[step.record.stream]
+            for day, lots in ((THE_DAY, LOTS), (ANOTHER_DAY, OTHER_LOTS[0])):
+                again = self._key_again(step, extractor, day, lots)
+                if again != step.key:
+                    code = getattr(extractor, "__code__", None)
+                    place = None if code is None else place_of(code, code.co_firstlineno)
+                    outcomes = (
+                        ("First its key was", repr(step.key)),
+                        ("When it was asked for again", repr(again)),
+                    )
+                    detail = f"the key extractor of {step.record.stream!r} does not go by the record alone"
+                    yield self._witness(call, detail, place, outcomes)
+
+    def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, lots: int) -> object:
+        record = step.record
+        assert record is not None
+        injected = any(record.stream in one.outputs for one in self._pipeline.injectors.values())
+        value = self._pipeline.codec(record.stream).decode(record.value)
+        seen = Record(
+            record.key,
+            value,
+            record.timestamp,
+            record.stream,
+            record_id=step.cause if injected else "",
+        )
+        with clock_at(day):
+            random.seed(lots)
+            try:
+                return extractor(seen)
+            except Exception as error:  # noqa: BLE001  user code may raise anything
+                return type(error).__name__
+
+    def _not_determined(
+        self, call: Call, plain: Outcome, other: Outcome, circumstances: str, kind: str = ""
+    ) -> tuple[Habit, Witness]:
+        readings = {one: (text, place) for one, text, place in reversed(call.trace.readings)}
+        kind = kind or next((one for one in (CHANCE, CLOCK, IDENTITY) if one in readings), "")
+        habit = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK}.get(kind, Habit.NOT_DETERMINISTIC)
+        text, place = readings.get(kind, ("", None))
+        detail = f"it calls {text}" if text else "the same record on the same state has another outcome"
+        outcomes = (("First it came to", self._shown(call, plain)), (circumstances, self._shown(call, other)))
+        return habit, self._witness(call, detail, place, outcomes)
+
+    def _kept(self, call: Call, plain: Outcome, fresh: Outcome) -> Witness:
+        names = self._changed_until(call)
+        detail = (
+            f"in {' and in '.join(names[:3])}"
+            if names
+            else "with fresh objects, as after a crash, the outcome differs"
+        )
+        outcomes = (
+            ("In the process that had handled the records before, it came to", self._shown(call, plain)),
+            ("In a fresh process, as after a crash, to", self._shown(call, fresh)),
+        )
+        return self._witness(call, detail, None, outcomes)
+
+    def _changed_until(self, until: Call) -> tuple[str, ...]:
+        """The names of what a computation had changed before a call."""
+        caller, name = self._caller, until.step.computation
+        surroundings = caller.surroundings[name]
+        surroundings.restore()
+        for call in self.calls:
+            if call is until:
+                break
+            if call.step.computation == name:
+                caller.call_on(call.step)
+        names = surroundings.changes()
+        caller.restore()
+        return names
+
+    def _elsewhere(self) -> Iterator[Witness]:
+        elsewhere = self._other_process
+        if elsewhere is None or self._differences:
+            return
+        outcomes = elsewhere([call.step for call, _ in self._fresh])
+        for (call, fresh), other in zip(self._fresh, outcomes or (), strict=False):
+            if not self._caller.same(call.step, fresh, other):
+                readings = [(text, place) for kind, text, place in call.trace.readings if kind == HASH]
+                text, place = readings[0] if readings else ("", None)
+                detail = (
+                    f"it calls {text}" if text else "it iterates a set, or keeps something of one process"
+                )
+                shown = (
+                    ("In one process it came to", self._shown(call, fresh)),
+                    ("In another, to", self._shown(call, other)),
+                )
+                yield self._witness(call, detail, place, shown)
+
+    def _left_the_process(self, habit: Habit) -> Iterator[Witness]:
+        for call in self.calls:
+            is_effect = habit is Habit.HAS_EFFECTS
+            for text, place in (call.trace.effects if is_effect else call.trace.threads)[:1]:
+                detail = f"it {text}" if is_effect else f"it {text}, which goes on when the call has ended"
+                yield self._witness(call, detail, place)
+
+    def _repeated(self, calls: list[Call]) -> Iterator[Witness]:
+        """Calls that change their surroundings, and change them again when they are retried."""
+        caller = self._caller
+        kept = {witness.computation for witness in self._differing(Habit.KEEPS_STATE)}
+        for call in calls:
+            step = call.step
+            if step.computation in kept or step.computation not in caller.changed:
+                continue
+            with clock_at(THE_DAY):
+                caller.call(step)
+                once = Surroundings(self._pipeline.computations[step.computation].computation)
+                caller.call_on(step)
+                names = once.differences()
+            if names:
+                detail = f"it changes {' and '.join(names[:3])}"
+                yield self._witness(call, detail)
+        caller.restore()
+
+    # Order
+
+    def _other_orders(self) -> Iterator[Witness]:
+        self._caller.restore()
+        found: Ordered | None = outcomes_of(self._pipeline, self._feed, self._seed, PERMUTATIONS)
+        self._caller.restore()
+        if found is None:
+            return
+        spec = self._pipeline.computations.get(found.computation)
+        place = None if spec is None else _entry_place(spec.computation)
+        shown = (
+            ("In the order of the input it came to", found.first),
+            ("In another order, to", found.second),
+        )
+        yield Witness(
+            found.computation,
+            "the same records in another order come to another outcome",
+            self._feed.records,
+            "",
+            place,
+            shown,
+        )
+
+    # Words
+
+    def _witness(
+        self, call: Call, detail: str, place: Place | None = None, outcomes: tuple[tuple[str, str], ...] = ()
+    ) -> Witness:
+        computation = self._pipeline.computations[call.step.computation].computation
+        if place is None:
+            place = _entry_place(computation, is_timer=call.step.timer is not None)
+        return Witness(call.step.computation, detail, call.records, self._cause(call.step), place, outcomes)
+
+    def _cause(self, step: Step) -> str:
+        if step.timer is not None:
+            return f"timer {step.timer.tag!r} of key {step.key!r}"
+        assert step.record is not None
+        value = describe_value(self._pipeline, step.record.stream, step.record.value)
+        return f"record {value} of key {step.key!r}, timestamp {format_time(step.record.timestamp)}"
+
+    def _shown(self, call: Call, outcome: Outcome) -> str:
+        return self._caller.shown(call.step, outcome)
+
+
+class _StoppedError(BaseException):
+    """The run cannot go on."""
+
+
+def _has_dead_letters(pipeline: Pipeline, step: Step) -> bool:
+    return hasattr(pipeline.computations[step.computation].on_failure, "stream")
+
+
+def _place_of(error: BaseException) -> Place | None:
+    """The innermost line of user code that an exception came through."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        place = place_in(trace.tb_frame, trace.tb_frame.f_back)
+        found = found if place is None else replace(place, line=trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def _entry_place(computation: Computation, *, is_timer: bool = False) -> Place | None:
+    """Where a computation's hook begins."""
+    hook = type(computation).process_timer if is_timer else type(computation).process_record
+    code = getattr(hook, "__code__", None)
+    return None if code is None else place_of(code, code.co_firstlineno)
+
+
+def _entry_of(computation: Computation, step: Step) -> list[Any]:
+    place = _entry_place(computation, is_timer=step.timer is not None)
+    return [] if place is None else [place.file, place.line, place.function]
