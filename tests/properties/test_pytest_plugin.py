@@ -78,10 +78,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+OUTER = {"CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER"}
+"""What pytest goes by that is about the tests outside: under CI it cuts its summary nowhere, and a worker shares no runs."""
+
+
 def pytest_in(project: Path, *arguments: str) -> tuple[int, str]:
+    variables = {name: value for name, value in environment().items() if name not in OUTER}
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
-        cwd=project, env=environment(), capture_output=True, text=True, check=False,
+        cwd=project, env=variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return ran.returncode, plain(ran.stdout + ran.stderr)
 
