@@ -1,4 +1,4 @@
-"""Section 8 on the simulated cluster: what the model is made of, what it is fitted to, and that its numbers can be had again."""
+"""Section 8 on the simulated cluster: what the model is made of, what it is fitted to, and that its numbers are reproducible."""
 
 import dataclasses
 from itertools import pairwise

@@ -165,8 +165,8 @@ class OneState:
         self._found.reached += 1
         if before[0] != value:
             self._found.violated(
-                f"line {books.number}: {line.process!r} takes {value.decode():.200} for the state of key {line.key!r} at stage"
-                f" {line.stage!r} as of record {line.as_of!r}, and in line {before[1]} {before[2]!r} took"
+                f"line {books.number}: {line.process!r} has state {value.decode():.200} for key {line.key!r} at stage"
+                f" {line.stage!r} as of record {line.as_of!r}, and in line {before[1]} {before[2]!r} had"
                 f" {before[0].decode():.200} (MillWheel 6.2)"
             )
 

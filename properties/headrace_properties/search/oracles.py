@@ -52,7 +52,7 @@ def plan_of(workload: Workload, feed: Feed, seed: int) -> Plan:
 def oracle_names() -> dict[str, str]:
     """Each oracle, and what it says in a line."""
     names = {
-        REFERENCE: "the run comes to what the plain reference does",
+        REFERENCE: "the run ends with the plain reference's result",
         ERROR: "the run does not stop with an error",
     }
     for workload in WORKLOADS.values():

@@ -85,10 +85,10 @@ def to_replay(
 
     Args:
         failure: what was found.
-        pipeline: see `ReplayFile`, as for the others.
-        protocol: likewise.
-        feed: likewise.
-        versions: likewise.
+        pipeline: as in `ReplayFile`.
+        protocol: as in `ReplayFile`.
+        feed: as in `ReplayFile`.
+        versions: as in `ReplayFile`.
         application: what failed; ``None``: the file does not say what code and input it came from.
     """
     broken = {name: one.message for name, one in failure.violations.items()} or {"error": failure.error}

@@ -297,7 +297,7 @@ def _letters(
 
 
 def engine_options(options: ClusterOptions, grace_us: int | None = None, **engine: object) -> ClusterOptions:
-    """Other options of the engine in a cluster; ``grace_us``: likewise of the cluster."""
+    """Change options of a cluster's engine, and its ``grace_us`` if that is given."""
     changed = dataclasses.replace(options.engine, **engine)  # type: ignore[arg-type]
     return msgspec.structs.replace(options, engine=changed, grace_us=grace_us or options.grace_us)
 

@@ -62,7 +62,7 @@ def same_output(
 
     Args:
         first: how often each record went outside.
-        second: likewise.
+        second: the same for the other run.
         until_us: records with later timestamps, event time in microseconds, are left out: where one run has seen less of the
             input than the other.
     """

@@ -134,8 +134,8 @@ class Witness:
         detail: how.
         records: so many of the input's first records are enough.
         cause: see `UserFinding`.
-        place: likewise.
-        outcomes: likewise.
+        place: see `UserFinding`.
+        outcomes: see `UserFinding`.
     """
 
     computation: str

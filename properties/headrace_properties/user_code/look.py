@@ -76,7 +76,7 @@ class Look:
         feed: the input.
         seed: of the orders of arrival.
         elsewhere: see `headrace_properties.user_code.findings.examine`.
-        report: likewise.
+        report: see `headrace_properties.user_code.findings.examine`.
     """
 
     def __init__(

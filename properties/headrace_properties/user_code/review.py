@@ -99,7 +99,7 @@ def review(
     habits = list(Habit)
     return CodeReview(
         tuple(sorted(findings, key=lambda one: habits.index(one.habit))),
-        relations or _unknown("the code does not come to an end"),
+        relations or _unknown("the user code never returns"),
         _declared(versions),
         permitted_by(versions[0]),
         () if all(names) else (_NO_NAME,),

@@ -73,7 +73,7 @@ class ScheduledFlight(msgspec.Struct, frozen=True, gc=False):
         origin: airport of departure.
         dest: destination airport.
         scheduled_us: scheduled departure, event time: microseconds since 1970 in UTC.
-        departed_us: actual departure, likewise; ``None``: cancelled.
+        departed_us: actual departure, event time: microseconds since 1970 in UTC; ``None``: cancelled.
     """
 
     carrier: str
