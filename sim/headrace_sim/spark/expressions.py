@@ -1,0 +1,666 @@
+"""Recorded columns, evaluated in Python on rows: types, nulls and errors as Spark has them with ANSI mode on, its default.
+
+A column is bound to a schema once, which finds its type and what cannot be followed; what comes out is a plain function of a row.
+"""
+
+import json
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+)
+from pyspark.sql import types as t
+
+from headrace_sim.spark.casts import BITS, FRACTIONAL, cast_value, in_range, single_precision
+from headrace_sim.spark.ddl import parse_type
+from headrace_sim.spark.recorded_columns import Recorded, case_parts, shown
+from headrace_sim.spark.refusals import CannotFollowError, shown_place
+
+Values = Any
+"""A row, as a tuple; or the rows of a group, where columns are aggregated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A column of a schema: its name, its type, whether it can be null, and its value for a row."""
+
+    name: str
+    type: t.DataType
+    nullable: bool
+    value: Callable[[Values], Any]
+
+
+def bind(node: Any, schema: t.StructType, grouped_by: Sequence[str] | None = None) -> Bound:
+    """Return a recorded column bound to a schema.
+
+    Args:
+        node: What was recorded, or a plain value.
+        schema: That of the rows.
+        grouped_by: If given, the result is a function of the rows of a group instead of one row, and these columns are constant.
+
+    Raises:
+        CannotFollowError: If it calls a function that is not simulated.
+        AnalysisException: If Spark would refuse it.
+
+    """
+    return _Binder(schema, grouped_by).bind(node)
+
+
+def expand(node: Recorded, schema: t.StructType) -> list[Recorded]:
+    """Return the columns that ``*`` or ``data.*`` stands for; any other column, alone."""
+    name = node.args[0] if node.name == "col" else None
+    if name == "*":
+        return [Recorded("col", (f"`{field.name}`",), node.place) for field in schema.fields]
+    if isinstance(name, str) and name.endswith(".*"):
+        parent = Recorded("col", (name.removesuffix(".*"),), node.place)
+        kind = bind(parent, schema).type
+        if not isinstance(kind, t.StructType):
+            raise _refused(node, f"[CANNOT_EXPAND] {name}: the column is {kind.simpleString()}, not a struct")
+        return [
+            Recorded("as", (Recorded("apply", (parent, field.name), node.place), field.name), node.place)
+            for field in kind.fields
+        ]
+    return [node]
+
+
+def _refused(node: Recorded, message: str) -> AnalysisException:
+    return AnalysisException(message=f"{message} (at {shown_place(node.place)})")
+
+
+class _Binder:
+    """Binds the columns of one schema."""
+
+    def __init__(self, schema: t.StructType, grouped_by: Sequence[str] | None) -> None:
+        self.schema = schema
+        self.grouped_by = grouped_by
+
+    def bind(self, node: Any) -> Bound:
+        if not isinstance(node, Recorded):
+            return _literal(node)
+        if node.name in _BINARY:
+            return self._binary(node)
+        if node.name in _AGGREGATES and self.grouped_by is not None:
+            return self._aggregate(node)
+        method = _METHODS.get(node.name)
+        if method is None:
+            remedy = f"Compute it in Python instead, or use one of: {', '.join(sorted({*_METHODS, *_BINARY, *_AGGREGATES}))}"
+            if node.name in _AGGREGATES:
+                remedy = "Use it in agg() after groupBy()"
+            raise CannotFollowError(f"the function {node.name}() of a column", node.place, remedy)
+        return method(self, node)
+
+    def _name(self, node: Recorded) -> Bound:
+        name = node.args[0]
+        if not isinstance(name, str):
+            raise _refused(node, f"[NOT_EXPECTED_TYPE] a column is named by a str, not {type(name).__name__}")
+        first, *inner = _name_parts(name)
+        matching = [
+            place for place, field in enumerate(self.schema.fields) if field.name.lower() == first.lower()
+        ]
+        if len(matching) > 1:
+            raise _refused(
+                node,
+                f"[AMBIGUOUS_REFERENCE] Reference {name!r} is ambiguous: {len(matching)} columns have this name",
+            )
+        if not matching:
+            offered = ", ".join(self.schema.names)
+            raise _refused(
+                node,
+                f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name {name!r} cannot be resolved. Is it one of: {offered}",
+            )
+        place = matching[0]
+        field = self.schema.fields[place]
+        found = Bound(first, field.dataType, field.nullable, self._reader(place, field.name, node))
+        for part in inner:
+            found = _field(found, part, node)
+        return found
+
+    def _reader(self, place: int, name: str, node: Recorded) -> Callable[[Values], Any]:
+        if self.grouped_by is None:
+            return operator.itemgetter(place)
+        if name not in self.grouped_by:
+            raise _refused(
+                node, f"[MISSING_AGGREGATION] The column {name!r} is neither grouped by nor aggregated"
+            )
+        return lambda rows: rows[0][place]
+
+    def _lit(self, node: Recorded) -> Bound:
+        return self.bind(node.args[0]) if isinstance(node.args[0], Recorded) else _literal(node.args[0])
+
+    def _alias(self, node: Recorded) -> Bound:
+        if not isinstance(node.args[1], str):
+            raise CannotFollowError("alias() with several names", node.place, "Give one name to each column")
+        inner = self.bind(node.args[0])
+        return Bound(node.args[1], inner.type, inner.nullable, inner.value)
+
+    def _cast(self, node: Recorded) -> Bound:
+        target = parse_type(node.args[1]) if isinstance(node.args[1], str) else node.args[1]
+        return _converted(self.bind(node.args[0]), target, node, shown(node))
+
+    def _binary(self, node: Recorded) -> Bound:
+        left, right = _alike(self.bind(node.args[0]), self.bind(node.args[1]), node)
+        return _BINARY[node.name](node, left, right)
+
+    def _logical_not(self, node: Recorded) -> Bound:
+        return _lifted(node, t.BooleanType(), operator.not_, _boolean(self.bind(node.args[0]), node))
+
+    def _negate(self, node: Recorded) -> Bound:
+        inner = self.bind(node.args[0])
+        return _lifted(node, inner.type, _fitting(inner.type, operator.neg), _number(inner, node))
+
+    def _absolute(self, node: Recorded) -> Bound:
+        inner = self.bind(node.args[0])
+        return _lifted(node, inner.type, _fitting(inner.type, abs), _number(inner, node))
+
+    def _is_null(self, node: Recorded) -> Bound:
+        value = self.bind(node.args[0]).value
+        return Bound(shown(node), t.BooleanType(), False, lambda row: value(row) is None)
+
+    def _is_not_null(self, node: Recorded) -> Bound:
+        value = self.bind(node.args[0]).value
+        return Bound(shown(node), t.BooleanType(), False, lambda row: value(row) is not None)
+
+    def _is_in(self, node: Recorded) -> Bound:
+        tested = self.bind(node.args[0])
+        pairs = [_alike(tested, self.bind(option), node) for option in node.args[1]]
+        equals = [_lifted(node, t.BooleanType(), _equal, left, right).value for left, right in pairs]
+
+        def value(row: Values) -> bool | None:
+            results = [equal(row) for equal in equals]
+            return True if True in results else None if None in results else False
+
+        return Bound(shown(node), t.BooleanType(), True, value)
+
+    def _case(self, node: Recorded) -> Bound:
+        pairs, default = case_parts(node)
+        conditions = [_boolean(self.bind(condition), node).value for condition, _ in pairs]
+        options = [self.bind(value) for _, value in pairs] + [self.bind(default[0] if default else None)]
+        *chosen, otherwise = _all_alike(options, node)
+
+        def value(row: Values) -> Any:
+            return next(
+                (one.value(row) for test, one in zip(conditions, chosen, strict=True) if test(row)),
+                otherwise.value(row),
+            )
+
+        return Bound(shown(node), otherwise.type, any(one.nullable for one in (*chosen, otherwise)), value)
+
+    def _coalesce(self, node: Recorded) -> Bound:
+        options = _all_alike([self.bind(one) for one in node.args[0]], node)
+        values = [one.value for one in options]
+        return Bound(
+            shown(node), options[0].type, all(one.nullable for one in options),
+            lambda row: next((found for value in values if (found := value(row)) is not None), None),
+        )  # fmt: skip
+
+    def _extreme(self, node: Recorded) -> Bound:
+        options = _all_alike([self.bind(one) for one in node.args[0]], node)
+        choose = max if node.name == "greatest" else min
+
+        def value(row: Values) -> Any:
+            return choose(
+                (found for one in options if (found := one.value(row)) is not None), key=ordered, default=None
+            )
+
+        return Bound(shown(node), options[0].type, all(one.nullable for one in options), value)
+
+    def _concat(self, node: Recorded) -> Bound:
+        parts = [_text(self.bind(one), node) for one in node.args[0]]
+        return _lifted(node, t.StringType(), lambda *texts: "".join(texts), *parts)
+
+    def _of_text(self, node: Recorded) -> Bound:
+        kind, function = _TEXT[node.name]
+        return _lifted(node, kind, function, *(_text(self.bind(one), node) for one in node.args))
+
+    def _substring(self, node: Recorded) -> Bound:
+        text, start, length = (self.bind(one) for one in node.args)
+        return _lifted(node, t.StringType(), _part_of_text, _text(text, node), start, length)
+
+    def _struct(self, node: Recorded) -> Bound:
+        parts = [self.bind(one) for one in node.args[0]]
+        kind = t.StructType([t.StructField(one.name, one.type, one.nullable) for one in parts])
+        return Bound(
+            shown(node), kind, False, lambda row: t._create_row(kind.names, [one.value(row) for one in parts])
+        )
+
+    def _array(self, node: Recorded) -> Bound:
+        parts = _all_alike([self.bind(one) for one in node.args[0]], node)
+        kind = t.ArrayType(parts[0].type, any(one.nullable for one in parts))
+        return Bound(shown(node), kind, False, lambda row: [one.value(row) for one in parts])
+
+    def _item(self, node: Recorded) -> Bound:
+        inner, key = self.bind(node.args[0]), node.args[1]
+        if isinstance(inner.type, t.StructType) and isinstance(key, str):
+            found = _field(inner, key, node)
+            return Bound(f"{inner.name}.{found.name}", found.type, found.nullable, found.value)
+        at = self.bind(key)
+        if isinstance(inner.type, t.ArrayType):
+            return _lifted(node, inner.type.elementType, _element, inner, at, nullable=True)
+        if isinstance(inner.type, t.MapType):
+            return _lifted(
+                node, inner.type.valueType, lambda pairs, one: pairs.get(one), inner, at, nullable=True
+            )
+        raise _refused(
+            node, f"[INVALID_EXTRACT_BASE_FIELD_TYPE] {shown(node)}: {inner.type.simpleString()} has no items"
+        )
+
+    def _from_json(self, node: Recorded) -> Bound:
+        options = node.args[2] if len(node.args) > 2 else {}  # column, schema, options
+        if options:
+            raise CannotFollowError(
+                "from_json() with options", node.place, "Leave the options out, or parse the text in Python"
+            )
+        schema = node.args[1]
+        if isinstance(schema, Recorded):
+            raise CannotFollowError(
+                "from_json() with a column as its schema", node.place, "Give a StructType or a text"
+            )
+        kind = (
+            t._parse_datatype_json_string(schema) if schema.lstrip().startswith("{") else parse_type(schema)
+        )
+        return _lifted(
+            node,
+            kind,
+            lambda text: from_json(text, kind),
+            _text(self.bind(node.args[0]), node),
+            nullable=True,
+        )
+
+    def _aggregate(self, node: Recorded) -> Bound:
+        given = node.args[0]
+        inner = _Binder(self.schema, None)
+        whole_rows = isinstance(given, Recorded) and (given.args == ("*",) or given.name == "lit")
+        child = _literal(1) if whole_rows else inner.bind(given)
+        if node.name in {"sum", "avg"}:
+            _number(child, node)
+        kind, nullable, function = _AGGREGATES[node.name](child.type)
+        name = f"{node.name}({'1' if whole_rows and node.name == 'count' else shown(given)})"
+        return Bound(
+            name,
+            kind,
+            nullable,
+            lambda rows: function([found for row in rows if (found := child.value(row)) is not None]),
+        )
+
+
+def _name_parts(name: str) -> list[str]:
+    return [quoted or plain for quoted, plain in re.findall(r"`([^`]+)`|([^.`]+)", name)]
+
+
+def _field(inner: Bound, name: str, node: Recorded) -> Bound:
+    fields = inner.type.fields if isinstance(inner.type, t.StructType) else []
+    matching = [(place, field) for place, field in enumerate(fields) if field.name.lower() == name.lower()]
+    if not matching:
+        raise _refused(
+            node, f"[FIELD_NOT_FOUND] {inner.name} ({inner.type.simpleString()}) has no field {name!r}"
+        )
+    place, field = matching[0]
+    return Bound(
+        field.name, field.dataType, inner.nullable or field.nullable,
+        lambda row: None if (whole := inner.value(row)) is None else whole[place],
+    )  # fmt: skip
+
+
+def _literal(value: Any) -> Bound:
+    if isinstance(value, bool):
+        kind: t.DataType = t.BooleanType()
+    elif isinstance(value, int):
+        kind = t.IntegerType() if -(1 << 31) <= value < 1 << 31 else t.LongType()
+    elif isinstance(value, Decimal):
+        _, digits, exponent = value.as_tuple()
+        scale = max(0, -int(exponent))
+        kind = t.DecimalType(max(len(digits), scale), scale)
+    elif type(value) in _LITERALS:
+        kind = _LITERALS[type(value)]
+    else:
+        raise AnalysisException(
+            message=f"[UNSUPPORTED_FEATURE.LITERAL_TYPE] Literal for {value!r} of {type(value)}"
+        )
+    return Bound("NULL" if value is None else str(value), kind, value is None, lambda _row: value)
+
+
+_LITERALS: dict[type, t.DataType] = {
+    type(None): t.NullType(), float: t.DoubleType(), str: t.StringType(), bytes: t.BinaryType(), bytearray: t.BinaryType(),
+    datetime: t.TimestampType(), date: t.DateType(),
+}  # fmt: skip
+
+
+def _lifted(
+    node: Recorded, kind: t.DataType, function: Callable[..., Any], *children: Bound, nullable: bool = False
+) -> Bound:
+    """A function of values that are not null: where one is, so is the result."""
+    values = [child.value for child in children]
+
+    def value(row: Values) -> Any:
+        arguments = [one(row) for one in values]
+        return None if any(one is None for one in arguments) else function(*arguments)
+
+    return Bound(shown(node), kind, nullable or any(child.nullable for child in children), value)
+
+
+def _converted(inner: Bound, target: t.DataType, node: Recorded, name: str) -> Bound:
+    cast = cast_value(inner.type, target)
+    if cast is None:
+        what = f"a cast of {inner.type.simpleString()} to {target.simpleString()}"
+        raise CannotFollowError(what, node.place, "Convert it in Python instead")
+    value = inner.value
+    return Bound(
+        name, target, inner.nullable, lambda row: None if (found := value(row)) is None else cast(found)
+    )
+
+
+def _is_number(kind: t.DataType) -> bool:
+    return type(kind) in BITS or isinstance(kind, (*FRACTIONAL, t.DecimalType))
+
+
+def _common(one: t.DataType, other: t.DataType) -> t.DataType | None:
+    """The type that values of both types are converted to, if Spark has one."""
+    if one == other or isinstance(other, t.NullType):
+        return one
+    if isinstance(one, t.NullType):
+        return other
+    kinds = {type(one), type(other)}
+    if kinds <= BITS.keys():
+        return max(one, other, key=lambda kind: BITS[type(kind)])
+    if kinds <= {*BITS, *FRACTIONAL}:
+        return t.DoubleType()
+    if kinds == {t.DateType, t.TimestampType}:
+        return t.TimestampType()
+    if t.StringType in kinds:
+        other = other if isinstance(one, t.StringType) else one
+        wider = (
+            t.LongType()
+            if type(other) in BITS
+            else t.DoubleType()
+            if isinstance(other, FRACTIONAL)
+            else other
+        )
+        return (
+            wider
+            if isinstance(wider, (t.LongType, t.DoubleType, t.BooleanType, t.DateType, t.TimestampType))
+            else None
+        )
+    return None
+
+
+def _alike(left: Bound, right: Bound, node: Recorded) -> tuple[Bound, Bound]:
+    one, other = _all_alike([left, right], node)
+    return one, other
+
+
+def _all_alike(options: list[Bound], node: Recorded) -> list[Bound]:
+    """Convert to the type that all have in common, as Spark does without being asked."""
+    kind: t.DataType = t.NullType()
+    for option in options:
+        if (
+            isinstance(kind, t.DecimalType) is not isinstance(option.type, t.DecimalType)
+            and _is_number(kind)
+            and _is_number(option.type)
+        ):
+            raise CannotFollowError(
+                f"{shown(node)}, which mixes DECIMAL and other numbers,", node.place, "Cast one of them"
+            )
+        common = _common(kind, option.type)
+        if common is None:
+            kinds = f"{kind.simpleString().upper()} and {option.type.simpleString().upper()}"
+            raise _refused(node, f"[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] {shown(node)}: {kinds} differ")
+        kind = common
+    return [
+        option if option.type == kind else _converted(option, kind, node, option.name) for option in options
+    ]
+
+
+def _boolean(inner: Bound, node: Recorded) -> Bound:
+    if isinstance(inner.type, (t.BooleanType, t.NullType)):
+        return inner
+    raise _refused(
+        node,
+        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not BOOLEAN",
+    )
+
+
+def _number(inner: Bound, node: Recorded) -> Bound:
+    if isinstance(inner.type, t.DecimalType):
+        raise CannotFollowError(
+            f"arithmetic on DECIMAL ({shown(node)})", node.place, "Cast it to DOUBLE, or compute in Python"
+        )
+    if _is_number(inner.type) or isinstance(inner.type, t.NullType):
+        return inner
+    raise _refused(
+        node,
+        f"[DATATYPE_MISMATCH] {shown(node)}: {inner.name} is {inner.type.simpleString().upper()}, not a number",
+    )
+
+
+def _text(inner: Bound, node: Recorded) -> Bound:
+    return (
+        inner if isinstance(inner.type, t.StringType) else _converted(inner, t.StringType(), node, inner.name)
+    )
+
+
+def _fitting(kind: t.DataType, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let results be of the type: rounded to FLOAT, and an error where an integer does not fit."""
+    if type(kind) in BITS:
+        return lambda *values: in_range(function(*values), kind, "ARITHMETIC_OVERFLOW")
+    return (
+        (lambda *values: single_precision(function(*values))) if isinstance(kind, t.FloatType) else function
+    )
+
+
+def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Recorded, Bound, Bound], Bound]:
+    def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
+        _number(left, node), _number(right, node)
+        return _lifted(node, left.type, _fitting(left.type, function), left, right)
+
+    return bound
+
+
+def _quotient(node: Recorded, left: Bound, right: Bound) -> Bound:
+    return _lifted(node, t.DoubleType(), _divided, _number(left, node), _number(right, node))
+
+
+def _divided(dividend: float, divisor: float) -> float:
+    if divisor == 0:
+        raise ArithmeticException(message="[DIVIDE_BY_ZERO] Division by zero")
+    return dividend / divisor
+
+
+def _remainder(dividend: Any, divisor: Any) -> Any:
+    """The remainder has the sign of the dividend, as in Java."""
+    if divisor == 0:
+        raise ArithmeticException(message="[REMAINDER_BY_ZERO] Remainder by zero")
+    if isinstance(dividend, float):
+        return math.fmod(dividend, divisor)
+    return int(math.copysign(1, dividend)) * (abs(dividend) % abs(divisor))
+
+
+def ordered(value: Any) -> Any:
+    """A key for sorting: NaN is greater than any other number, and equal to itself."""
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return (0, value) if isinstance(value, (int, Decimal)) else value
+
+
+def _equal(left: Any, right: Any) -> bool:
+    return bool(ordered(left) == ordered(right))
+
+
+def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Recorded, Bound, Bound], Bound]:
+    def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
+        return _lifted(
+            node, t.BooleanType(), lambda one, other: function(ordered(one), ordered(other)), left, right
+        )
+
+    return bound
+
+
+def _null_safe(node: Recorded, left: Bound, right: Bound) -> Bound:
+    def value(row: Values) -> bool:
+        one, other = left.value(row), right.value(row)
+        return one is other if one is None or other is None else _equal(one, other)
+
+    return Bound(shown(node), t.BooleanType(), False, value)
+
+
+def _connective(decisive: bool) -> Callable[[Recorded, Bound, Bound], Bound]:
+    """AND is decided by a false, OR by a true, whatever the other side is, null too."""
+
+    def bound(node: Recorded, left: Bound, right: Bound) -> Bound:
+        _boolean(left, node), _boolean(right, node)
+
+        def value(row: Values) -> bool | None:
+            one: bool | None = left.value(row)
+            if one is decisive:
+                return decisive
+            other: bool | None = right.value(row)
+            return decisive if other is decisive else None if one is None or other is None else not decisive
+
+        return Bound(shown(node), t.BooleanType(), left.nullable or right.nullable, value)
+
+    return bound
+
+
+def _part_of_text(text: str, start: int, length: int) -> str:
+    """The first place is 1, and 0 too; a negative one counts from the end."""
+    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    return text[max(0, begin) : max(0, begin + length)]
+
+
+def _element(values: list[Any], place: int) -> Any:
+    if not 0 <= place < len(values):
+        raise ArrayIndexOutOfBoundsException(
+            message=f"[INVALID_ARRAY_INDEX] index {place} of an array with {len(values)} elements"
+        )
+    return values[place]
+
+
+def from_json(text: str, kind: t.DataType) -> Any:
+    """Parse a text as ``from_json`` does: fields by name; what is malformed or does not fit is null.
+
+    Raises:
+        CannotFollowError: If the schema has a type that is not simulated in JSON.
+
+    """
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+        if isinstance(kind, t.StructType) and text.strip():
+            parsed = {}
+    return _from_parsed(parsed, kind)
+
+
+def _from_parsed(parsed: Any, kind: t.DataType) -> Any:
+    if parsed is None:
+        return None
+    match kind:
+        case t.StructType():
+            found = parsed if isinstance(parsed, dict) else {}
+            return t._create_row(
+                kind.names, [_from_parsed(found.get(field.name), field.dataType) for field in kind.fields]
+            )
+        case t.ArrayType():
+            return (
+                [_from_parsed(one, kind.elementType) for one in parsed] if isinstance(parsed, list) else None
+            )
+        case t.MapType():
+            return (
+                {key: _from_parsed(one, kind.valueType) for key, one in parsed.items()}
+                if isinstance(parsed, dict)
+                else None
+            )
+        case t.StringType():
+            return parsed if isinstance(parsed, str) else json.dumps(parsed, separators=(",", ":"))
+        case t.BooleanType():
+            return parsed if isinstance(parsed, bool) else None
+        case _:
+            return _simple_from_parsed(parsed, kind)
+
+
+def _simple_from_parsed(parsed: Any, kind: t.DataType) -> Any:
+    if _is_number(kind):
+        return _number_from_json(parsed, kind)
+    cast = cast_value(t.StringType(), kind)
+    if cast is None:
+        raise CannotFollowError(
+            f"from_json() with {kind.simpleString()}", "the schema", "Parse the text in Python"
+        )
+    try:
+        return cast(parsed) if isinstance(parsed, str) else None
+    except DateTimeException:
+        return None
+
+
+def _number_from_json(parsed: Any, kind: t.DataType) -> Any:
+    if isinstance(parsed, bool) or not isinstance(parsed, (int, float)):
+        return None
+    if type(kind) in BITS:
+        limit = 1 << BITS[type(kind)] - 1
+        return parsed if isinstance(parsed, int) and -limit <= parsed < limit else None
+    cast = cast_value(t.DoubleType(), kind)
+    assert cast is not None
+    return cast(float(parsed)) if isinstance(kind, FRACTIONAL) else cast(parsed)
+
+
+def _total(kind: t.DataType) -> tuple[t.DataType, bool, Callable[[list[Any]], Any]]:
+    """SUM of integers is BIGINT, of others DOUBLE; of nothing, null."""
+    total: t.DataType = t.LongType() if type(kind) in BITS else t.DoubleType()
+    fitted = _fitting(total, sum)
+    return total, True, lambda values: fitted(values) if values else None
+
+
+_METHODS: dict[str, Callable[[_Binder, Recorded], Bound]] = {
+    "abs": _Binder._absolute, "apply": _Binder._item, "array": _Binder._array, "as": _Binder._alias, "cast": _Binder._cast,
+    "coalesce": _Binder._coalesce, "col": _Binder._name, "concat": _Binder._concat, "from_json": _Binder._from_json,
+    "greatest": _Binder._extreme, "isNotNull": _Binder._is_not_null, "isNull": _Binder._is_null, "isin": _Binder._is_in,
+    "isnotnull": _Binder._is_not_null, "isnull": _Binder._is_null, "least": _Binder._extreme, "lit": _Binder._lit,
+    "negate": _Binder._negate, "not": _Binder._logical_not, "otherwise": _Binder._case, "struct": _Binder._struct,
+    "substr": _Binder._substring, "substring": _Binder._substring, "when": _Binder._case,
+}  # fmt: skip
+
+_TEXT: dict[str, tuple[t.DataType, Callable[..., Any]]] = {
+    "contains": (t.BooleanType(), operator.contains),
+    "endsWith": (t.BooleanType(), str.endswith),
+    "length": (t.IntegerType(), len),
+    "lower": (t.StringType(), str.lower),
+    "startsWith": (t.BooleanType(), str.startswith),
+    "trim": (t.StringType(), lambda text: text.strip(" ")),
+    "upper": (t.StringType(), str.upper),
+}
+_METHODS.update(dict.fromkeys(_TEXT, _Binder._of_text))
+
+_BINARY: dict[str, Callable[[Recorded, Bound, Bound], Bound]] = {
+    "and": _connective(decisive=False),
+    "or": _connective(decisive=True),
+    "plus": _arithmetic(operator.add),
+    "minus": _arithmetic(operator.sub),
+    "multiply": _arithmetic(operator.mul),
+    "mod": _arithmetic(_remainder),
+    "divide": _quotient,
+    "equalTo": _comparison(operator.eq),
+    "notEqual": _comparison(operator.ne),
+    "lt": _comparison(operator.lt),
+    "leq": _comparison(operator.le),
+    "gt": _comparison(operator.gt),
+    "geq": _comparison(operator.ge),
+    "eqNullSafe": _null_safe,
+}
+
+_AGGREGATES: dict[str, Callable[[t.DataType], tuple[t.DataType, bool, Callable[[list[Any]], Any]]]] = {
+    "avg": lambda _kind: (t.DoubleType(), True, lambda values: sum(values) / len(values) if values else None),
+    "count": lambda _kind: (t.LongType(), False, len),
+    "first": lambda kind: (kind, True, lambda values: values[0] if values else None),
+    "max": lambda kind: (kind, True, lambda values: max(values, key=ordered, default=None)),
+    "min": lambda kind: (kind, True, lambda values: min(values, key=ordered, default=None)),
+    "sum": _total,
+}

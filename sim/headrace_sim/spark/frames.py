@@ -1,0 +1,441 @@
+"""The DataFrame of one micro-batch, in memory: what a `foreachBatch` function gets when there is no Spark.
+
+Rows are tuples with a schema. Columns are PySpark's own, recorded (`recorded_columns`) and evaluated in Python (`expressions`).
+Nothing is lazy: a frame is its rows. A call that is not simulated raises `CannotFollowError`, which names it and its place.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import types as t
+
+from headrace_sim.spark.expressions import Bound, bind, expand, ordered
+from headrace_sim.spark.recorded_columns import Recorded, column_of, node_of
+from headrace_sim.spark.refusals import CannotFollowError, refuse_the_rest, users_place
+
+Partition = tuple[tuple[Any, ...], ...]
+
+
+class Rows(DataFrame):
+    """A DataFrame of rows in memory.
+
+    Args:
+        session: What ``sparkSession`` returns.
+        schema: That of the rows.
+        partitions: The rows, as tuples, in their partitions.
+
+    """
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make one of ours: PySpark's would be a DataFrame on Java."""
+        return object.__new__(cls)
+
+    def __init__(self, session: Any, schema: t.StructType, partitions: Sequence[Partition]) -> None:
+        self._session = session
+        self._schema = schema
+        self._partitions = tuple(partitions)
+
+    def _with(self, schema: t.StructType, partitions: Sequence[Partition]) -> "Rows":
+        return Rows(self._session, schema, partitions)
+
+    def _all(self) -> list[tuple[Any, ...]]:
+        return [row for partition in self._partitions for row in partition]
+
+    def _bind(self, column: Any) -> Bound:
+        return bind(node_of(column), self._schema)
+
+    def _row(self, values: tuple[Any, ...]) -> Any:
+        return t._create_row(self._schema.names, values)
+
+    # What it is.
+
+    @property
+    def sparkSession(self) -> Any:
+        """The session it was made in."""
+        return self._session
+
+    @property
+    def schema(self) -> t.StructType:
+        """The schema of its rows."""
+        return self._schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self._schema.names)
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        """The names and types of its columns."""
+        return [(field.name, field.dataType.simpleString()) for field in self._schema.fields]
+
+    @property
+    def isStreaming(self) -> bool:
+        """A micro-batch does not stream."""
+        return False
+
+    @property
+    def write(self) -> Any:
+        """A writer, whose effects the session records."""
+        return self._session.writer(self)
+
+    def writeTo(self, table: str) -> Any:
+        """A writer to a table."""
+        return self._session.writer(self).to_table(table)
+
+    def printSchema(self, level: int | None = None) -> None:
+        """Print nothing: what is printed is no effect of a sink."""
+
+    def show(self, n: int = 20, truncate: Any = True, vertical: Any = False) -> None:
+        """Print nothing: what is printed is no effect of a sink."""
+
+    def __getitem__(self, item: Any) -> Any:
+        """Return the column with this name or place, or a frame of several, or of the rows for which a column is true."""
+        if isinstance(item, Column):
+            return self.filter(item)
+        if isinstance(item, (list, tuple)):
+            return self.select(*item)
+        name = self._schema.names[item] if isinstance(item, int) else item
+        self._bind(name)
+        return column_of(Recorded("col", (name,), users_place()))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the column with this name."""
+        if name.startswith("_") or name not in self._schema.names:
+            message = f"[ATTRIBUTE_NOT_SUPPORTED] Attribute `{name}` is not supported"
+            raise AttributeError(message)
+        return self[name]
+
+    def __repr__(self) -> str:
+        """Show the columns, as Spark does."""
+        return f"DataFrame[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
+
+    # Columns.
+
+    def select(self, *cols: Any) -> "Rows":
+        """Compute columns."""
+        nodes = [one for column in _flat(cols) for one in expand(node_of(column), self._schema)]
+        return self._computed([bind(node, self._schema) for node in nodes])
+
+    def _computed(self, columns: list[Bound]) -> "Rows":
+        schema = t.StructType([t.StructField(one.name, one.type, one.nullable) for one in columns])
+        values = [one.value for one in columns]
+        return self._with(
+            schema,
+            [tuple(tuple(value(row) for value in values) for row in part) for part in self._partitions],
+        )
+
+    def withColumn(self, colName: str, col: Any) -> "Rows":
+        """Add a column, or replace the one with this name."""
+        return self.withColumns({colName: col})
+
+    def withColumns(self, *colsMap: dict[str, Any]) -> "Rows":
+        """Add columns, or replace those with these names."""
+        made = {name: self._bind(column) for name, column in colsMap[0].items()}
+        named = {name.lower(): Bound(name, one.type, one.nullable, one.value) for name, one in made.items()}
+        kept = [
+            named.pop(name.lower()) if name.lower() in named else self._bind(f"`{name}`")
+            for name in self._schema.names
+        ]
+        return self._computed([*kept, *named.values()])
+
+    def withColumnRenamed(self, existing: str, new: str) -> "Rows":
+        """Rename a column, if it is there."""
+        return self.withColumnsRenamed({existing: new})
+
+    def withColumnsRenamed(self, colsMap: dict[str, str]) -> "Rows":
+        """Rename columns, those that are there."""
+        new_names = {old.lower(): new for old, new in colsMap.items()}
+        return self.toDF(*(new_names.get(name.lower(), name) for name in self._schema.names))
+
+    def toDF(self, *cols: str) -> "Rows":
+        """Rename all columns."""
+        if len(cols) != len(self._schema.fields):
+            raise AnalysisException(
+                message=f"[NUM_COLUMNS_MISMATCH] toDF() got {len(cols)} names for {len(self._schema.fields)} columns"
+            )
+        pairs = zip(cols, self._schema.fields, strict=True)
+        return self._with(
+            t.StructType([t.StructField(name, old.dataType, old.nullable) for name, old in pairs]),
+            self._partitions,
+        )
+
+    def drop(self, *cols: Any) -> "Rows":
+        """Leave out columns, those that are there."""
+        dropped = {str(_plain_name(one, "drop()")).lower() for one in cols}
+        return self.select(*(f"`{name}`" for name in self._schema.names if name.lower() not in dropped))
+
+    # Rows.
+
+    def filter(self, condition: Any) -> "Rows":
+        """Keep the rows for which a column is true."""
+        if isinstance(condition, str):
+            raise CannotFollowError(
+                "filter() with SQL text", users_place(), "Write the condition with columns: F.col('x') > 0"
+            )
+        test = self._bind(condition)
+        if not isinstance(test.type, (t.BooleanType, t.NullType)):
+            raise AnalysisException(
+                message=f"[DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN] {test.name} is {test.type.simpleString()}, not BOOLEAN"
+            )
+        return self._with(
+            self._schema, [tuple(row for row in part if test.value(row)) for part in self._partitions]
+        )
+
+    def where(self, condition: Any) -> "Rows":
+        """Keep the rows for which a column is true."""
+        return self.filter(condition)
+
+    def limit(self, num: int) -> "Rows":
+        """Keep the first rows."""
+        return self._with(self._schema, [tuple(self._all()[:num])])
+
+    def distinct(self) -> "Rows":
+        """Keep one of each."""
+        return self.dropDuplicates()
+
+    def dropDuplicates(self, subset: Sequence[str] | None = None) -> "Rows":
+        """Keep one row for each value of some columns."""
+        keys = [self._bind(f"`{name}`").value for name in (subset or self._schema.names)]
+        kept = {tuple(_hashable(key(row)) for key in keys): row for row in reversed(self._all())}
+        return self._with(self._schema, [tuple(reversed(kept.values()))])
+
+    drop_duplicates = dropDuplicates
+
+    def dropna(self, how: str = "any", thresh: int | None = None, subset: Any = None) -> "Rows":
+        """Leave out rows with nulls."""
+        names = [subset] if isinstance(subset, str) else (subset or self._schema.names)
+        needed = thresh if thresh is not None else len(names) if how == "any" else 1
+        values = [self._bind(f"`{name}`").value for name in names]
+
+        def kept(row: tuple[Any, ...]) -> bool:
+            return sum(value(row) is not None for value in values) >= needed
+
+        return self._with(self._schema, [tuple(filter(kept, part)) for part in self._partitions])
+
+    def union(self, other: "Rows") -> "Rows":
+        """Append the rows of another frame, whose columns are taken by place."""
+        if len(other._schema.fields) != len(self._schema.fields):
+            raise AnalysisException(
+                message="[NUM_COLUMNS_MISMATCH] UNION needs frames with the same number of columns"
+            )
+        return self._with(self._schema, (*self._partitions, *other._partitions))
+
+    unionAll = union
+
+    def unionByName(self, other: "Rows") -> "Rows":
+        """Append the rows of another frame, whose columns are taken by name."""
+        return self.union(other.select(*(f"`{name}`" for name in self._schema.names)))
+
+    def orderBy(self, *cols: Any, ascending: Any = True) -> "Rows":
+        """Sort the rows: nulls first, or last if descending."""
+        columns = list(_flat(cols))
+        directions = ascending if isinstance(ascending, list) else [ascending] * len(columns)
+        rows = self._all()
+        for column, upwards in reversed(list(zip(columns, directions, strict=True))):
+            rows = self._sorted(rows, node_of(column), bool(upwards))
+        return self._with(self._schema, [tuple(rows)])
+
+    sort = orderBy
+
+    def _sorted(self, rows: list[tuple[Any, ...]], node: Recorded, upwards: bool) -> list[tuple[Any, ...]]:
+        if node.name in {"asc", "desc"}:
+            upwards, node = node.name == "asc", node.args[0]
+        value = bind(node, self._schema).value
+        return sorted(
+            rows, key=lambda row: (value(row) is not None, ordered(value(row))), reverse=not upwards
+        )
+
+    def coalesce(self, numPartitions: int) -> "Rows":
+        """Bring the rows into fewer partitions."""
+        return self.repartition(min(numPartitions, len(self._partitions)))
+
+    def repartition(self, numPartitions: Any, *_cols: Any) -> "Rows":
+        """Deal the rows out to this many partitions."""
+        if not isinstance(numPartitions, int):
+            return self
+        rows = self._all()
+        return self._with(self._schema, [tuple(rows[start::numPartitions]) for start in range(numPartitions)])
+
+    def persist(self, *_level: Any) -> "Rows":
+        """Change nothing: the rows are there."""
+        return self
+
+    cache = persist
+
+    def unpersist(self, blocking: bool = False) -> "Rows":
+        """Change nothing."""
+        return self
+
+    def alias(self, alias: str) -> "Rows":
+        """Change nothing: there are no joins to tell apart."""
+        return self
+
+    def transform(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function with this frame."""
+        return func(self, *args, **kwargs)
+
+    # Groups.
+
+    def groupBy(self, *cols: Any) -> "Groups":
+        """Group the rows by columns."""
+        return Groups(self, [node_of(column) for column in _flat(cols)])
+
+    groupby = groupBy
+
+    def agg(self, *exprs: Any) -> "Rows":
+        """Aggregate all rows."""
+        return self.groupBy().agg(*exprs)
+
+    # Out of Spark.
+
+    def collect(self) -> list[Any]:
+        """Return the rows."""
+        return [self._row(row) for row in self._all()]
+
+    def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[Any]:
+        """Return the rows, one by one."""
+        return iter(self.collect())
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return len(self._all())
+
+    def isEmpty(self) -> bool:
+        """Tell whether there is no row."""
+        return not self._all()
+
+    def take(self, num: int) -> list[Any]:
+        """Return the first rows."""
+        return self.collect()[:num]
+
+    def head(self, n: int | None = None) -> Any:
+        """Return the first row, or None; or the first rows."""
+        return next(iter(self.collect()), None) if n is None else self.take(n)
+
+    def first(self) -> Any:
+        """Return the first row, or None."""
+        return self.head()
+
+    def toPandas(self) -> Any:
+        """Return the rows as a pandas DataFrame with Spark's types."""
+        import pandas  # noqa: ICN001, PLC0415 # it takes a second to load, and few sinks need it
+        from pyspark.sql.pandas.types import _create_converter_to_pandas, _get_local_timezone  # noqa: PLC0415
+
+        frame = pandas.DataFrame.from_records(self._all(), columns=self._schema.names)
+        for name, field in zip(self._schema.names, self._schema.fields, strict=True):
+            convert = _create_converter_to_pandas(
+                field.dataType,
+                field.nullable,
+                timezone=_get_local_timezone(),
+                struct_in_pandas="row",
+                timestamp_utc_localized=False,
+            )
+            frame[name] = convert(frame[name])
+        return frame
+
+    def foreach(self, f: Callable[[Any], None]) -> None:
+        """Call a function for each row, in another process in Spark: here, with a copy of it for each partition."""
+
+        def each(rows: Iterator[Any]) -> None:
+            for row in rows:
+                f(row)
+
+        self.foreachPartition(each)
+
+    def foreachPartition(self, f: Callable[[Iterator[Any]], None]) -> None:
+        """Call a function with the rows of each partition; with a pickled copy of it, as it travels in Spark."""
+        for partition in self._partitions:
+            travelled = cloudpickle.loads(cloudpickle.dumps(f))
+            travelled(map(self._row, partition))
+
+
+class Groups(GroupedData):
+    """The rows of a frame, grouped by columns."""
+
+    def __init__(self, frame: Rows, keys: list[Recorded]) -> None:
+        self._frame = frame
+        self._keys = keys
+
+    def agg(self, *exprs: Any) -> Rows:
+        """Aggregate each group."""
+        if exprs and isinstance(exprs[0], dict):
+            nodes = [
+                Recorded(name, (Recorded("col", (column,), users_place()),), users_place())
+                for column, name in exprs[0].items()
+            ]
+        else:
+            nodes = [node_of(column) for column in exprs]
+        schema = self._frame.schema
+        keys = [bind(node, schema) for node in self._keys]
+        columns = [bind(node, schema, [key.name for key in keys]) for node in nodes]
+        groups: dict[Any, list[tuple[Any, ...]]] = {} if keys else {(): []}
+        for row in self._frame._all():
+            groups.setdefault(tuple(_hashable(key.value(row)) for key in keys), []).append(row)
+        made = t.StructType([t.StructField(one.name, one.type, one.nullable) for one in (*keys, *columns)])
+        rows = [
+            (*(key.value(group[0]) for key in keys), *(column.value(group) for column in columns))
+            for group in groups.values()
+        ]
+        return self._frame._with(made, [tuple(rows)])
+
+    def count(self) -> Rows:
+        """Count the rows of each group."""
+        place = users_place()
+        return self.agg(
+            column_of(
+                Recorded("as", (Recorded("count", (Recorded("lit", (1,), place),), place), "count"), place)
+            )
+        )
+
+    def _each(self, function: str, columns: tuple[str, ...]) -> Rows:
+        place = users_place()
+        return self.agg(
+            *(column_of(Recorded(function, (Recorded("col", (name,), place),), place)) for name in columns)
+        )
+
+    def sum(self, *cols: str) -> Rows:
+        """Sum columns of each group."""
+        return self._each("sum", cols)
+
+    def avg(self, *cols: str) -> Rows:
+        """Average columns of each group."""
+        return self._each("avg", cols)
+
+    mean = avg
+
+    def min(self, *cols: str) -> Rows:
+        """Return the least value of columns in each group."""
+        return self._each("min", cols)
+
+    def max(self, *cols: str) -> Rows:
+        """Return the greatest value of columns in each group."""
+        return self._each("max", cols)
+
+
+def _flat(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
+
+
+def _plain_name(column: Any, call: str) -> str:
+    node = node_of(column)
+    if node.name != "col":
+        raise CannotFollowError(f"{call} with a computed column", node.place, "Name the column")
+    return str(node.args[0]).strip("`")
+
+
+def _hashable(value: Any) -> Any:
+    """A key under which equal values are one: NaN is, and -0.0 with 0.0."""
+    if isinstance(value, float):
+        return ordered(value)
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(one)) for key, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+_REMEDY = "Compute it in Python from collect() instead, or move it behind a function that the check can call with plain rows"
+refuse_the_rest(Rows, DataFrame, _REMEDY)
+refuse_the_rest(Groups, GroupedData, _REMEDY)

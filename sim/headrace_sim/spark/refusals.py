@@ -1,0 +1,96 @@
+"""What the stand-ins for Spark cannot follow, and where the user's code asks for it."""
+
+import os
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyspark
+
+from headrace.api.errors import HeadraceError
+
+
+def _folder(file: str) -> str:
+    return f"{Path(file).resolve().parent}{os.sep}"
+
+
+_OWN, _PYSPARK, _STANDARD = (_folder(file) for file in (__file__, pyspark.__file__, os.__file__))
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
+
+
+class CannotFollowError(HeadraceError):
+    """A call of Spark's API that is not simulated. Fields: call, place (``file:line`` of the user's code), remedy."""
+
+    def __init__(self, call: str, place: str, remedy: str) -> None:
+        super().__init__(call, place, remedy)
+        self.call, self.place, self.remedy = call, place, remedy
+
+    def __str__(self) -> str:
+        """Name the call, its place, and what to do instead."""
+        return f"{shown_place(self.place)}: cannot follow {self.call} without Spark. {self.remedy}"
+
+
+def users_place() -> str:
+    """Return ``file:line`` of the user's code that led here: not PySpark, a library's or Python's own, where there is another."""
+    frames = _frames_of_user()
+    own = (
+        frame
+        for frame in frames
+        if not any(part in frame.f_code.co_filename for part in (_STANDARD, _INSTALLED))
+    )
+    frame = next(own, frames[0] if frames else None)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "unknown:0"
+
+
+def _frames_of_user() -> list[FrameType]:
+    """The frames between the stand-in that was called and the one that called the user's code."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    frames = []
+    while frame is not None and not frame.f_code.co_filename.startswith(_OWN):
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((_OWN, _PYSPARK))
+
+
+def shown_place(place: str) -> str:
+    """Return the place with its path from the working directory, if it is below it."""
+    return place.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def refuse_the_rest(stand_in: type, original: type, remedy: str) -> None:
+    """Let each public method and property of ``original`` that ``stand_in`` does not define raise `CannotFollowError`."""
+    for name in dir(original):
+        if (
+            name.startswith("_")
+            or name in vars(stand_in)
+            or any(name in vars(base) for base in stand_in.__mro__[1:-1] if base is not original)
+        ):
+            continue
+        call = f"{original.__name__}.{name}"
+        refusal = (
+            _refused_property(call, remedy)
+            if isinstance(getattr(original, name), property)
+            else _refused_method(call, remedy)
+        )
+        setattr(stand_in, name, refusal)
+
+
+def _refused_method(call: str, remedy: str) -> Any:
+    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+        raise CannotFollowError(f"{call}()", users_place(), remedy)
+
+    return refuse
+
+
+def _refused_property(call: str, remedy: str) -> Any:
+    def refuse(_self: Any) -> Any:
+        raise CannotFollowError(call, users_place(), remedy)
+
+    return property(refuse)

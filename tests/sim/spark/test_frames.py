@@ -1,0 +1,120 @@
+"""Frames in memory: what Spark gives, and the name and place of what is not simulated."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+from headrace_sim.spark.ddl import SchemaTextError, parse_schema, parse_type
+from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.refusals import CannotFollowError
+from headrace_sim.spark.sessions import Session
+from tests.sim.spark.frame_programs import OUTCOMES, PROGRAMS, ROWS, SCHEMA, outcome
+
+RECORDED = json.loads(OUTCOMES.read_text())
+
+
+@pytest.fixture
+def df() -> Iterator[Any]:
+    session = Session()
+    with columns_without_java(session):
+        yield session.createDataFrame(ROWS, SCHEMA)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_frame_gives_what_spark_gave(name: str, df: Any) -> None:
+    assert outcome(df, PROGRAMS[name]) == RECORDED[name]
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda df: df.join(df, "k"), "DataFrame.join()"),
+        (lambda df: df.rdd, "DataFrame.rdd"),
+        (lambda df: df.createOrReplaceTempView("v"), "DataFrame.createOrReplaceTempView()"),
+        (lambda df: df.select(F.sha2("k", 256)), "the function sha2()"),
+        (lambda df: df.select(F.sum("i")), "the function sum()"),
+        (lambda df: df.filter("i > 0"), "filter() with SQL text"),
+        (lambda df: df.select(df.m + df.m), "arithmetic on DECIMAL"),
+        (lambda df: df.select(df.a.cast("string")), "a cast of array<int> to string"),
+        (lambda df: df.groupBy("k").pivot("b"), "GroupedData.pivot()"),
+        (lambda df: df.sparkSession.sql("SELECT 1"), "SparkSession.sql()"),
+        (lambda df: df.write, "DataFrame.write"),
+        (lambda df: df.select(F.from_json("j", "x INT", {"mode": "FAILFAST"})), "from_json() with options"),
+    ],
+)
+def test_call_that_is_not_simulated_is_named_with_its_place(
+    call: Callable[[Any], Any], named: str, df: Any
+) -> None:
+    with pytest.raises(CannotFollowError) as caught:
+        call(df)
+    assert named in str(caught.value)
+    line = call.__code__.co_firstlineno
+    assert f"test_frames.py:{line}: " in str(caught.value)
+
+
+def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
+    assert isinstance(df, DataFrame)
+    assert SparkSession.builder.getOrCreate() is df.sparkSession is SparkSession.getActiveSession()
+
+
+def test_columns_need_spark_again_afterwards() -> None:
+    with columns_without_java(Session()):
+        assert repr(F.col("x") + 1) == "Column<'(x + 1)'>"
+    with pytest.raises((AssertionError, PySparkException)):
+        F.col("x")
+
+
+def test_pandas_frame_has_sparks_types(df: Any) -> None:
+    frame = df.select("k", "i", "l", "b", "t").filter(df.l > 0).toPandas()
+    assert frame.dtypes.astype(str).to_dict() == {
+        "k": "object",
+        "i": "int32",
+        "l": "int64",
+        "b": "bool",
+        "t": "datetime64[ns]",
+    }
+
+
+def test_each_partition_is_given_to_a_copy_of_the_function(df: Any) -> None:
+    seen: list[int] = []
+    df.repartition(2).foreachPartition(lambda rows: seen.extend(row.i for row in rows))
+    assert seen == []  # as in Spark, where the function travels to other processes
+
+
+def test_row_that_does_not_fit_its_schema_is_refused_as_in_spark(df: Any) -> None:
+    with pytest.raises(PySparkException, match="FIELD_DATA_TYPE_UNACCEPTABLE"):
+        df.sparkSession.createDataFrame([("x",)], "n INT")
+
+
+def test_types_are_read_from_text() -> None:
+    text = "a INT NOT NULL COMMENT 'x', `b c`: array<struct<d: decimal(4, 2)>>, m map<string,varchar(3)>"
+    assert parse_schema(text) == t.StructType([
+        t.StructField("a", t.IntegerType(), nullable=False, metadata={"comment": "x"}),
+        t.StructField("b c", t.ArrayType(t.StructType([t.StructField("d", t.DecimalType(4, 2))]))),
+        t.StructField("m", t.MapType(t.StringType(), t.VarcharType(3))),
+    ])  # fmt: skip
+    assert parse_type("bigint") == t.LongType()
+    assert parse_type("a bigint") == parse_type("struct<a: bigint>")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a INTT", "at 'INTT': unsupported data type 'intt'"),
+        ("a INT,", "a column's name is missing"),
+        ("a INT b INT", "at 'b INT': the text should end here"),
+        ("a array<int", "'>' is missing"),
+        ("a", "a type is missing"),
+        ("a DECIMAL(x)", "'x' is not a number"),
+    ],
+)
+def test_text_that_names_no_schema_is_refused_at_its_place(text: str, problem: str) -> None:
+    with pytest.raises(SchemaTextError) as caught:
+        parse_schema(text)
+    assert problem in str(caught.value)
