@@ -130,6 +130,9 @@ class Rules:
 
         Ids are collected once all internal senders have finished retrying, which the horizon tells, and then some slack later,
         for injectors that deliver late (6.1.1).
+
+        Deviation: the slack is a second for all computations (`EngineOptions.id_slack_us`), not hours for those that are fed late
+        data (6.1.1). The horizon counts late records too, so they need no slack.
         """
         return horizon - slack_us
 
@@ -240,7 +243,11 @@ class Rules:
         return due <= reading
 
     def in_order(self, due: list[StoredTimer]) -> list[StoredTimer]:
-        """Sort the due timers of a key: they fire in increasing timestamp order (4.6, 6.2)."""
+        """Sort the due timers of a key: they fire in increasing timestamp order (4.6, 6.2).
+
+        Deviation: timers fire in the order in which they are due, for each clock on its own (4.6). A timer that is set for a time
+        that has passed cannot fire before those that already have, and event time and wall time have no common order.
+        """
         return sorted(due, key=_timer_order)
 
     def most_firings(self, room: int) -> int:
@@ -313,6 +320,9 @@ class Rules:
 
         New workers invalidate any extant sequencers before starting work, so that no remnant writes can succeed thereafter (6.2);
         a sequencer is invalidated whenever its interval is moved, split, or merged (7.1).
+
+        Deviation: the store invalidates them when the master mints the new sequencer; the new worker does not have to (6.2). So
+        the table of owners and the valid sequencers cannot disagree, and nobody can scan too early.
         """
         del change
         return True
@@ -358,6 +368,9 @@ class Rules:
         Low watermarks must reflect all pending state: checkpointed or pending productions, pending timers and persisted state
         (7.2, 6.2). Late work, behind what was reported before, holds nothing back: a low watermark is monotonic even in the face
         of late data (4.5).
+
+        Deviation: persisted state and wall timers hold nothing back unless user code says until when (7.2). They have no event
+        time of their own, and state that is kept for good would stop every watermark.
 
         Args:
             work: what is pending.

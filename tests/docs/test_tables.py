@@ -1,13 +1,14 @@
 """The tables of docs are those of the rules and the mutants, and every rule has a mutant that breaks it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from docs.scripts import tables
 from headrace.rules import Rules
 from headrace_properties.mutants import CATALOGUE
-from headrace_properties.mutants.rule_table import COST_ONLY, RuleRow, rule_rows
+from headrace_properties.mutants.rule_table import COST_ONLY, ENGINE, RuleRow, departures, rule_rows
 from tests.readme_blocks import DOCS, ROOT
 
 ROWS = rule_rows()
@@ -68,3 +69,33 @@ def test_every_mutant_of_rules_is_in_the_row_of_each_rule_that_it_overrides() ->
 def test_a_reader_finds_a_sentence_by_the_papers_own_words(words: str) -> None:
     (row,) = [row for row in ROWS if words in row.sentence]
     assert re.search(rf"\| {re.escape(row.sentence)} \| \[`{row.name}`\]", (DOCS / "protocol.md").read_text())
+
+
+def test_every_mark_of_a_departure_is_in_the_table() -> None:
+    marks = sum(
+        len(re.findall(r"Deviation: ", path.read_text(encoding="utf-8"))) for path in ENGINE.rglob("*.py")
+    )
+    assert marks == len(departures()) > 0
+
+
+def test_a_departure_is_listed_with_its_sections_and_its_place(tmp_path: Path) -> None:
+    module = tmp_path / "core" / "engine" / "acks.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(
+        '"""Acks.\n\n* Deviation: none is sent (6.1.1, 6.2), because\n  ``nobody`` listens.\n* More.\n"""\n\n\n'
+        'def ack():\n    """ACK.\n\n    Deviation: twice (4.5).\n\n    Args:\n        none.\n    """\n',
+        encoding="utf-8",
+    )
+    first, second = departures(module.parent)
+    assert (first.path, first.line, first.name, first.sections) == ("core/engine/acks.py", 9, "ack", ("4.5",))
+    assert first.text == "Twice (4.5)."
+    assert (second.line, second.name, second.sections) == (1, "acks", ("6.1.1", "6.2"))
+    assert second.text == "None is sent (6.1.1, 6.2), because `nobody` listens."
+
+
+def test_a_departure_must_say_from_which_section(tmp_path: Path) -> None:
+    module = tmp_path / "core" / "engine" / "acks.py"
+    module.parent.mkdir(parents=True)
+    module.write_text('"""Deviation: none is sent."""\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"core/engine/acks\.py:1: a deviation must name the section"):
+        departures(module.parent)

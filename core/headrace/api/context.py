@@ -192,6 +192,9 @@ class Context(msgspec.Struct, eq=False):
             ContextArgumentError: the timestamp is not an event time, or the key is not text.
             TimestampRegressionError: the timestamp is earlier than its cause's (4.5).
             CodecError: the stream's codec cannot encode the value.
+
+        Deviation: the paper leaves it to the user to pick a timestamp no smaller than that of any source record (4.5). Here a
+        smaller one is an error, since the record could be behind a low watermark that was reported before.
         """
         spec = self._spec
         codec = spec.output_codecs.get(stream)

@@ -4,12 +4,17 @@ Rules of this file:
 
 * Nothing is listed by hand. What a rule carries out is its docstring; who breaks it is what the catalogue says.
 * Every rule has a mutant, or a reason in `COST_ONLY` why none can be caught.
+* Every departure from the paper is marked ``Deviation:`` in the docstring of the rule, function or module that departs.
 """
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import headrace
 from headrace.rules import Rules
 from headrace_properties.mutants import CATALOGUE
 from headrace_properties.mutants.mutant import RULE_NAMES, Mutant
@@ -26,6 +31,7 @@ COST_ONLY = {
 
 _SECTIONS = re.compile(r"\((\d(?:\.\d)*(?:, \d(?:\.\d)*)*)\)")
 _LITERAL = re.compile(r"``(.+?)``")
+_DEVIATION = re.compile(r"Deviation: (.+?)(?=\n\n|\n\* |\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +76,60 @@ def _said(rule: object) -> str:
     """A rule's docstring on one line, without its arguments."""
     text = inspect.getdoc(rule) or ""
     return " ".join(_LITERAL.sub(r"`\1`", text.partition("\n\nArgs:")[0]).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A departure from the paper, as the engine's code marks it.
+
+    Attributes:
+        path: of the file, from the root of the repository.
+        line: where the definition begins whose docstring marks it; 1: the file's.
+        name: of the rule, function or class; of the file, if it departs as a whole.
+        sections: of the paper, that the text names.
+        text: what is done instead, and why; Markdown.
+    """
+
+    path: str
+    line: int
+    name: str
+    sections: tuple[str, ...]
+    text: str
+
+
+ENGINE = Path(headrace.__file__).parent
+"""Where the engine's files are."""
+
+
+def departures(root: Path = ENGINE) -> list[Departure]:
+    """All departures from the paper that the code marks, in the order of the first section that each names.
+
+    Args:
+        root: the folder of the code; paths begin two folders above it.
+
+    Raises:
+        ValueError: one names no section of the paper.
+    """
+    found = [one for path in sorted(root.rglob("*.py")) for one in _departures_in(path, root.parents[1])]
+    return sorted(found, key=lambda one: [int(part) for part in one.sections[0].split(".")])
+
+
+def _departures_in(path: Path, root: Path) -> Iterator[Departure]:
+    text = path.read_text(encoding="utf-8")
+    if "Deviation:" not in text:
+        return
+    here = path.relative_to(root).as_posix()
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        line, name = (1, path.stem) if isinstance(node, ast.Module) else (node.lineno, node.name)
+        for said in _DEVIATION.findall(ast.get_docstring(node) or ""):
+            sections = tuple(
+                dict.fromkeys(part for one in _SECTIONS.findall(said) for part in one.split(", "))
+            )
+            if not sections:
+                raise ValueError(
+                    f"{here}:{line}: a deviation must name the section of the paper it departs from"
+                )
+            reason = " ".join(_LITERAL.sub(r"`\1`", said).split())
+            yield Departure(here, line, name, sections, reason[0].upper() + reason[1:])

@@ -7,10 +7,11 @@ derives the input watermark and the interval's report from it.
 
 Rules of this file:
 
-* The sequencer of the assignment is derived from the number of the micro-batch: Spark commits a batch's state at most once, and a
-  repeated batch runs on the state of the batch before it. State whose sequencer is not smaller than the batch's own comes from
-  the batch's future, and is refused (6.2).
-* The micro-batch takes over a production at once, so it is ACKed at once; it counts if the batch is committed.
+* Deviation: no master mints the sequencer of an assignment (7.1). It is derived from the number of the micro-batch, since Spark
+  commits a batch's state at most once, and a repeated batch runs on the state of the batch before it. State whose sequencer is
+  not smaller than the batch's own comes from the batch's future, and is refused (6.2).
+* Deviation: a production is ACKed at once and not when its consumer has committed it (6.1.1). The micro-batch takes it over, and
+  it counts if the batch is committed.
 * In a batch, records come first, under the watermark that the interval knew before. Then the watermark advances, and timers fire.
   So a sender's productions in a batch are never late for its consumer in the same batch.
 * A sender whose rows hold the watermark back (by state with a hold, by wall timers with one, or through its own senders) tells
