@@ -37,6 +37,43 @@ class _Generation:
         self.newest_origin = -1
 
 
+class ForgottenKeys:
+    """Which keys' rows are only in the store.
+
+    A key may be forgotten again and again, so that what is kept of it is kept once: when the filter is full, what is there twice
+    goes. Nothing may be left out because the filter seems to know it: the next filter, which errs about others, would not.
+
+    Args:
+        capacity: keys that there is room for at first.
+        error: rate of false positives when it is full.
+
+    Attributes:
+        known: to be asked: ``fingerprint(key) in known``. Not in: provably not forgotten. It may be another one after `add_all`.
+    """
+
+    __slots__ = ("_error", "_prints", "_room", "_smallest_room", "known")
+
+    def __init__(self, capacity: int, error: float) -> None:
+        self._smallest_room = capacity
+        self._error = error
+        self._prints = array("I")
+        self._room = 0
+        self.known = _NOTHING
+
+    def add_all(self, prints: list[int]) -> None:
+        """Note keys by their fingerprints."""
+        if not prints:
+            return
+        if len(self._prints) + len(prints) > self._room:
+            self._prints = array("I", sorted({*self._prints, *prints}))
+            self._room = max(self._smallest_room, _GROWTH * len(self._prints))
+            self.known = Bloom(self._room, self._error)
+            self.known.update(self._prints)
+        else:
+            self._prints.fromlist(prints)
+            self.known.update(prints)
+
+
 class SeenFilter:
     """Which record ids an interval may have seen.
 

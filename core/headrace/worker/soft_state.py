@@ -18,7 +18,7 @@ from headrace.wire.keys import KeyInterval
 from headrace.wire.rows import RowImage, StoredTimer
 from headrace.worker.accounts import Accounts
 from headrace.worker.cache import NO_IDS, CachedRow, compact
-from headrace.worker.seen import SeenFilter, fingerprint
+from headrace.worker.seen import ForgottenKeys, SeenFilter, fingerprint
 from headrace.worker.shared import Load, Shared
 from headrace.worker.slot import Arrival, KeySlot
 from headrace.worker.step import Step
@@ -66,7 +66,7 @@ class SoftState:
         self.slots: dict[str, KeySlot] = {}
         self.in_progress: dict[str, Arrival] = {}
         self.seen_filter = SeenFilter(options.bloom_capacity, options.bloom_error)
-        self._forgotten = SeenFilter(options.bloom_capacity, options.bloom_error)
+        self._forgotten = ForgottenKeys(options.bloom_capacity, options.bloom_error)
         self._queues = rules.queues
         self.timers = TimerQueue(rules)
         self.ready: deque[KeySlot] = deque()
@@ -113,9 +113,7 @@ class SoftState:
         idle = [slot for slot in self.slots.values() if slot.row is None and slot.is_idle]
         for slot in idle:
             del self.slots[slot.key]
-        known = self._forgotten.known
-        prints = [fingerprint(slot.key) for slot in idle if slot.stored]
-        self._forgotten.add_all([one for one in prints if one not in known], 0)
+        self._forgotten.add_all([fingerprint(slot.key) for slot in idle if slot.stored])
 
     def forget_ids(self, below: int) -> None:
         """Forget the ids of records whose origin is below this; their rows forget them, too (6.1.1)."""

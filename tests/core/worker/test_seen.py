@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.worker.seen import SeenFilter, fingerprint
+from headrace.worker.seen import ForgottenKeys, SeenFilter, fingerprint
 from tests.core.driver import printed_elsewhere
 
 IDS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -47,6 +47,24 @@ def test_false_positives_are_at_most_about_as_many_as_was_asked_for_however_many
         add(seen, [f"feed/0:{number}" for number in range(first, min(first + 50, count))], first)
     assert len(seen) == count
     assert 0 < sum(known(seen, [f"other/0:{number}" for number in range(20_000)])) < 300
+
+
+@given(st.lists(st.lists(IDS, max_size=20)), st.integers(1, 9), st.sampled_from([0.01, 0.5]))
+def test_no_forgotten_key_is_overlooked(rounds: list[list[str]], capacity: int, error: float) -> None:
+    forgotten = ForgottenKeys(capacity, error)
+    noted: list[int] = []
+    for keys in rounds:
+        prints = [fingerprint(key) for key in keys]
+        forgotten.add_all(prints)
+        noted += prints
+        assert all(print_ in forgotten.known for print_ in noted)
+
+
+def test_a_key_that_is_forgotten_again_and_again_is_kept_a_few_times_at_most() -> None:
+    forgotten = ForgottenKeys(4, 0.01)
+    for _ in range(1_000):
+        forgotten.add_all([fingerprint("dog"), fingerprint("cat")])
+    assert len(forgotten._prints) <= 4
 
 
 def test_an_empty_filter_has_nothing() -> None:
@@ -99,7 +117,7 @@ def test_it_takes_as_much_as_what_is_alive_and_not_as_all_that_there_ever_was() 
 
 def test_it_is_the_same_in_every_process_under_every_hash_seed() -> None:
     program = (
-        "from headrace.worker.seen import SeenFilter, fingerprint\n"
+        "from headrace.worker.seen import ForgottenKeys, SeenFilter, fingerprint\n"
         "seen = SeenFilter(50, 0.3)\n"
         "for n in range(50): seen.add_all([fingerprint(f'a{n}')], n)\n"
         "print([n for n in range(300) if fingerprint(f'b{n}') in seen.known], fingerprint('feed/0:17'))"

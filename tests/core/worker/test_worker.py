@@ -306,6 +306,23 @@ def test_a_forgotten_key_still_knows_a_duplicate() -> None:
     assert rig.worker.user_code_runs == 1
 
 
+@pytest.mark.parametrize("capacity", [1, 8])
+def test_no_forgotten_key_is_taken_for_a_new_one_however_often_the_filter_errs(capacity: int) -> None:
+    """A key that the filter takes for a known one by error is new all the same, and the next filter must know it."""
+    crowded = replace(
+        NO_CACHE, collect_period_us=100, sweep_period_us=50, bloom_capacity=capacity, bloom_error=0.5
+    )
+    rig = Rig(counter(), options=crowded)
+    keys = [f"key {number}" for number in range(200)]
+    for number, key in enumerate(keys):
+        rig.settle(click(f"r{number}", key))
+        rig.settle(outside_acks(f"counter@1.{number + 1}#0"))
+        rig.wake(100 * (number + 1))
+    assert rig.interval.soft.slots == {}
+    for number, key in enumerate(keys):
+        assert rig.settle(click(f"r{number}", key)) == [ack(f"r{number}")], f"{key} is run again"
+
+
 def test_a_production_of_a_forgotten_key_is_deleted_once_it_is_acked() -> None:
     rig = Rig(counter(), options=replace(NO_CACHE, collect_period_us=100, sweep_period_us=50))
     rig.settle(click("r1"))
