@@ -56,7 +56,9 @@ ifneq ($(SPARK),no)
 	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist --force)
 endif
 
+# Many tests start a process. Its bytecode is made first, once, also where PYTHONDONTWRITEBYTECODE is set.
 test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
+	@$(BIN)/python -m compileall -q core sim properties scenarios benchmarks cli
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 
 docs: $(VENV)/.ready-docs ## build the documentation as a site in build/site, links and anchors checked

@@ -12,12 +12,15 @@ saves their pictures; ``git diff`` then shows what has changed.
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import forked
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -39,6 +42,8 @@ _NUMBER = re.compile(r"\d[\d,.]*")
 _DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
 _SVG = re.compile(r"--svg (\S+)")
 _COUNT = re.compile(r"^ +[\d,]+ +")
+_PLAIN = re.compile(r"headrace (?!.*spark|chaos)[^|&;<>$*?~`]+")
+"""A command that needs no shell, and does not start Spark."""
 _REST = "..."
 
 
@@ -104,7 +109,7 @@ def kinds(text: str) -> set[str]:
     return {kind for kind, _ in _BLOCK.findall(text)}
 
 
-def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str] | forked.Ended:
     """Run a command there as the reader would, with the `headrace` and `pytest` of this environment."""
     binaries = Path(sys.executable).parent
     if not (
@@ -118,6 +123,8 @@ def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
         "PATH": os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": search_path,
     }
+    if _PLAIN.fullmatch(shell):
+        return forked.headrace(shlex.split(shell)[1:], cwd=folder, env=environment)
     return subprocess.run(
         ["/bin/sh", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

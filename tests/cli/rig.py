@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import to_replay
 from headrace_sim import ClusterOptions
 from headrace_sim.faults import FaultSchedule, Pause
+from tests import forked
 
 Run = Callable[..., Result]
 
@@ -149,14 +149,9 @@ def save_zombie(folder: Path, feed_name: str = "feed") -> Path:
     return saved
 
 
-def run_process(
-    *arguments: str, cwd: Path, stderr: int = subprocess.PIPE
-) -> subprocess.CompletedProcess[str]:
+def run_process(*arguments: str, cwd: Path) -> forked.Ended:
     """The command, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "headrace_cli", *arguments],
-        cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=stderr, text=True, check=False,
-    )  # fmt: skip
+    return forked.headrace(arguments, cwd=cwd, env=environment())
 
 
 COLOUR_SWITCHES = ("FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS")

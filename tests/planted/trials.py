@@ -1,13 +1,13 @@
 """Planted bugs and their mended twins, verified as a user would: each by a command of its own."""
 
 import importlib
+import os
 import re
-import resource
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from tests import forked
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -78,10 +78,8 @@ def verify(bug: str, pipeline: str = "pipeline", *options: str) -> Trial:
     name = f"tests.planted.{bug}:{pipeline}"
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "failure.json"
-        before = _cpu_s()
         found = _headrace("verify", name, "--jobs", "1", "--save", str(saved), "--failures", folder, *options)
-        cpu_s = _cpu_s() - before
-        trial = Trial(name, found.returncode, cpu_s, found.stdout + found.stderr)
+        trial = Trial(name, found.returncode, found.cpu_s, found.stdout + found.stderr)
         if saved.exists() and not trial.is_explained:
             story = _headrace("replay", str(saved), "--explain").stdout
             trial = replace(trial, output=trial.output + story)
@@ -95,11 +93,5 @@ def first_sentences(output: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(re.split(r"(?<=[.!?]) (?=[A-Z'\"])", text)[:SENTENCES]) for text in texts)
 
 
-def _headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headrace_cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=HANGS_S)
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _headrace(*arguments: str) -> forked.Ended:
+    return forked.headrace(arguments, cwd=ROOT, env=os.environ, timeout_s=HANGS_S)

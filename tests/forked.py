@@ -1,0 +1,78 @@
+"""The command in a process of its own, without starting Python: forked off a process that has imported the command already."""
+
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+_COMMANDS = ("check", "recheck", "replay", "scenario", "verify")
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["headrace_cli.main", *(f"headrace_cli.{name}" for name in _COMMANDS)])
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What has become of it.
+
+    Attributes:
+        returncode: its exit code; below 0: the signal that killed it.
+        stdout: what it printed.
+        stderr: the same.
+        cpu_s: CPU time, with that of all its processes, but what it took to start; 0 if it was killed.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+    cpu_s: float
+
+
+def headrace(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float | None = None
+) -> Ended:
+    """Run ``headrace``.
+
+    Args:
+        arguments: of the command.
+        cwd: its current directory.
+        env: its environment.
+        timeout_s: how long it may take; default: for ever.
+
+    Raises:
+        TimeoutError: it took longer. It was killed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out, err, cpu = (Path(folder, name) for name in ("stdout", "stderr", "cpu_s"))
+        process = _SERVER.Process(target=_run, args=(list(arguments), cwd, dict(env), out, err, cpu))
+        process.start()
+        process.join(timeout_s)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise TimeoutError(f"headrace {' '.join(arguments)}\n{out.read_text()}{err.read_text()}")
+        code = process.exitcode
+        assert code is not None
+        process.close()
+        cpu_s = float(cpu.read_text()) if cpu.exists() else 0.0
+        return Ended(code, out.read_text(), err.read_text(), cpu_s)
+
+
+def _run(arguments: list[str], cwd: Path, env: dict[str, str], out: Path, err: Path, cpu: Path) -> None:
+    for number, path in ((1, out), (2, err)):
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), number)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(cwd)
+    sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
+    sys.argv = ["headrace", *arguments]
+    try:
+        import_module("headrace_cli.main").main()
+    finally:
+        cpu.write_text(str(sum(os.times()[:4])))
