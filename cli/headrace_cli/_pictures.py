@@ -127,7 +127,9 @@ def explanation_document(history: Sequence[Event], verdicts: Mapping[str, Verdic
         return None
     return {
         "invariant": told.invariant,
+        "awaited": told.awaited,
         "sentences": [{"event": sentence.number, "text": sentence.text} for sentence in told.sentences],
+        "next": told.next,
         "left_out": told.left_out,
         "rule": told.rule,
     }

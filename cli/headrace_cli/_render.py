@@ -4,7 +4,7 @@ Rule of this file: what comes from a run or from a user is printed as it is, nev
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from rich.console import Console
@@ -69,7 +69,11 @@ def print_table(console: Console, table: Table, *, indent: int = 0) -> None:
 
 
 def print_verdicts(
-    console: Console, verdicts: Mapping[str, Verdict], names: Mapping[str, str] | None = None
+    console: Console,
+    verdicts: Mapping[str, Verdict],
+    names: Mapping[str, str] | None = None,
+    *,
+    only_before_shrinking: Collection[str] = (),
 ) -> None:
     """Print each invariant or promise: what it says, its verdict, and how often it was exercised or why not.
 
@@ -77,10 +81,13 @@ def print_verdicts(
         console: where to.
         verdicts: by name.
         names: what each promise says, by name.
+        only_before_shrinking: violated in the run that the smallest one was shrunk from, and not in the smallest.
     """
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, verdict in verdicts.items():
         word, style, detail = _verdict_words(name, verdict)
+        if name in only_before_shrinking:
+            detail = "in the run before it was shrunk"
         table.add_row(Text(name), Text(_title(name, names)), Text(word, style=style), Text(detail))
     print_table(console, table, indent=_INDENT)
 

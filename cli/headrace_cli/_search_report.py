@@ -102,6 +102,12 @@ class SearchReport:
         return list(dict.fromkeys([*smallest, *violations(self.verification.verdicts)]))
 
     @property
+    def _only_before_shrinking(self) -> list[str]:
+        """What is violated, but not by the smallest failing run."""
+        failure = self.verification.failure
+        return [] if failure is None else [name for name in self._violated if name not in failure.violations]
+
+    @property
     def _titles(self) -> dict[str, str]:
         """What each promise says, by name."""
         return {promise.name: promise.title for promise in self.target.promises}
@@ -162,7 +168,7 @@ class SearchReport:
         verdicts = about(Concern.PROMISES, self.verification.verdicts)
         if verdicts:
             print_heading(console, "Promises")
-            print_verdicts(console, verdicts, self._titles)
+            print_verdicts(console, verdicts, self._titles, only_before_shrinking=self._only_before_shrinking)
 
     def _print_code(self, console: Console) -> None:
         verdicts = about(Concern.CODE, self.verification.verdicts)
@@ -190,7 +196,8 @@ class SearchReport:
             if not isinstance(verdict, Holds) and name not in self.may_be_unknown
         }
         if verbose or wrong:
-            print_verdicts(console, verdicts if verbose else wrong)
+            shown = verdicts if verbose else wrong
+            print_verdicts(console, shown, only_before_shrinking=self._only_before_shrinking)
         if verbose:
             self._print_coverage(console)
 
@@ -210,10 +217,10 @@ class SearchReport:
         print_violations(console, shown, self._titles)
         if failure is None:
             return
-        others = [name for name in self._violated if name not in failure.violations]
-        if others:
+        if self._only_before_shrinking:
             console.print()
-            print_text(console, f"The run that this was shrunk from also violates {', '.join(others)}.")
+            others = ", ".join(self._only_before_shrinking)
+            print_text(console, f"The run that this was shrunk from also violates {others}.")
         if failure.error:
             print_error(console, failure.error, sound=self.protocol.name == Protocol().name)
         application = self.target.application

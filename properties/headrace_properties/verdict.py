@@ -3,8 +3,44 @@
 A property whose interesting case never came up is `Unknown`, never green.
 """
 
+import enum
+
 from headrace.history import Event
 from headrace.wire.value import Value
+
+
+class AwaitedKind(enum.StrEnum):
+    """What a run can wait for."""
+
+    RECORD = "record"
+    TIMER = "timer"
+    HOLD = "hold"
+    CHECKPOINT = "checkpoint"
+    ID = "id"
+    INTERVAL = "interval"
+    WATERMARK = "watermark"
+
+
+class Awaited(Value, frozen=True):
+    """What should have happened in a run whose faults have stopped, and did not.
+
+    Attributes:
+        kind: what is still there.
+        computation: that has to deal with it: a record's consumer, the owner of a row, or whose watermark it is.
+        since_us: when it became due, true time.
+        key: of the row; the first one of an interval.
+        name: a record's id, a timer's tag, or an interval.
+        consumer: of a checkpointed production.
+        time_us: the event time that a watermark should have reached.
+    """
+
+    kind: AwaitedKind
+    computation: str
+    since_us: int
+    key: str = ""
+    name: str = ""
+    consumer: str = ""
+    time_us: int = 0
 
 
 class Holds(Value, frozen=True):
@@ -23,10 +59,12 @@ class Violated(Value, frozen=True):
     Attributes:
         message: for people: what, where, when, and the section of the paper.
         witness: the events that show it, in order.
+        awaited: what is still to be done, if liveness was violated.
     """
 
     message: str
     witness: tuple[Event, ...]
+    awaited: Awaited | None = None
 
 
 class Unknown(Value, frozen=True):

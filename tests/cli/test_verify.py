@@ -1,5 +1,6 @@
 """``headrace verify``: a verdict for a pipeline, and a clear word for everything that is no pipeline."""
 
+import io
 import json
 import os
 import pty
@@ -11,9 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from headrace_cli._search_report import SearchReport
+from headrace_cli._targets import load_target
 from headrace_properties.search import verification
+from headrace_properties.search.judging import Failure
+from headrace_properties.search.plans import Plan
 from headrace_properties.search.verification import Verification
+from headrace_properties.verdict import Holds, Verdict, Violated
+from headrace_sim import SOUND, ClusterOptions, FaultSchedule
 from tests.cli.rig import Run, environment, plain, run_process
 
 
@@ -51,6 +59,25 @@ def test_header_and_table_name_the_same_invariants_and_the_input_is_shown_decode
     assert sorted(table) == sorted(header.removeprefix("VIOLATED: ").split(", "))
     _, shown = result.stdout.split("\nThe smallest input found that does this\n")
     assert re.match(r"  \d\.\d{6}s record stream=views key='.' timestamp=\d\.\d{6}s value=\d+\n", shown)
+
+
+def test_what_only_the_run_before_shrinking_violated_is_not_said_to_be_below() -> None:
+    smallest = {"S6": Violated("a dead owner wrote", ())}
+    verdicts: dict[str, Verdict] = {"S1": Violated("lost", ()), **smallest, "S2": Holds(3)}
+    failure = Failure(Plan(FaultSchedule(()), ClusterOptions(), seed=0), 0, smallest, "")
+    found = Verification(verdicts=verdicts, failure=failure)
+    target = load_target("headrace_scenarios.videos:pipeline")
+    report = SearchReport(target, SOUND, seed=0, verification=found, elapsed_s=1.0, runs_per_second=1.0)
+    console = Console(file=io.StringIO(), width=200)
+    report.print(console)
+    assert isinstance(console.file, io.StringIO)
+    header, *lines = console.file.getvalue().splitlines()
+    assert header == "VIOLATED: S6, S1"
+    assert [line.split()[0] for line in lines if line.endswith("VIOLATED  see below")] == ["S6"]
+    assert [
+        line.split()[0] for line in lines if line.endswith("VIOLATED  in the run before it was shrunk")
+    ] == ["S1"]
+    assert "The run that this was shrunk from also violates S1." in lines
 
 
 def test_json_has_the_same_facts_and_nothing_else_is_on_stdout(folder: Path, run: Run) -> None:

@@ -15,7 +15,7 @@ from headrace.history import (
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.verdict import Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
 
 
 class CollectedAreDone:
@@ -181,6 +181,14 @@ class Drained:
                     f"the checkpoint of {production.record_id} in key {key!r} at {computation!r} is still there at the end,"
                     f" {format_time(event.at_us)}; the record arrived at {format_time(since_us)} (MillWheel 6.1.2)",
                     event,
+                    awaited=Awaited(
+                        AwaitedKind.CHECKPOINT,
+                        computation,
+                        since_us,
+                        key,
+                        production.record_id,
+                        production.consumer,
+                    ),
                 )
 
     def _check_ids(self, event: RunEnded, name: str) -> None:
@@ -188,12 +196,13 @@ class Drained:
         until_us = event.at_us - self._grace_us - self._period_us
         senders = self._ledger.topology.senders[name]
         horizon = min((self._horizon_at(sender, until_us) for sender in senders), default=MIN_TIME)
-        for record_id, (_, origin, at_us) in self._ledger.ids.get(name, {}).items():
+        for record_id, (key, origin, at_us) in self._ledger.ids.get(name, {}).items():
             if origin + self._slack_us < horizon and at_us <= until_us:
                 self._found.violated(
                     f"id {record_id} is still in a row of {name!r} at the end, {format_time(event.at_us)}; its origin,"
                     f" {format_time(origin)}, has long been behind the horizon, {format_time(horizon)} (MillWheel 6.1.1)",
                     event,
+                    awaited=Awaited(AwaitedKind.ID, name, at_us, key, record_id),
                 )
                 return
 

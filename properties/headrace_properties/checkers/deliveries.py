@@ -75,6 +75,7 @@ class DeliveriesArrive:
                 f" {format_time(event.at_us)}{others}{left(event, self._ledger)} (MillWheel 6.1.1)",
                 oldest.source,
                 event,
+                awaited=oldest.awaited(oldest.source.at_us),
             )
 
     def verdict(self) -> Verdict:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from headrace.history import Event, KeysSampled
-from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_properties.verdict import Awaited, Holds, Unknown, Verdict, Violated
 
 Handlers = Mapping[type, Callable[[Any], None]]
 """Type of event to the bound method that takes it."""
@@ -56,10 +56,10 @@ class Finding:
         self.cut_short = ""
         self.violation: Violated | None = None
 
-    def violated(self, message: str, *witness: Event) -> None:
-        """Note a violation; only the first counts."""
+    def violated(self, message: str, *witness: Event, awaited: Awaited | None = None) -> None:
+        """Note a violation; only the first counts. ``awaited``: what is still to be done."""
         if self.violation is None:
-            self.violation = Violated(message, witness)
+            self.violation = Violated(message, witness, awaited)
 
     def verdict(self, why_unknown: str) -> Verdict:
         """The verdict so far. ``why_unknown``: what did not happen, if the case never came up."""

@@ -226,6 +226,11 @@ class WorkLedger:
             passed = max(passed, at_us)
         return passed
 
+    def risen_at_us(self, name: str) -> int:
+        """When a name's broadcast low watermark rose last, true wall time; 0: it never did."""
+        rises = self._rises.get(name)
+        return rises[-1][0] if rises else 0
+
     def passed_before(self, name: str, time_us: int, work: WorkItem) -> bool:
         """Tell whether a name's broadcast low watermark had passed a time before this work was born."""
         return any(low > time_us and count < work.number for _, low, count in self._rises.get(name, ()))

@@ -15,7 +15,7 @@ from headrace.wire.messages import STORE
 from headrace_properties.checkers.ending import Calm
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
-from headrace_properties.verdict import Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
 
 _STOPS = {"crash": True, "pause": True, "restart": False, "revive": False}
 """Verb of a fault to whether the process is stopped after it."""
@@ -99,7 +99,12 @@ class Owned:
         self._found.reached += len(live)
         if not cover_same_keys([one.interval for one in live], [KeyInterval()]):
             intervals = ", ".join(str(one.interval) for one in live)
-            self._found.violated(f"only {intervals} of {name!r} have an owner (MillWheel 7.1)", *live, event)
+            self._found.violated(
+                f"only {intervals} of {name!r} have an owner (MillWheel 7.1)",
+                *live,
+                event,
+                awaited=Awaited(AwaitedKind.INTERVAL, name, live[-1].at_us, name=intervals),
+            )
         for mint in live:
             problem = self._problem(mint, event.at_us - self._grace_us)
             if problem:
@@ -108,6 +113,9 @@ class Owned:
                     f" {mint.owner} (sequencer {mint.sequencer}) {problem} (MillWheel 7.1)",
                     mint,
                     event,
+                    awaited=Awaited(
+                        AwaitedKind.INTERVAL, name, mint.at_us, mint.interval.low, str(mint.interval)
+                    ),
                 )
 
     def _problem(self, mint: IntervalMinted, until_us: int) -> str:

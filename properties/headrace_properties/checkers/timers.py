@@ -179,6 +179,7 @@ class TimersFire:
             f"{left(event, self._ledger)} (MillWheel 4.6, 6.2)",
             work.source,
             event,
+            awaited=work.awaited(since_us),
         )
 
     def verdict(self) -> Verdict:

@@ -22,7 +22,7 @@ from headrace_properties.checkers.finding import Finding, Handlers, Sampling
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.checkers.work import WorkItem
-from headrace_properties.verdict import Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
 
 
 class LowWatermarkOracle:
@@ -313,19 +313,34 @@ class WatermarkArrives:
         reached_us = self._ledger.published.get(name, MIN_TIME)
         if reached_us >= aim_us:
             return
-        blame = self._blame(name, aim_us)
-        self._found.violated(
-            f"the low watermark of {name!r} stands at {format_time(reached_us)} at the end, {format_time(event.at_us)}, and its"
-            f" injectors had reported {format_time(aim_us)}{blame}{left(event, self._ledger)} (MillWheel 4.5)",
-            event,
-        )
-
-    def _blame(self, name: str, aim_us: int) -> str:
         ledger = self._ledger
         found = [
             work for sender in ledger.topology.upstream[name] for work in ledger.work.before(sender, aim_us)
         ]
-        return f"; {min(found, key=attrgetter('time_us'))} is pending" if found else "; nothing is pending"
+        oldest = min(found, key=attrgetter("time_us"), default=None)
+        blame = f"{oldest or 'nothing'} is pending"
+        self._found.violated(
+            f"the low watermark of {name!r} stands at {format_time(reached_us)} at the end, {format_time(event.at_us)}, and its"
+            f" injectors had reported {format_time(aim_us)}; {blame}{left(event, ledger)} (MillWheel 4.5)",
+            *([oldest.source] if oldest else []),
+            event,
+            awaited=oldest.awaited(oldest.source.at_us) if oldest else self._stuck(name, aim_us),
+        )
+
+    def _stuck(self, name: str, aim_us: int) -> Awaited:
+        """Nothing is pending: the watermark that is behind those that it follows."""
+        ledger = self._ledger
+        for one in reversed(ledger.topology.upstream[name]):
+            follows_us = (
+                ledger.published_input(one)
+                if one in ledger.topology.computations
+                else ledger.injectors_progress(one)
+            )
+            if ledger.published.get(one, MIN_TIME) < min(follows_us, aim_us):
+                return Awaited(
+                    AwaitedKind.WATERMARK, one, ledger.risen_at_us(one), time_us=min(follows_us, aim_us)
+                )
+        return Awaited(AwaitedKind.WATERMARK, name, ledger.risen_at_us(name), time_us=aim_us)
 
     def verdict(self) -> Verdict:
         """What is known so far."""

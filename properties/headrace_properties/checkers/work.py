@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from headrace import MAX_TIME, format_time
 from headrace.history import Applied, Injected
 from headrace.wire.rows import Production, StoredTimer
+from headrace_properties.verdict import Awaited, AwaitedKind
 
 
 class WorkItem:
@@ -51,6 +52,16 @@ class WorkItem:
             due = format_time(what.due)
             return f"{what.clock.value} timer {what.tag!r} of key {self.key!r} at {self.sender!r} (due {due})"
         return f"the state of key {self.key!r} at {self.sender!r} (which holds {format_time(self.time_us)})"
+
+    def awaited(self, since_us: int) -> Awaited:
+        """Say that it is awaited. ``since_us``: when it became due, true time."""
+        match self.what:
+            case Production(consumer=consumer, record_id=name):
+                return Awaited(AwaitedKind.RECORD, consumer, since_us, self.key, name)
+            case StoredTimer(tag=tag):
+                return Awaited(AwaitedKind.TIMER, self.sender, since_us, self.key, tag)
+            case _:
+                return Awaited(AwaitedKind.HOLD, self.sender, since_us, self.key, time_us=self.time_us)
 
 
 def receiver_of(production: Production) -> str:

@@ -12,6 +12,7 @@ from headrace_properties.checkers.catalogue import is_invariant, rule
 from headrace_properties.explain.causality import Link, LinkKind, causal_past, links_of, numbers_of
 from headrace_properties.explain.event_summaries import changes, found_by, phrase, seconds
 from headrace_properties.explain.tenures import Outage, Tenure, outages_of, tenures_of
+from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.search.judging import is_finding
 from headrace_properties.verdict import Verdict, Violated
 
@@ -35,6 +36,11 @@ _TOLD_FIRST = (
     "S12",
     "S13",
     "S16",
+    "L5",
+    "L1",
+    "L2",
+    "L3",
+    "L4",
 )
 """Of several violations, the one that says most of the cause; what the others say follows from it."""
 
@@ -64,6 +70,8 @@ class Narrative:
         told: how many events the story is made of.
         left_out: how many it is not.
         shortened: sentences that were dropped, because there were too many.
+        awaited: of a violation of liveness: what is awaited, and since when.
+        next: what should have come next, and the rule that says so.
     """
 
     invariant: str
@@ -73,6 +81,8 @@ class Narrative:
     told: int
     left_out: int
     shortened: int
+    awaited: str = ""
+    next: str = ""
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
@@ -82,7 +92,9 @@ class Narrative:
         )
         if self.shortened:
             omitted += f" {self.shortened} more that had are not told, to keep this short."
-        story = (*[sentence.text for sentence in self.sentences], omitted, *self.consequences)
+        sentences = [sentence.text for sentence in self.sentences]
+        awaited, following = [[one] if one else [] for one in (self.awaited, self.next)]
+        story = (*awaited, *sentences, *following, omitted, *self.consequences)
         return (*story, self.rule) if is_invariant(self.invariant) else (self.rule, *story)
 
 
@@ -161,12 +173,15 @@ class _Narrator:
         self._name = name
         self._violated = violated
         self._links = links_of(history)
-        self._witness = numbers_of(history, violated.witness)
+        self._witness = self._proof = numbers_of(history, violated.witness)
         self._last = max(self._witness, default=len(history) - 1)
         self._tenures = {one.sequencer: one for one in tenures_of(history)}
         found = [_key_of(history[number]) for number in self._witness]
         self._keys = [key for key in dict.fromkeys(found) if key is not None]
         self._applied: dict[tuple[int, int, str], int] = {}
+        self._waiting = None if violated.awaited is None else waiting_for(history, violated.awaited)
+        if self._waiting is not None:
+            self._witness = sorted({*self._witness, *self._waiting.touches})
 
     def tell(self, broken: Mapping[str, Violated]) -> Narrative:
         numbers = self._selected()
@@ -181,6 +196,8 @@ class _Narrator:
             told=len(numbers),
             left_out=len(self._history) - len(numbers),
             shortened=len(sentences) - len(kept),
+            awaited=self._waiting.opening if self._waiting else "",
+            next=self._waiting.next if self._waiting else "",
         )
 
     def _rule(self) -> str:
@@ -195,6 +212,9 @@ class _Narrator:
     def _selected(self) -> set[int]:
         """The events of the story."""
         subject = subject_of(self._history, self._witness, self._links)
+        if self._waiting is not None:
+            concerned = self._waiting.processes
+            subject |= {one.begin for one in outages_of(self._history) if one.process in concerned}
         return {
             number for number in subject
             if (number <= self._last or isinstance(self._history[number], h.AckSent)) and self._of_these_keys(number)
@@ -216,8 +236,13 @@ class _Narrator:
         ):
             text = self._say(run[0], self._history[run[0]]) if len(run) < _MANY else self._say_all(run)
             if text:
-                told.append(Sentence(run[0], text))
+                told.append(Sentence(run[0], self._repeated(run[0], text)))
         return sorted(told, key=lambda one: one.number)
+
+    def _repeated(self, number: int, text: str) -> str:
+        """Add how often something like it has happened to what is awaited."""
+        times = self._waiting.times.get(number) if self._waiting else None
+        return f"{text[:-1]}, for the {times}th time." if times else text
 
     def _runs(self, numbers: Sequence[int]) -> list[list[int]]:
         """Divide: an owner's writes of one row that follow each other, and are no witness, can be told as one."""
@@ -261,6 +286,8 @@ class _Narrator:
 
     def _rank(self, number: int) -> int:
         event = self._history[number]
+        if number in self._proof:
+            return -1
         if number in self._witness:
             return 0
         if isinstance(

@@ -1,0 +1,394 @@
+"""What a run waits for in vain, who touched it last, and which rule says what comes next (MillWheel 4.5, 4.6, 6.1, 7.1).
+
+A violation of liveness has no event that is wrong: one is missing. So its story is what happened to the one thing that is
+awaited, up to the last event that touched it, and the rule by which the next would have followed.
+"""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace import MIN_TIME, Clock, rules
+from headrace import history as h
+from headrace.wire.messages import STORE
+from headrace.wire.rows import RowDelta, StoredTimer
+from headrace_properties.explain.event_summaries import seconds
+from headrace_properties.explain.tenures import Tenure, outages_of, tenures_of
+from headrace_properties.verdict import Awaited, AwaitedKind
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a run did not get on.
+
+    Attributes:
+        opening: what is awaited, and since when.
+        touches: numbers of the events that touched it, in order; of those that repeat, the first and the last.
+        times: number of an event to how often its like happened, if more than twice.
+        processes: whose faults belong to the story: those that touched it, and its owners.
+        next: what should have happened next, with the rule that says so.
+    """
+
+    opening: str
+    touches: tuple[int, ...]
+    times: dict[int, int]
+    processes: frozenset[str]
+    next: str
+
+
+def waiting_for(history: Sequence[h.Event], awaited: Awaited) -> Waiting:
+    """Find out what happened to what is awaited.
+
+    Args:
+        history: of the whole run.
+        awaited: as a checker of liveness has found it.
+    """
+    return _Inquiry(history, awaited).result()
+
+
+def rule_words(name: str) -> str:
+    """A rule of `headrace.rules` with its place and its sentence.
+
+    >>> rule_words("acks_duplicate").partition("): ")[2]
+    'Tell whether a duplicate is ACKed: it is discarded and ACKed, lest its sender retry indefinitely (6.1.1).'
+    """
+    rule = getattr(rules.Rules, name)
+    sentence = (inspect.getdoc(rule) or "").partition("\n\n")[0]
+    return f"rule {name} (core/headrace/rules.py, line {inspect.getsourcelines(rule)[1]}): {' '.join(sentence.split())}"
+
+
+_REPEATED = (h.Resent, h.Delivered, h.DuplicateDropped, h.UserCodeFailed, h.AckSent, h.Acked, h.IdsCollected)
+"""What may happen again and again to one thing: the first and the last are told."""
+
+
+class _Inquiry:
+    """Follows one awaited thing through a History."""
+
+    def __init__(self, history: Sequence[h.Event], awaited: Awaited) -> None:
+        self._history = history
+        self._awaited = awaited
+        tenures = [one for one in tenures_of(history) if one.computation == awaited.computation]
+        if awaited.kind is AwaitedKind.WATERMARK:
+            self._tenures = [one for one in tenures if one.replaced is None]
+            touched = self._last_reports()
+        else:
+            self._tenures = [one for one in tenures if one.interval.contains(awaited.key)]
+            touched = [number for number, event in enumerate(history) if self._touches(event)]
+        sequencers = {one.sequencer for one in self._tenures}
+        self._of_owners = [
+            number for number, event in enumerate(history) if getattr(event, "sequencer", None) in sequencers
+        ]
+        self._touched = touched
+
+    def result(self) -> Waiting:
+        about = (h.IntervalMinted, h.ScanBegun, h.ScanEnded, h.IntervalDropped)
+        owned = [number for number in self._of_owners if isinstance(self._history[number], about)]
+        told, times = self._folded(sorted({*self._touched, *owned}))
+        step, rule = self._next()
+        opening = f"Awaited since {seconds(self._awaited.since_us)}: {self._what()}."
+        touching = {self._history[number].process for number in told} - {STORE, ""}
+        processes = frozenset(touching | {one.owner for one in self._tenures})
+        return Waiting(
+            opening, told, times, processes, f"What had to come next: {step}. It is {rule_words(rule)}"
+        )
+
+    def _folded(self, numbers: Sequence[int]) -> tuple[tuple[int, ...], dict[int, int]]:
+        alike: dict[tuple[type, str], list[int]] = {}
+        for number in numbers:
+            event = self._history[number]
+            like = event.process if isinstance(event, _REPEATED) else str(number)
+            alike.setdefault((type(event), like), []).append(number)
+        told = sorted({number for group in alike.values() for number in (group[0], group[-1])})
+        return tuple(told), {group[-1]: len(group) for group in alike.values() if len(group) > 2}
+
+    # What is awaited, and what touches it
+
+    def _what(self) -> str:
+        one = self._awaited
+        key = f"key {one.key!r} at {one.computation!r}"
+        match one.kind:
+            case AwaitedKind.RECORD:
+                to = repr(one.computation) if one.computation else "the outside"
+                return f"{to} has yet to apply record {one.name} (key {one.key!r})"
+            case AwaitedKind.TIMER:
+                return f"timer {one.name!r} of {key} has yet to fire"
+            case AwaitedKind.HOLD:
+                return f"the state of {key} still holds the low watermark at {seconds(one.time_us)}"
+            case AwaitedKind.CHECKPOINT:
+                return f"the checkpoint of {one.name} in {key} is still to be deleted"
+            case AwaitedKind.ID:
+                return f"the id {one.name} in {key} is still to be collected"
+            case AwaitedKind.INTERVAL:
+                return f"the keys {one.name} of {one.computation!r} have nobody who works on them"
+            case AwaitedKind.WATERMARK:
+                return f"the low watermark of {one.computation!r} has yet to reach {seconds(one.time_us)}"
+
+    def _touches(self, event: h.Event) -> bool:
+        one = self._awaited
+        match one.kind:
+            case AwaitedKind.RECORD | AwaitedKind.ID:
+                if isinstance(event, h.IdsCollected) and one.kind is AwaitedKind.ID:
+                    return event.computation == one.computation and event.interval.contains(one.key)
+                return _touches_record(event, one.name, one.computation)
+            case AwaitedKind.CHECKPOINT:
+                return _touches_record(event, one.name, one.consumer)
+            case AwaitedKind.TIMER:
+                return self._touches_row(event, one.name)
+            case AwaitedKind.HOLD:
+                return self._touches_row(event, None)
+            case AwaitedKind.INTERVAL:
+                return isinstance(event, h.ProcessStarted) and event.process in {
+                    one.owner for one in self._tenures
+                }
+            case AwaitedKind.WATERMARK:
+                return False
+
+    def _touches_row(self, event: h.Event, tag: str | None) -> bool:
+        """Tell whether an event concerns a timer of the key; ``None``: any of its timers, or its hold."""
+        here = (self._awaited.computation, self._awaited.key)
+        match event:
+            case h.Applied(computation=name, delta=delta) if (name, delta.key) == here:
+                tags = {*(timer.tag for timer in (*delta.set_timers, *delta.fired)), *delta.cancelled}
+                return (delta.hold is not None or bool(tags)) if tag is None else tag in tags
+            case h.Executed(computation=name, key=key, timer=StoredTimer(tag=fired)):
+                return (name, key) == here and tag in (None, fired)
+            case h.UserCodeFailed(computation=name, key=key, cause=cause):
+                return (name, key) == here and (tag is None or cause.endswith(f"!{tag}"))
+            case h.WriteRefused(computation=name, keys=keys):
+                return name == here[0] and here[1] in keys
+            case _:
+                return False
+
+    def _last_reports(self) -> list[int]:
+        """The last report and input of each owner, or of the injector; who combines them, and what rose last by broadcast."""
+        name, low = self._awaited.computation, MIN_TIME
+        live = {one.sequencer for one in self._tenures}
+        last: dict[tuple[type, object], int] = {}
+        for number, event in enumerate(self._history):
+            match event:
+                case h.Reported(sequencer=sequencer) | h.InputWatermarkAdvanced(sequencer=sequencer):
+                    if sequencer in live:
+                        last[type(event), sequencer] = number
+                case h.InjectorReported(injector=injector) if injector == name:
+                    last[type(event), event.process] = number
+                case h.RoleClaimed(role=role) if role.startswith("authority"):
+                    last[type(event), role] = number
+                case h.Published(values=values):
+                    told = dict(values).get(name)
+                    if told is not None and told.low_watermark > low:
+                        low = told.low_watermark
+                        last[type(event), ""] = number
+                case _:
+                    pass
+        return sorted(last.values())
+
+    # What had to come next: in words, and the rule that says so
+
+    def _next(self) -> tuple[str, str]:
+        match self._awaited.kind:
+            case AwaitedKind.RECORD:
+                return self._lost_owner() or self._next_of_record()
+            case AwaitedKind.TIMER:
+                return self._lost_owner() or self._next_of_timer(self._awaited.name)
+            case AwaitedKind.HOLD:
+                return self._lost_owner() or self._next_of_hold()
+            case AwaitedKind.CHECKPOINT:
+                return self._lost_owner() or self._next_of_checkpoint()
+            case AwaitedKind.ID:
+                return "the owner has the store collect it, as the horizon has passed it", "collects_below"
+            case AwaitedKind.INTERVAL:
+                return self._lost_owner() or ("the owner follows the master's table", "adopts_version")
+            case AwaitedKind.WATERMARK:
+                return self._next_of_watermark()
+
+    @property
+    def _owner(self) -> Tenure | None:
+        live = [one for one in self._tenures if one.replaced is None]
+        return live[-1] if live else None
+
+    def _lost_owner(self) -> tuple[str, str] | None:
+        """What had to come next for the keys to have an owner that works; ``None``: they have one, or need none."""
+        owner = self._owner
+        if owner is None:
+            return (
+                ("the master gives the keys to an owner", "is_orphan") if self._awaited.computation else None
+            )
+        return self._lost(owner)
+
+    def _is_down(self, process: str) -> bool:
+        """Tell whether a process has stopped for good."""
+        lasting = [
+            one.kind for one in outages_of(self._history) if one.process == process and one.end is None
+        ]
+        return "crash" in lasting or "pause" in lasting
+
+    def _lost(self, owner: Tenure) -> tuple[str, str] | None:
+        if owner.forgotten is not None or self._is_down(owner.owner):
+            return f"the master replaces {owner.owner}, which does not work on the keys any more", "is_orphan"
+        if owner.scan_ended is None and owner.scan_begun is None:
+            return f"{owner.owner} hears that it owns the keys, and scans their rows", "scans_first"
+        if owner.scan_ended is None:
+            return f"{owner.owner} ends the scan that it has begun", "continues_scan"
+        return None
+
+    def _since_scan(self) -> list[h.Event]:
+        """What touched it since its present owner has scanned it."""
+        owner = self._owner
+        begin = 0 if owner is None or owner.scan_ended is None else owner.scan_ended
+        return [self._history[number] for number in self._touched if number > begin]
+
+    def _next_of_record(self) -> tuple[str, str]:
+        consumer = self._awaited.computation
+        at_owner = [one for one in self._since_scan() if getattr(one, "computation", None) == consumer]
+        match at_owner[-1] if at_owner else None:
+            case h.Executed(process=process):
+                return f"{process} commits what user code did for it", "needs_write"
+            case h.UserCodeFailed(process=process):
+                return f"{process} runs user code for it again", "order"
+            case h.Delivered(process=process):
+                return f"{process} runs user code for it", "order"
+            case h.DuplicateDropped(process=process, by=h.KnownBy.HORIZON):
+                return f"{process} processes it instead of taking it for a remnant", "is_remnant"
+            case h.DuplicateDropped(process=process, by=h.KnownBy.ID):
+                return f"{process} processes it instead of taking it for a duplicate", "is_duplicate"
+            case _:
+                pass
+        acked = [
+            self._history[number] for number in self._touched if isinstance(self._history[number], h.Acked)
+        ]
+        if acked:
+            at, sender = seconds(acked[-1].at_us), acked[-1].process
+            words = (
+                f"nothing. The ACK came too early: {sender} was told at {at} that it is done, and forgot it"
+            )
+            return words, "order"
+        return "its sender sends it again, until it is ACKed", "retries"
+
+    def _next_of_timer(self, tag: str) -> tuple[str, str]:
+        owner = self._owner
+        assert owner is not None, "the keys have no owner"
+        at_owner = [one for one in self._since_scan() if one.process == owner.owner]
+        match at_owner[-1] if at_owner else None:
+            case h.Executed():
+                return f"{owner.owner} commits what user code did for the timer", "needs_write"
+            case h.UserCodeFailed():
+                return f"{owner.owner} runs user code for the timer again", "order"
+            case _:
+                pass
+        set_at, timer = self._timer(tag)
+        if timer is None:
+            return f"{owner.owner} looks at the timer", "queues"
+        low = self._input_of(owner)
+        if timer.clock is Clock.WATERMARK and low < timer.due:
+            heard = f"hears that its input is complete up to {seconds(timer.due)}; it knows of {seconds(low)}"
+            return f"{owner.owner} {heard}", "input_watermark"
+        scan = None if owner.scan_ended is None else self._history[owner.scan_ended]
+        found = isinstance(scan, h.ScanEnded) and (self._awaited.key, tag) in scan.timers
+        if owner.scan_ended is not None and set_at < owner.scan_ended and not found:
+            return f"{owner.owner} finds the timer in its scan, and queues it", "recovered"
+        passed = "the low watermark" if timer.clock is Clock.WATERMARK else "its clock"
+        return f"{owner.owner} fires the timer, as {passed} has passed {seconds(timer.due)}", "may_fire"
+
+    def _timer(self, tag: str) -> tuple[int, StoredTimer | None]:
+        """A timer of the key as it was set last, and the event that set it."""
+        for number in reversed(self._touched):
+            event = self._history[number]
+            if isinstance(event, h.Applied):
+                for timer in event.delta.set_timers:
+                    if timer.tag == tag:
+                        return number, timer
+        return 0, None
+
+    def _input_of(self, owner: Tenure) -> int:
+        """What an owner knows of its input, event time in microseconds."""
+        heard = [self._history[number] for number in self._of_owners]
+        own = [
+            one
+            for one in heard
+            if isinstance(one, h.InputWatermarkAdvanced) and one.sequencer == owner.sequencer
+        ]
+        return own[-1].low_watermark if own else MIN_TIME
+
+    def _next_of_hold(self) -> tuple[str, str]:
+        pending: dict[str, StoredTimer] = {}
+        for number in self._touched:
+            event = self._history[number]
+            if isinstance(event, h.Applied):
+                for gone in (*(timer.tag for timer in event.delta.fired), *event.delta.cancelled):
+                    pending.pop(gone, None)
+                pending |= {timer.tag: timer for timer in event.delta.set_timers}
+        if pending:
+            first = min(pending.values(), key=lambda timer: timer.due)
+            step, rule = self._next_of_timer(first.tag)
+            return (
+                f"timer {first.tag!r} of the key, due at {seconds(first.due)}, may end the hold: {step}",
+                rule,
+            )
+        return "user code ends the hold, which no timer of the key is set to do", "holds_watermark"
+
+    def _next_of_checkpoint(self) -> tuple[str, str]:
+        acked = [one for one in self._since_scan() if isinstance(one, h.Acked)]
+        if acked:
+            return f"{acked[-1].process}, which knows that it was ACKed, deletes it", "deletes_checkpoint"
+        if any(isinstance(one, h.DuplicateDropped) for one in self._since_scan()):
+            return "its consumer ACKs the copy that it drops", "acks_duplicate"
+        return "its owner sends it again, until it is ACKed", "retries"
+
+    def _next_of_watermark(self) -> tuple[str, str]:
+        name, aim_us = self._awaited.computation, self._awaited.time_us
+        reports = [self._history[number] for number in self._touched]
+        for owner in self._tenures:
+            own = [one for one in reports if isinstance(one, h.Reported) and one.sequencer == owner.sequencer]
+            if own and own[-1].low_watermark >= aim_us:
+                continue
+            if lost := self._lost(owner):
+                return lost
+            if not own:
+                return f"{owner.owner} reports how far the keys {owner.interval} are", "may_report"
+            if self._input_of(owner) < aim_us:
+                return f"{owner.owner} hears that its input has reached {seconds(aim_us)}", "input_watermark"
+            return (
+                f"{owner.owner} reports that the keys {owner.interval} have reached {seconds(aim_us)}",
+                "low_watermark",
+            )
+        for claimed in reports:
+            if isinstance(claimed, h.RoleClaimed):
+                holder, _, incarnation = claimed.holder.partition("#")
+                if self._is_down(holder) or self._incarnation(holder) > int(incarnation):
+                    return (
+                        f"a standby takes over from {claimed.holder}, which has lost its memory",
+                        "may_lead",
+                    )
+        return (
+            f"the authority combines what was reported of {name!r}, journals it, and broadcasts it",
+            "takes_report",
+        )
+
+    def _incarnation(self, process: str) -> int:
+        started = [
+            one for one in self._history if isinstance(one, h.ProcessStarted) and one.process == process
+        ]
+        return max((one.incarnation for one in started), default=0)
+
+
+def _touches_record(event: h.Event, record_id: str, consumer: str) -> bool:
+    """Tell whether an event concerns a consumer's copy of a record."""
+    match event:
+        case h.Injected(productions=made) | h.Applied(delta=RowDelta(productions=made)) if any(
+            (one.record_id, one.consumer) == (record_id, consumer) for one in made
+        ):
+            return True
+        case h.Delivered() | h.DuplicateDropped():
+            return (event.record_id, event.computation) == (record_id, consumer)
+        case h.Executed() | h.UserCodeFailed() | h.DeadLettered():
+            return (event.cause, event.computation) == (record_id, consumer)
+        case h.Applied(computation=name, delta=delta):
+            return name == consumer and any(one == record_id for one, _ in delta.seen)
+        case h.AckSent(computation=name, record_ids=ids):
+            return name == consumer and record_id in ids
+        case h.Acked() | h.Resent() | h.Checkpointed():
+            return (event.record_id, event.consumer) == (record_id, consumer)
+        case h.Output(production=made):
+            return (made.record_id, consumer) == (record_id, "")
+        case _:
+            return False
