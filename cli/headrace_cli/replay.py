@@ -36,6 +36,7 @@ from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
+from headrace_properties.search.limits import OverrunError, call_time_limited
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
 from headrace_properties.user_code.review import review
@@ -240,12 +241,13 @@ def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> R
         changes = file.changes(application, first)
         return ReplayedFailure(recorded, again, "", "", changes=changes, records=records)
     try:
-        history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
+        with call_time_limited(application.limits):
+            history, verdicts, _ = run_plan(application, file.trial, recorded.protocol)
         if not promises:
             _check_promises_are_there(first, file, verdicts)
     except (PromiseError, TargetError):
         raise
-    except (HeadraceError, AssertionError) as error:
+    except (HeadraceError, AssertionError, OverrunError) as error:
         error_text = f"{type(error).__name__}: {error}"
         changes = file.changes(application, first)
         return ReplayedFailure(recorded, {}, "", error_text, changes=changes, records=records)

@@ -11,7 +11,7 @@ from headrace_properties.checkers.drops import DropCounter
 from headrace_properties.promises import PromiseError, judge_promises
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot, covered, strikes_of
-from headrace_properties.search.limits import CodeOverrunError, call_time_limited
+from headrace_properties.search.limits import OverrunError, call_time_limited
 from headrace_properties.search.novelty import behaviour
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.user_lines import Branch, watched
@@ -147,7 +147,7 @@ def try_plan(
             history, verdicts, cases = run_plan(application, trial, protocol)
     except PromiseError:
         raise
-    except (Exception, SystemExit, CodeOverrunError) as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
+    except (Exception, SystemExit, OverrunError) as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
         return JudgedRun({}, {}, Counter(), Counter(), 0, "", f"{type(error).__name__}: {error}")
     drops = DropCounter(versions_of(application.versions))
     drops.take(history)

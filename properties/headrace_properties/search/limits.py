@@ -4,6 +4,8 @@ Rules of this file:
 
 * An alarm looks, every now and then, which call of user code is running. One that is still the same after the budget is
   interrupted there. Calls in time cost nothing.
+* It also looks which event a process is handling. A broken protocol may handle one without end, in zero simulated time, so that
+  the budget of events (`headrace_sim.kernel`) never ends the run.
 * What interrupts is no `Exception`: neither the engine's policy on failures nor user code takes it for one.
 """
 
@@ -18,9 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from headrace import format_time
 from headrace.worker.execution import run_record, run_timer
 from headrace_properties.reference import run_step
 from headrace_properties.search.user_frames import Place, is_users_file, place_in
+from headrace_sim.hosting.host import Host
 
 CALL_S = 10.0
 """What a call of user code may take, seconds, unless somebody says otherwise."""
@@ -39,7 +43,27 @@ class CodeLimits:
     memory_bytes: int = 1 << 30
 
 
-class CodeOverrunError(BaseException):
+class OverrunError(BaseException):
+    """What should end in its time has not."""
+
+
+class HandlerOverrunError(OverrunError):
+    """A process of the engine has not done with an event in its time. Fields: seconds, process, event, at_us."""
+
+    def __init__(self, seconds: float, process: str, event: str, at_us: int) -> None:
+        super().__init__(seconds, process, event, at_us)
+        self.seconds, self.process, self.event, self.at_us = seconds, process, event, at_us
+
+    def __str__(self) -> str:
+        """Say who handles what."""
+        return (
+            f"the run never ends: {self.process} has handled one {self.event} for {self.seconds:g} s without running user code,"
+            f" and simulated time stands at {format_time(self.at_us)}. Look for a rule by which a step consumes nothing and runs"
+            " again"
+        )
+
+
+class CodeOverrunError(OverrunError):
     """A call of user code has not ended in its time. Fields: seconds, cause, place."""
 
     def __init__(self, seconds: float, cause: str, place: Place | None) -> None:
@@ -54,10 +78,11 @@ class CodeOverrunError(BaseException):
 
 @contextmanager
 def call_time_limited(limits: CodeLimits) -> Iterator[None]:
-    """Interrupt calls of user code within that take too long; in another thread than the main one, none is.
+    """Interrupt what takes too long within: calls of user code, and the handling of one event. Only the main thread can be.
 
     Raises:
-        CodeOverrunError: one did.
+        CodeOverrunError: a call of user code did.
+        HandlerOverrunError: a process did that ran no user code meanwhile.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -66,10 +91,19 @@ def call_time_limited(limits: CodeLimits) -> Iterator[None]:
     tick_s = min(limits.call_s / 4, 1.0)
     running: FrameType | None = None
     since_s = 0.0
+    handling: FrameType | None = None
+    ticks = 0
 
     def look(_: int, frame: FrameType | None) -> None:
-        nonlocal running, since_s
+        nonlocal running, since_s, handling, ticks
         call, now_s = _call_in(frame, base), time.monotonic()
+        before, handling = handling, _handling_in(frame, base)
+        ticks = ticks + 1 if handling is before else 0
+        if handling is not None and ticks * tick_s >= limits.call_s:
+            known = handling.f_locals
+            raise HandlerOverrunError(
+                limits.call_s, known["node"].address, type(known["event"]).__name__, known["self"].kernel.now
+            )
         if call is not running:
             running, since_s = call, now_s
         elif call is not None and now_s - since_s >= limits.call_s - tick_s:
@@ -83,7 +117,7 @@ def call_time_limited(limits: CodeLimits) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        running = None
+        running = handling = None
         if left_s:  # somebody else's alarm
             signal.setitimer(signal.ITIMER_REAL, max(left_s - (time.monotonic() - began_s), 0.001), again_s)
 
@@ -136,6 +170,15 @@ def _call_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
             found = frame
         frame = frame.f_back
     return found
+
+
+def _handling_in(frame: FrameType | None, base: FrameType) -> FrameType | None:
+    """The frame in which a simulated process is given an event, unless user code runs."""
+    while frame is not None and frame is not base and frame.f_code not in _HOOKS:
+        if frame.f_code is Host.give.__code__:
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def _cause_of(call: FrameType) -> str:

@@ -1,0 +1,63 @@
+"""What never ends is ended, and is a failure of its run."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from headrace import Computation, Context, Pipeline, Record, Timer
+from headrace.rules import Rules
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.judging import try_plan
+from headrace_properties.search.limits import CodeLimits
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.workloads import WORKLOADS
+from headrace_sim import NO_FAULTS, FeedBuilder, Protocol, simulate
+from headrace_sim.kernel import EndlessRunError
+
+WINDOWS = WORKLOADS["windows"]
+APPLICATION = replace(Application(WINDOWS.deployed, WINDOWS.feed), limits=CodeLimits(call_s=0.2))
+
+
+class _NoRoom(Rules):
+    """No timer has room in a step, and the rest fires in the next one: its key has a turn again and again, in no time."""
+
+    def most_firings(self, room: int) -> int:
+        return 0
+
+
+def test_a_protocol_that_loops_in_zero_time_is_a_failure_that_says_where() -> None:
+    judged = try_plan(
+        APPLICATION, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0), Protocol("no room", rules=_NoRoom())
+    )
+    assert re.match(
+        r"HandlerOverrunError: the run never ends: worker-\d has handled one \w+ for 0\.2 s without running user code,"
+        r" and simulated time stands at \d+\.\d{6}s",
+        judged.error,
+    )
+
+
+class _Endless(Computation):
+    """Sets a wall timer that is due at once, again and again."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.set_wall_timer("again", at=0)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.set_wall_timer("again", at=0)
+
+
+def test_a_timer_that_sets_itself_again_for_ever_uses_up_the_events_of_a_run() -> None:
+    pipeline = Pipeline("endless")
+    pipeline.injector("letters")
+    pipeline.add(_Endless(), name="endless", inputs=["letters"])
+    feed = FeedBuilder(pipeline)
+    feed.record(at_us=1_000_000, value="a", timestamp=0, key="a")
+    with pytest.raises(EndlessRunError, match="Look for a handler that sets its own timer again without end"):
+        simulate(pipeline, feed.build(), most_events=5_000)
+
+
+def test_a_sound_run_within_the_limits_is_left_alone() -> None:
+    judged = try_plan(APPLICATION, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0))
+    assert judged.error == ""
+    assert judged.verdicts
