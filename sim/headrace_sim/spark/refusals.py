@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections import deque
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +18,8 @@ def _folder(file: str) -> str:
 
 _OWN, _PYSPARK, _STANDARD = (_folder(file) for file in (__file__, pyspark.__file__, os.__file__))
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
+HEARD: deque[HeadraceError] = deque(maxlen=10)
+"""The latest refusals, for who must know of one even if the user's code caught it."""
 
 
 class CannotFollowError(HeadraceError):
@@ -25,6 +28,7 @@ class CannotFollowError(HeadraceError):
     def __init__(self, call: str, place: str, remedy: str) -> None:
         super().__init__(call, place, remedy)
         self.call, self.place, self.remedy = call, place, remedy
+        HEARD.append(self)
 
     def __str__(self) -> str:
         """Name the call, its place, and what to do instead."""
@@ -46,7 +50,7 @@ def users_place() -> str:
 def _frames_of_user() -> list[FrameType]:
     """The frames between the stand-in that was called and the one that called the user's code."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and _is_ours(frame):
+    while frame is not None and _is_below_user(frame):
         frame = frame.f_back
     frames = []
     while frame is not None and not frame.f_code.co_filename.startswith(_OWN):
@@ -55,8 +59,31 @@ def _frames_of_user() -> list[FrameType]:
     return frames
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((_OWN, _PYSPARK))
+def _is_below_user(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith((_OWN, _PYSPARK)) or (name.startswith(_STANDARD) and _INSTALLED not in name)
+
+
+def place_of_error(error: BaseException) -> str:
+    """Return ``file:line`` of the innermost frame of the user's code in a traceback."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    own = [
+        place
+        for place in frames
+        if not place[0].startswith((_OWN, _PYSPARK, _STANDARD)) and _INSTALLED not in place[0]
+    ]
+    file, line = (own or frames or [("unknown", 0)])[-1]
+    return f"{file}:{line}"
+
+
+def is_installed(module: str) -> bool:
+    """Tell whether a loaded module is Python's own or an installed package's."""
+    file = getattr(sys.modules[module], "__file__", None) or ""
+    return file.startswith(_STANDARD) or _INSTALLED in file
 
 
 def shown_place(place: str) -> str:

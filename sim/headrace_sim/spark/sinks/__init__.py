@@ -1,0 +1,16 @@
+"""Sinks under every failure: `check_sink` calls a ``foreachBatch`` function with its process killed, restarted and overtaken."""
+
+from headrace_sim.spark.sinks.effects import Fault, FaultKind
+from headrace_sim.spark.sinks.story import SinkFinding, Wrong
+from headrace_sim.spark.sinks.trial import SinkFailsError, SinkReport, UnfollowableSinkError, check_sink
+
+__all__ = [
+    "Fault",
+    "FaultKind",
+    "SinkFailsError",
+    "SinkFinding",
+    "SinkReport",
+    "UnfollowableSinkError",
+    "Wrong",
+    "check_sink",
+]

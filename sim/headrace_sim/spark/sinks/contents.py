@@ -1,0 +1,195 @@
+"""What a trial leaves behind: files, SQLite tables, Spark tables and HTTP resources, as items that can be compared."""
+
+import csv
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace_sim.spark.sinks.effects import Effect
+from headrace_sim.spark.sinks.requests_over_http import resources
+from headrace_sim.spark.sinks.tables import tables
+
+Item = str | tuple[tuple[str, str], ...]
+"""A line, or a row as (column, value) pairs."""
+Raw = dict[str, list[Item]]
+Contents = dict[str, Counter[Item]]
+
+_SQLITE = b"SQLite format 3\0"
+_BESIDE_SQLITE = ("-journal", "-wal", "-shm")
+_EMPTY = "(an empty file)"
+
+
+def collected(folder: Path, effects: list[Effect]) -> Raw:
+    """Return what is in the folder and in the stand-ins, by destination."""
+    found: Raw = {name: [_pairs(row) for row in rows] for name, rows in tables(effects).items()}
+    for address, bodies in resources(effects).items():
+        found[address] = [item for body in bodies for item in _items(body, "")]
+    for path in sorted(_files(folder)):
+        name = os.path.relpath(path, folder)
+        content = path.read_bytes()
+        if content.startswith(_SQLITE):
+            found.update({f"{name}: {table}": rows for table, rows in _sqlite_tables(path)})
+        elif not name.endswith(_BESIDE_SQLITE):
+            found[name] = _items(content, path.suffix)
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def _pairs(row: Any) -> Item:
+    return tuple((str(name), repr(value)) for name, value in row)
+
+
+def _items(content: bytes, suffix: str) -> list[Item]:
+    """Parse as JSON, as lines of JSON, or as CSV; else as lines of text; or as one item, if it is no text."""
+    if not content:
+        return [_EMPTY]
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return [repr(content)]
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        lines = [_line(line) for line in text.splitlines()]
+        if suffix == ".csv":
+            return [
+                tuple((f"column {place}", value) for place, value in enumerate(row))
+                for row in csv.reader(text.splitlines())
+            ]
+        return lines
+    return [_json_item(one) for one in whole] if isinstance(whole, list) else [_json_item(whole)]
+
+
+def _line(line: str) -> Item:
+    try:
+        return _json_item(json.loads(line))
+    except ValueError:
+        return line
+
+
+def _json_item(value: Any) -> Item:
+    return _pairs(value.items()) if isinstance(value, dict) else json.dumps(value)
+
+
+def _sqlite_tables(path: Path) -> Iterator[tuple[str, list[Item]]]:
+    with closing(sqlite3.connect(path)) as database:
+        named = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        for table, sql in database.execute(named).fetchall():
+            quoted = table.replace('"', '""')
+            columns = database.execute(f'PRAGMA table_info("{quoted}")').fetchall()
+            # What SQLite counts itself never goes back, so that it tells how often something was tried.
+            counted = (
+                {name for _, name, _, _, _, key in columns if key}
+                if "AUTOINCREMENT" in sql.upper()
+                else set()
+            )
+            rows = database.execute(f'SELECT * FROM "{quoted}"').fetchall()  # noqa: S608  its own name, quoted
+            names = [column[1] for column in columns]
+            yield (
+                table,
+                [
+                    _pairs(pair for pair in zip(names, row, strict=True) if pair[0] not in counted)
+                    for row in rows
+                ],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What an undisturbed run leaves, and what of it differs from run to run by itself: names of files, columns, scratch files.
+
+    Attributes:
+        contents: What each destination holds.
+        names: The destinations that have the same name in each run.
+        passing: The columns, by destination, whose values differ from run to run.
+        scratch: The places in the code where files are made that are gone in the end.
+        unsteady: The destinations that cannot be compared.
+
+    """
+
+    contents: Contents
+    names: frozenset[str]
+    passing: dict[str, frozenset[str]]
+    scratch: frozenset[str]
+    unsteady: tuple[str, ...]
+
+    def read(self, raw: Raw, effects: list[Effect]) -> Contents:
+        """Return what a run left, without what differs from run to run by itself."""
+        makers: dict[str, set[str]] = {}
+        for effect in effects:
+            if effect.action == "open":
+                makers.setdefault(effect.target, set()).add(effect.place)
+        kept = {
+            name: items
+            for name, items in raw.items()
+            if not makers.get(name) or not makers[name] <= self.scratch
+        }
+        return _grouped(kept, self.names, self.passing)
+
+
+def expected(runs: list[tuple[Raw, list[Effect]]]) -> Expected:
+    """Return what two undisturbed runs, at different times and with different chance, have in common."""
+    (first, _), (second, _) = runs
+    names = frozenset(first.keys() & second.keys())
+    groups = [_grouped(raw, names, {}) for raw in (first, second)]
+    passing = {
+        name: _passing(groups[0].get(name, Counter()), groups[1].get(name, Counter()))
+        for name in sorted({*groups[0], *groups[1]})
+    }
+    groups = [_grouped(raw, names, passing) for raw in (first, second)]
+    unsteady = tuple(name for name in passing if groups[0].get(name) != groups[1].get(name))
+    made = [
+        (effect.target, effect.place, raw)
+        for raw, effects in runs
+        for effect in effects
+        if effect.action == "open"
+    ]
+    lasting = {
+        place
+        for target, place, raw in made
+        if any(name == target or name.startswith(f"{target}: ") for name in raw)
+    }
+    scratch = frozenset(place for _, place, _ in made if place not in lasting)
+    return Expected(groups[0], names, passing, scratch, unsteady)
+
+
+def _grouped(raw: Raw, names: frozenset[str], passing: dict[str, frozenset[str]]) -> Contents:
+    found: Contents = {}
+    for name, items in raw.items():
+        destination = destination_of(name, names)
+        left_out = passing.get(destination, frozenset())
+        kept = (
+            tuple(pair for pair in item if pair[0] not in left_out) if isinstance(item, tuple) else item
+            for item in items
+        )
+        found.setdefault(destination, Counter()).update(kept)
+    return found
+
+
+def destination_of(name: str, names: frozenset[str]) -> str:
+    """Return the name, or the pattern of names that differ from run to run."""
+    if name in names or ": " in name:
+        return name
+    path = Path(name)
+    return str(path.parent / f"*{path.suffix}")
+
+
+def _passing(first: Counter[Item], second: Counter[Item]) -> frozenset[str]:
+    """The columns whose values differ between two runs."""
+    values: list[dict[str, Counter[str]]] = [{}, {}]
+    for found, items in zip(values, (first, second), strict=True):
+        for item in items.elements():
+            for name, value in item if isinstance(item, tuple) else ():
+                found.setdefault(name, Counter())[value] += 1
+    return frozenset(
+        name for name in values[0].keys() & values[1].keys() if values[0][name] != values[1][name]
+    )

@@ -1,0 +1,125 @@
+"""What a sink does to SQLite databases: each statement that changes one, and each commit."""
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Literal
+
+from headrace_sim.spark.sinks.effects import Probe
+from headrace_sim.spark.sinks.files import shown
+
+_CHANGE = re.compile(
+    r"""\s*(?:WITH\b.*?\)\s*)?(?P<verb>INSERT|REPLACE|UPDATE|DELETE|CREATE|DROP|ALTER|COMMIT|END|VACUUM)\b
+    (?:\s+OR\s+\w+)?(?:\s+(?:INTO|FROM|TABLE|INDEX|UNIQUE\s+INDEX|TRANSACTION|VIEW))?(?:\s+IF\s+(?:NOT\s+)?EXISTS)?
+    (?:\s+["`\[]?(?P<table>\w+))?""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+
+def watch_sqlite(probe: Probe) -> None:
+    """Let this process tell the probe of each change to an SQLite database."""
+    _Cursor.probe = _Connection.probe = probe
+    real_connect = sqlite3.connect
+
+    def connect(database: Any, timeout: float = 5.0, *args: Any, **options: Any) -> Any:
+        options.setdefault("factory", _Connection)
+        # Who holds a lock here is a paused process, which would be waited for in vain.
+        made = real_connect(database, min(timeout, 0.0), *args, **options)
+        if isinstance(made, _Connection):
+            made.execute("PRAGMA synchronous = OFF")  # a process dies here, not the machine
+            made.shown = shown(database) if database != ":memory:" else ":memory:"
+        return made
+
+    sqlite3.connect = sqlite3.dbapi2.connect = connect
+
+
+class _Cursor(sqlite3.Cursor):
+    probe: Probe
+
+    def execute(self, sql: str, parameters: Any = (), /) -> "_Cursor":
+        changed = _changed(self.connection, sql)
+        if changed is None:
+            return super().execute(sql, parameters)
+        with self.probe.effect(*changed, pending=self._pending):
+            return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> "_Cursor":
+        rows = list(parameters)
+        changed = _changed(self.connection, sql)
+        if changed is None:
+            return super().executemany(sql, rows)
+        half = (
+            (lambda: super(_Cursor, self).executemany(sql, rows[: len(rows) // 2])) if len(rows) > 1 else None
+        )
+        with self.probe.effect(*changed, half=half, pending=self._pending):
+            return super().executemany(sql, rows)
+
+    def _pending(self) -> bool:
+        return self.connection.in_transaction
+
+    def executescript(self, sql_script: str, /) -> "_Cursor":
+        """Commit, and execute statement by statement: a script is not one transaction."""
+        self.connection.commit()
+        for statement in _statements(sql_script):
+            self.execute(statement)
+        return self
+
+
+class _Connection(sqlite3.Connection):
+    probe: Probe
+    shown = ""
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(factory or _Cursor)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        return self.cursor().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        return self.cursor().executemany(sql, parameters)
+
+    def executescript(self, sql_script: str, /) -> Any:
+        return self.cursor().executescript(sql_script)
+
+    def commit(self) -> None:
+        if not self.in_transaction:
+            return
+        with self.probe.effect("commit", self.shown):
+            super().commit()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> Literal[False]:
+        """Commit, or roll back: as the original does, which calls no method for it."""
+        if kind is not None:
+            self.rollback()
+            return False
+        try:
+            self.commit()
+        except sqlite3.Error:
+            self.rollback()
+            raise
+        return False
+
+
+def _changed(connection: sqlite3.Connection, sql: str) -> tuple[str, str] | None:
+    """What a statement does and to what, if it changes something."""
+    matched = _CHANGE.match(sql)
+    name = getattr(connection, "shown", "")
+    if matched is None or name == ":memory:":
+        return None
+    if matched["verb"].upper() in {"COMMIT", "END"}:
+        return "commit", name
+    words = " ".join(matched.group(0).split())
+    return words, f"{name}: {matched['table']}" if matched["table"] else name
+
+
+def _statements(script: str) -> list[str]:
+    found, rest = [], ""
+    for piece in script.split(";"):
+        rest += f"{piece};"
+        if sqlite3.complete_statement(rest) and rest.strip(" \t\r\n;"):
+            found.append(rest)
+            rest = ""
+    return [*found, rest] if rest.strip(" \t\r\n;") else found

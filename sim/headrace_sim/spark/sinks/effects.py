@@ -1,0 +1,269 @@
+"""The effects of a sink: each is counted before it happens, so that the process can die, or be overtaken, at exactly that point.
+
+An attempt is a process of its own (`processes`): what dies with a process dies here. What outlives it is in the trial's
+directory, and in its ledger, a file to which each attempt appends what it did.
+"""
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, NoReturn
+
+from headrace_sim.spark.refusals import users_place
+
+KILLED = 137
+"""The exit status of a process that was killed."""
+
+
+class FaultKind(Enum):
+    """What happens to the attempt that processes a batch."""
+
+    KILL = "killed"
+    """The process dies. The batch is processed again, with the same id."""
+    TEAR = "killed during"
+    """The process dies in the middle of an effect that has several parts."""
+    LOSE_REPLY = "reply lost"
+    """The request is carried out, and its caller gets a connection error."""
+    PAUSE = "overtaken"
+    """The process pauses; another takes over and processes the batch and all after it; then the first goes on with its batch."""
+    REORDER = "reordered"
+    """The process dies after the function has returned, and the batch comes back with its rows in another order."""
+    RESTART = "restarted"
+    """The process dies after the batch was committed, and is not processed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: its kind, the index of the batch, and the index of the effect in this batch before or in which it strikes.
+
+    An effect one past the last stands for the function's return.
+    """
+
+    kind: FaultKind
+    batch: int
+    effect: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something that a sink did that outlives its process.
+
+    Attributes:
+        attempt: The number of the process, from 0.
+        batch: The index of the batch.
+        action: What was done: ``INSERT INTO payments``, ``rename``.
+        target: To what: ``out.db: payments``, ``done/batch-1``.
+        place: ``file:line`` in the user's code.
+        parts: Whether it has several parts, so that a process can die in the middle of it.
+        replied: Whether it is a request, whose reply can be lost.
+        pending: Whether it is part of a transaction that is not committed.
+        payload: What a stand-in has to keep of it.
+
+    """
+
+    attempt: int
+    batch: int
+    action: str
+    target: str
+    place: str
+    parts: bool = False
+    replied: bool = False
+    pending: bool = False
+    payload: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The function returned from this batch."""
+
+    attempt: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The function raised an error: its class, its message, its place in the user's code, and whether a lock was held."""
+
+    attempt: int
+    batch: int
+    error: str
+    message: str
+    place: str
+    locked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The function did something that cannot be followed."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The process imported these modules of Python or of installed packages while it ran."""
+
+    modules: tuple[str, ...]
+
+
+Entry = Effect | Returned | Failed | Refused | Loaded
+
+
+class Ledger:
+    """A file that outlives processes, with what they did, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND)
+        self._write = os.write  # `os.write` itself is watched in attempts
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry, at once and whole."""
+        self._write(self._file, pickle.dumps(entry))
+
+    def entries(self) -> list[Entry]:
+        """Return all entries so far, of all processes."""
+        found: list[Entry] = []
+        size = os.fstat(self._file).st_size
+        written = os.pread(self._file, size, 0)
+        start = 0
+        while start < size:
+            reader = _Reader(written, start)
+            found.append(pickle.Unpickler(reader).load())  # noqa: S301  our own attempts wrote it
+            start = reader.start
+        return found
+
+    def effects(self) -> list[Effect]:
+        """Return the effects so far."""
+        return [entry for entry in self.entries() if isinstance(entry, Effect)]
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+class _Reader:
+    """Reads pickles that follow each other, without reading ahead."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data, self.start = data, start
+
+    def read(self, size: int) -> bytes:
+        begin, self.start = self.start, self.start + size
+        return self.data[begin : self.start]
+
+    def readline(self) -> bytes:
+        end = self.data.index(b"\n", self.start) + 1
+        return self.read(end - self.start)
+
+
+class Probe:
+    """Counts the effects of an attempt, and strikes at one of them.
+
+    Args:
+        ledger: Where effects are noted.
+        attempt: The number of this process.
+        fault: What strikes it, or None.
+        pause: Called where it is overtaken; returns when the process goes on.
+
+    """
+
+    def __init__(self, ledger: Ledger, attempt: int, fault: Fault | None, pause: Callable[[], None]) -> None:
+        self.ledger = ledger
+        self.attempt = attempt
+        self.was_paused = False
+        self._fault = fault
+        self._pause = pause
+        self._batch = -1
+        self._count = 0
+        self._busy = False
+
+    def begin(self, batch: int) -> None:
+        """Start counting for a batch."""
+        self._batch, self._count = batch, 0
+
+    def returned(self) -> None:
+        """Note that the function returned; strike here, if that is the place."""
+        self.ledger.append(Returned(self.attempt, self._batch))
+        if self._due(FaultKind.KILL, FaultKind.REORDER, FaultKind.RESTART):
+            die()
+
+    def _due(self, *kinds: FaultKind) -> bool:
+        fault = self._fault
+        return (
+            fault is not None
+            and fault.kind in kinds
+            and (fault.batch, fault.effect) == (self._batch, self._count)
+        )
+
+    @contextmanager
+    def effect(
+        self,
+        action: str,
+        target: str,
+        *,
+        half: Callable[[], Any] | None = None,
+        replied: bool = False,
+        pending: Callable[[], bool] = lambda: False,
+        payload: Any = None,
+    ) -> Iterator[None]:
+        """Do an effect in this context: count it, strike if it is the one, and note it once done.
+
+        Args:
+            action: What is done.
+            target: To what.
+            half: Does the first part of it, if it has several.
+            replied: Whether it is a request.
+            pending: Tells, once it is done, whether it is part of a transaction that is not committed.
+            payload: What a stand-in keeps of it.
+
+        Raises:
+            ConnectionResetError: If this is the request whose reply is lost. It is carried out.
+
+        """
+        if self._busy or self._batch < 0:  # part of another effect, or of the preparation
+            yield
+            return
+        self._busy = True
+        place = users_place()
+        try:
+            if self._due(FaultKind.KILL):
+                die()
+            if self._due(FaultKind.PAUSE):
+                self.was_paused = True
+                self._pause()
+            if self._due(FaultKind.TEAR) and half is not None:
+                half()
+                die()
+            yield
+            done = Effect(
+                self.attempt,
+                self._batch,
+                action,
+                target,
+                place,
+                half is not None,
+                replied,
+                pending(),
+                payload,
+            )
+            self.ledger.append(done)
+            lost = self._due(FaultKind.LOSE_REPLY)
+            self._count += 1
+        finally:
+            self._busy = False
+        if lost:
+            raise ConnectionResetError(104, "Connection reset by peer")
+
+    def note(self, action: str, target: str, payload: Any) -> None:
+        """Note the first part of an effect, in the middle of which the process dies."""
+        self.ledger.append(Effect(self.attempt, self._batch, action, target, users_place(), payload=payload))
+
+
+def die() -> NoReturn:
+    """End this process as SIGKILL would: nothing is flushed, closed or rolled back by it."""
+    os._exit(KILLED)

@@ -1,0 +1,108 @@
+"""What a sink does to files, seen at each call that reaches the operating system."""
+
+import builtins
+import io
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from headrace_sim.spark.sinks.effects import Probe
+
+_CHANGES = ("link", "mkdir", "remove", "rename", "replace", "rmdir", "symlink", "truncate", "unlink")
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def watch_files(probe: Probe) -> None:
+    """Let this process tell the probe of each change to a file. There is no way back: the process is an attempt."""
+    _Watched.probe = probe
+    builtins.open = io.open = _open
+    for name in _CHANGES:
+        setattr(os, name, _watched(probe, name, getattr(os, name)))
+    _watch_descriptors(probe)
+    shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]  # it would copy behind our back
+
+
+def shown(path: Any) -> str:
+    """Return a path from the trial's directory."""
+    return os.path.relpath(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
+
+
+class _Watched(io.FileIO):
+    """A file opened for writing. Python's buffers are above it, and die with the process."""
+
+    probe: Probe
+
+    def write(self, data: Any, /) -> int:
+        def half() -> None:
+            super(_Watched, self).write(bytes(data)[: len(data) // 2])
+
+        with self.probe.effect("write", shown(self.name), half=half if len(data) > 1 else None):
+            return super().write(data)
+
+
+_real_open = io.open
+
+
+def _open(
+    file: Any,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    closefd: bool = True,
+    opener: Any = None,
+) -> Any:
+    """Open a file as `open` does; one for writing is watched."""
+    if not set(mode) & set("wax+") or file == os.devnull:
+        return _real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+    raw_mode = mode.replace("t", "").replace("b", "")
+    # An opener opens by `os.open`, and who gives a descriptor has opened it so.
+    named = isinstance(file, (str, bytes, os.PathLike)) and opener is None
+    with _Watched.probe.effect("open", shown(file)) if named else nullcontext():
+        raw = _Watched(file, raw_mode, closefd, opener)
+    if "b" in mode and buffering == 0:
+        return raw
+    size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
+    buffer: Any = io.BufferedRandom(raw, size) if "+" in mode else io.BufferedWriter(raw, size)
+    if "b" in mode:
+        return buffer
+    text = io.TextIOWrapper(
+        buffer, io.text_encoding(encoding), errors, newline, line_buffering=buffering == 1
+    )
+    text.mode = mode  # type: ignore[misc]
+    return text
+
+
+def _watched(probe: Probe, name: str, change: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(path: Any, *args: Any, **options: Any) -> Any:
+        ends_at = args[0] if name in {"link", "rename", "replace", "symlink"} and args else path
+        with probe.effect(name, shown(ends_at), payload=shown(path)):
+            return change(path, *args, **options)
+
+    return watched
+
+
+def _watch_descriptors(probe: Probe) -> None:
+    names: dict[int, str] = {}
+    real_open, real_write = os.open, os.write
+
+    def watched_open(path: Any, flags: int, *args: Any, **options: Any) -> int:
+        if not flags & _WRITING:
+            return real_open(path, flags, *args, **options)
+        with probe.effect("open", shown(path)):
+            opened = real_open(path, flags, *args, **options)
+        names[opened] = shown(path)
+        return opened
+
+    def watched_write(descriptor: int, data: Any) -> int:
+        if descriptor not in names:
+            return real_write(descriptor, data)
+        with probe.effect(
+            "write", names[descriptor], half=lambda: real_write(descriptor, bytes(data)[: len(data) // 2])
+        ):
+            return real_write(descriptor, data)
+
+    os.open, os.write = watched_open, watched_write

@@ -1,0 +1,253 @@
+"""Attempts: processes that call a sink's function for one batch after another, as Spark's driver does.
+
+Each is a fork of this process, so that it begins with what a freshly started driver has in memory, and can really die. One runs
+at a time.
+"""
+
+import os
+import random
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+import time_machine
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark import refusals
+from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.sinks.databases import watch_sqlite
+from headrace_sim.spark.sinks.effects import Failed, Fault, Ledger, Loaded, Probe, Refused
+from headrace_sim.spark.sinks.files import watch_files
+from headrace_sim.spark.sinks.requests_over_http import answer_http
+from headrace_sim.spark.sinks.tables import Writer
+
+SinkFunction = Callable[[Any, int], Any]
+_START = datetime(2030, 1, 1, tzinfo=UTC)
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_CHANGES = frozenset(
+    {
+        "os.link",
+        "os.mkdir",
+        "os.remove",
+        "os.rename",
+        "os.rmdir",
+        "os.symlink",
+        "os.truncate",
+        "sqlite3.connect",
+    }
+)
+_PROGRAMS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A sink's function and what it is called with.
+
+    Attributes:
+        function: What the user gives to ``foreachBatch``.
+        schema: That of the rows.
+        batches: The rows of each micro-batch, whose ids are 0, 1, and so on.
+        prepare: Called once, in the trial's directory, before the first batch: it makes tables, or directories. Or None.
+
+    """
+
+    function: SinkFunction
+    schema: t.StructType
+    batches: tuple[tuple[tuple[Any, ...], ...], ...]
+    prepare: Callable[[], Any] | None
+
+
+class OutsideError(HeadraceError):
+    """A sink reaches for something outside its trial. Fields: what, place."""
+
+    def __init__(self, what: str, place: str) -> None:
+        super().__init__(what, place)
+        self.what, self.place = what, place
+
+    def __str__(self) -> str:
+        """Say what it reaches for and how to keep it inside."""
+        return (
+            f"{refusals.shown_place(self.place)}: the sink {self.what}, outside the directory of its trial. "
+            "Use paths relative to the working directory, SQLite, HTTP through http.client, urllib or requests, or df.write"
+        )
+
+
+class Attempt:
+    """A process that runs a sink.
+
+    Args:
+        sink: What it runs.
+        folder: The trial's directory, in which it works.
+        ledger: Where it notes what it does.
+        number: Its number in the trial.
+        first: The index of the first batch that it processes.
+        fault: What strikes it.
+        reordered: The index of the batch whose rows come in another order, or None.
+        chance: The seed of its clock and of its random numbers.
+
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        folder: Path,
+        ledger: Ledger,
+        number: int,
+        *,
+        first: int = 0,
+        fault: Fault | None = None,
+        reordered: int | None = None,
+        chance: int | None = None,
+    ) -> None:
+        self._resume_reader, self._resume_writer = os.pipe()
+        self._paused_reader, self._paused_writer = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # threads of numerical libraries, which no sink's trial uses
+            self._pid = os.fork()
+        if self._pid == 0:
+            seed = number + 2 if chance is None else chance
+            _run(sink, folder, Probe(ledger, number, fault, self._pause), first, reordered, seed)
+        os.close(self._paused_writer)
+        os.close(self._resume_reader)
+
+    def _pause(self) -> None:
+        os.write(self._paused_writer, b"paused")
+        os.close(self._resume_writer)
+        os.read(self._resume_reader, 1)
+
+    def paused(self) -> bool:
+        """Wait until it pauses or ends; tell whether it paused."""
+        return bool(os.read(self._paused_reader, 1))
+
+    def finish(self) -> int:
+        """Let it go on, if it paused; wait for its end; return its exit status."""
+        os.close(self._resume_writer)
+        _, status = os.waitpid(self._pid, 0)
+        os.close(self._paused_reader)
+        return os.waitstatus_to_exitcode(status)
+
+
+def _run(sink: Sink, folder: Path, probe: Probe, first: int, reordered: int | None, seed: int) -> NoReturn:
+    """Be an attempt, and never return: nothing of the parent's ends may run here."""
+    status = 1
+    try:
+        _settle(folder, probe, seed)
+        session = Session(lambda frame: Writer(frame, probe))
+        with columns_without_java(session):
+            before = frozenset(sys.modules)
+            ready = probe.attempt > 0 or sink.prepare is None or _call(sink.prepare, probe, -1)
+            status = 0 if ready and _process(sink, session, probe, first, reordered) else 1
+            probe.ledger.append(
+                Loaded(
+                    tuple(name for name in sys.modules if name not in before and refusals.is_installed(name))
+                )
+            )
+    except BaseException:  # noqa: BLE001  a bug of ours: it must be seen, and must not escape into the parent's code
+        probe.ledger.append(Refused(traceback.format_exc()))
+    finally:
+        os._exit(status)
+
+
+def _process(sink: Sink, session: Session, probe: Probe, first: int, reordered: int | None) -> bool:
+    """Call the function for each batch. Tell whether all went well."""
+    for batch in range(first, len(sink.batches)):
+        rows = sink.batches[batch]
+        frame = session.rows(sink.schema, [rows[::-1]] if batch == reordered else [rows[0::2], rows[1::2]])
+        probe.begin(batch)
+        if not _call(lambda batch=batch, frame=frame: sink.function(frame, batch), probe, batch):  # type: ignore[misc]
+            return False
+        probe.returned()
+        if probe.was_paused:
+            return True  # its commit of the batch is refused, or overwritten by the process that took over
+    return True
+
+
+def _call(function: Callable[[], Any], probe: Probe, batch: int) -> bool:
+    """Call the user's code. Note what it raises."""
+    error: BaseException | None = None
+    try:
+        function()
+    except BaseException as raised:  # noqa: BLE001  SystemExit ends a driver too
+        error = raised
+    if refusals.HEARD:
+        probe.ledger.append(Refused(str(refusals.HEARD[0])))
+    elif error is not None:
+        locked = isinstance(error, sqlite3.OperationalError) and (
+            "locked" in str(error) or "busy" in str(error)
+        )
+        place = place_of_error(error)
+        probe.ledger.append(Failed(probe.attempt, batch, type(error).__name__, str(error), place, locked))
+    return error is None and not refusals.HEARD
+
+
+def _settle(folder: Path, probe: Probe, seed: int) -> None:
+    """Make this process one that works in the folder, reaches nothing outside it, and tells the probe of its effects."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.chdir(folder)
+    scratch = folder.parent / "tmp"
+    sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  it stays open
+    sys.dont_write_bytecode = True
+    warnings.simplefilter("ignore")
+    refusals.HEARD.clear()
+    _settle_chance(seed)
+    tempfile.tempdir = str(scratch)
+    watch_files(probe)
+    watch_sqlite(probe)
+    answer_http(probe)
+    sys.addaudithook(_guard(str(folder.parent)))
+
+
+def _settle_chance(seed: int) -> None:
+    """Let time and chance differ between attempts and be the same whenever the attempt is run again."""
+    chance = random.Random(seed)
+    random.seed(seed)
+    os.urandom = chance.randbytes
+    random._urandom = chance.randbytes  # type: ignore[attr-defined]
+    names = (f"{seed}{chance.getrandbits(32):08x}" for _ in iter(int, 1))
+    tempfile._name_sequence = names  # type: ignore[attr-defined]
+    clock = time_machine.travel(_START + timedelta(hours=seed)).start()
+    time.sleep = clock.shift  # type: ignore[assignment]  # who waits for something to pass need not
+
+
+def _guard(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
+    """An audit hook that refuses what leaves the folder: a trial must not touch what is real."""
+
+    def refuse(what: str) -> NoReturn:
+        error = OutsideError(what, refusals.users_place())
+        refusals.HEARD.append(error)
+        raise error
+
+    def inside(path: Any) -> bool:
+        if isinstance(path, int) or path in {os.devnull, ":memory:", ""}:
+            return True
+        return os.path.realpath(os.fsdecode(path).removeprefix("file:")).startswith(folder + os.sep)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            if flags & _WRITING and not inside(path):
+                refuse(f"writes to {path}")
+        elif event in _CHANGES:
+            for path in arguments[:2]:
+                if isinstance(path, (str, bytes)) and not inside(path):
+                    refuse(f"changes {os.fsdecode(path)}")
+        elif event == "socket.connect":
+            refuse(f"connects to {arguments[1]}")
+        elif event in _PROGRAMS:
+            refuse(f"starts {arguments[0]}")
+
+    return hook

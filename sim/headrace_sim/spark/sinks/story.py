@@ -1,0 +1,198 @@
+"""What a trial showed, told: what is wrong, how it came about, which effect is to blame, and what to do."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sinks.contents import Expected, Item, destination_of
+from headrace_sim.spark.sinks.effects import Effect, Failed, Fault, FaultKind
+from headrace_sim.spark.sinks.tables import TableWrite
+
+
+class Wrong(Enum):
+    """What a sink gets wrong."""
+
+    TWICE = "twice"
+    MISSING = "missing"
+    DIFFERS = "differs"
+    MEMORY = "memory"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFinding:
+    """Something that a sink gets wrong.
+
+    Attributes:
+        wrong: What.
+        destination: Where: ``out.db: payments``. For a sink that is stuck, the error.
+        items: Some of the rows or lines that are there too often, or not often enough.
+        place: ``file:line`` of the effect that is not idempotent; for missing rows, of the one that hides them.
+        effect: What is done there.
+        story: What happened, in a sentence or two.
+        remedy: What to do.
+        fault: The first fault that showed it.
+        trials: In how many trials it showed.
+
+    """
+
+    wrong: Wrong
+    destination: str
+    items: tuple[Item, ...]
+    place: str
+    effect: str
+    story: str
+    remedy: str
+    fault: Fault
+    trials: int = 1
+
+    def __str__(self) -> str:
+        """Say what is wrong, how it came about, and what to do."""
+        return f"{shown_place(self.place)}: {self.story} {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Tells what one trial showed."""
+
+    fault: Fault
+    effects: list[Effect]
+    by_batch: list[list[Effect]]
+
+    def stuck(self, failure: Failed) -> SinkFinding:
+        """The process that took over fails, and so will the next."""
+        error = f"{failure.error}: {failure.message}"
+        told = f"{self._struck()}; called again, the sink raises {error}, as it will each time."
+        remedy = "Let the function accept what an earlier call left behind."
+        return self._finding(Wrong.STUCK, error, (), failure.place, failure.error, told, remedy)
+
+    def different(
+        self, destination: str, surplus: Counter[Item], missing: Counter[Item], usual: Expected
+    ) -> SinkFinding:
+        """Rows are there too often, not often enough, or differ."""
+        instead = f"{destination} has {_shown(surplus)} instead of {_shown(missing)}"
+        if self.fault.kind is FaultKind.RESTART:
+            told = f"after a restart of the driver behind batch {self.fault.batch}, {instead}."
+            remedy = "Keep nothing between batches in globals, attributes or caches: a restart empties them. Store it."
+            return self._blamed(
+                Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), told, remedy
+            )
+        if missing and not surplus:
+            told = f"{self._struck()}; then {_shown(missing)} is missing from {destination}."
+            remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
+            return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
+        blamed = self._again(destination, usual.names)
+        if missing:
+            return self._blamed(
+                Wrong.DIFFERS,
+                destination,
+                surplus,
+                blamed,
+                f"{self._struck()}; then {instead}.",
+                _remedy(blamed),
+            )
+        told = f"{self._struck()}; then {_shown(surplus)} is in {destination} once too often."
+        return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, _remedy(blamed))
+
+    def _blamed(
+        self,
+        wrong: Wrong,
+        destination: str,
+        items: Counter[Item],
+        blamed: list[Effect],
+        told: str,
+        remedy: str,
+    ) -> SinkFinding:
+        effect = blamed[-1] if blamed else self._nearest()
+        return self._finding(wrong, destination, tuple(items)[:3], effect.place, effect.action, told, remedy)
+
+    def _finding(
+        self,
+        wrong: Wrong,
+        destination: str,
+        items: tuple[Item, ...],
+        place: str,
+        effect: str,
+        told: str,
+        remedy: str,
+    ) -> SinkFinding:
+        return SinkFinding(
+            wrong, destination, items, place, effect, told[0].upper() + told[1:], remedy, self.fault
+        )
+
+    def _writes(self, effect: Effect, destination: str, names: frozenset[str]) -> bool:
+        target = effect.target
+        return (
+            target == destination
+            or destination.startswith(f"{target}/")
+            or destination_of(target, names) == destination
+        )
+
+    def _again(self, destination: str, names: frozenset[str]) -> list[Effect]:
+        """What was done to the destination a second time: by who took over, or by who was overtaken when it went on."""
+        taken_over = next(
+            (place for place, effect in enumerate(self.effects) if effect.attempt > 0), len(self.effects)
+        )
+        if self.fault.kind is FaultKind.PAUSE:
+            later = [effect for effect in self.effects[taken_over:] if effect.attempt == 0]
+        else:
+            later = [effect for effect in self.effects[taken_over:] if effect.batch == self.fault.batch]
+        later = later or self.effects[taken_over:]
+        return [effect for effect in later if self._writes(effect, destination, names)] or later
+
+    def _last_durable(self) -> list[Effect]:
+        """What the process that died had done of the batch and not only in an open transaction."""
+        mine = [effect for effect in self.effects if effect.attempt == 0 and effect.batch == self.fault.batch]
+        return [effect for effect in mine if not effect.pending] or mine
+
+    def _nearest(self) -> Effect:
+        effects = self.by_batch[self.fault.batch] or [effect for batch in self.by_batch for effect in batch]
+        return effects[min(self.fault.effect, len(effects) - 1)]
+
+    def _struck(self) -> str:
+        """What happened first."""
+        effects = self.by_batch[self.fault.batch]
+        place = self.fault.effect
+        batch = f"batch {self.fault.batch}"
+        at = effects[place] if place < len(effects) else None
+        before = f"before {_named(at)}" if at is not None else "before Spark noted the batch as done"
+        after = f"after {_named(effects[place - 1])} and " if place > 0 else ""
+        match self.fault.kind:
+            case FaultKind.KILL:
+                return f"in {batch} the driver died {after}{before}"
+            case FaultKind.TEAR:
+                assert at is not None
+                return f"in {batch} the driver died in the middle of {_named(at)}"
+            case FaultKind.LOSE_REPLY:
+                assert at is not None
+                return f"in {batch} the request was carried out, but its reply was lost: {_named(at)}"
+            case FaultKind.PAUSE:
+                return f"in {batch} the driver hung {after}{before}, another took over, and then the first went on"
+            case FaultKind.REORDER | FaultKind.RESTART:
+                return f"the driver died after {batch}, before Spark noted it as done, and its rows came back in another order"
+
+
+def _remedy(blamed: list[Effect]) -> str:
+    """What makes an effect of this sort idempotent."""
+    effect = blamed[-1] if blamed else None
+    if effect is not None and effect.replied:
+        return "PUT it to an address that names the batch, or send an Idempotency-Key made of the batch id and the row."
+    if effect is not None and isinstance(effect.payload, TableWrite):
+        return "Overwrite the partition of the batch id, or let Delta skip it by txnAppId and txnVersion."
+    if effect is not None and effect.action in {"open", "write"}:
+        return "Write a file that is named by the batch id, and rename it into place."
+    return "Keep the batch id in the same transaction as the rows: begin by inserting the id, or replace what it has written."
+
+
+def _named(effect: Effect) -> str:
+    return f"{effect.action} on {effect.target} ({shown_place(effect.place)})"
+
+
+def _shown(items: Iterable[Item]) -> str:
+    shown = [
+        item if isinstance(item, str) else "(" + ", ".join(f"{name}={value}" for name, value in item) + ")"
+        for item in items
+    ]
+    return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")

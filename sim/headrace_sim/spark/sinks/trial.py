@@ -1,0 +1,298 @@
+"""Check a sink: kill it at each of its effects, call it again with the same batch id, let another process overtake it.
+
+`check_sink` runs the function undisturbed first, and so learns its effects: each statement and commit of an SQLite database,
+each write, rename or removal of a file, each ``df.write``, each HTTP request. Then it runs it once for each fault at each effect
+of each batch, and compares what is left with what the undisturbed run left. All points are tried; nothing is sampled.
+"""
+
+import contextlib
+import importlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import types as t
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.refusals import shown_place
+from headrace_sim.spark.sessions import as_tuple
+from headrace_sim.spark.sinks.contents import Expected, Item, collected, expected
+from headrace_sim.spark.sinks.effects import (
+    Effect,
+    Entry,
+    Failed,
+    Fault,
+    FaultKind,
+    Ledger,
+    Loaded,
+    Refused,
+    Returned,
+)
+from headrace_sim.spark.sinks.processes import Attempt, Sink, SinkFunction
+from headrace_sim.spark.sinks.story import SinkFinding, Story, Wrong
+
+Progress = Callable[[int, int], None]
+"""Called with the number of trials that are done, and of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReport:
+    """What the trials of a sink showed.
+
+    Attributes:
+        findings: What it gets wrong, in the order in which it was found.
+        unknown: What could not be judged, each with the reason. A sink without findings is sound only if this is empty.
+        trials: The number of trials.
+        effects: The number of effects of the undisturbed run, by batch.
+
+    """
+
+    findings: tuple[SinkFinding, ...]
+    unknown: tuple[str, ...]
+    trials: int
+    effects: tuple[int, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether each row is there exactly once after every trial, and all could be judged."""
+        return not self.findings and not self.unknown
+
+
+class SinkFailsError(HeadraceError):
+    """A sink raises an error in an undisturbed run. Fields: batch (-1: while preparing), error, message, place."""
+
+    def __init__(self, batch: int, error: str, message: str, place: str) -> None:
+        super().__init__(batch, error, message, place)
+        self.batch, self.error, self.message, self.place = batch, error, message, place
+
+    def __str__(self) -> str:
+        """Name the error, its place and the batch."""
+        when = "the preparation" if self.batch < 0 else f"batch {self.batch}"
+        return f"{shown_place(self.place)}: the sink fails on {when}, undisturbed: {self.error}: {self.message}. Fix it first"
+
+
+class UnfollowableSinkError(HeadraceError):
+    """A sink does something that a trial cannot follow. Fields: message."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        """Repeat what was refused, and where."""
+        return self.message
+
+
+def check_sink(
+    function: SinkFunction,
+    batches: Sequence[Iterable[Any]],
+    schema: str | t.StructType,
+    *,
+    prepare: Callable[[], Any] | None = None,
+    overtaken: bool = True,
+    ignore: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> SinkReport:
+    """Check that each row is in its place exactly once, whatever happens to the process that runs the sink.
+
+    Each attempt is a fork of this process that works in a new directory, so the function must write to relative paths
+    (or to HTTP, or with ``df.write``, which are simulated). What it keeps in memory is lost when it is killed.
+
+    Args:
+        function: The function given to ``foreachBatch``: it takes a DataFrame and a batch id.
+        batches: The rows of each micro-batch, as tuples, dicts or ``Row`` values.
+        schema: Their schema.
+        prepare: Called once in each new directory, before the first batch; it makes tables that the function takes for granted.
+        overtaken: Whether a process that was replaced may go on (a zombie). Leave it out only if something else fences it off.
+        ignore: Destinations that need not be the same, such as a log of attempts: ``out.db: attempts``.
+        progress: Told after each trial.
+
+    Raises:
+        SinkFailsError: If the function fails in an undisturbed run.
+        UnfollowableSinkError: If it does something that cannot be simulated.
+        PySparkTypeError: If a row does not fit the schema.
+
+    """
+    parsed = parse_schema(schema) if isinstance(schema, str) else schema
+    rows = tuple(tuple(as_tuple(row, parsed) for row in batch) for batch in batches)
+    return _Check(Sink(function, parsed, rows, prepare), frozenset(ignore)).run(overtaken, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a trial left."""
+
+    fault: Fault | None
+    entries: list[Entry]
+    contents: dict[str, list[Item]]
+
+    @property
+    def effects(self) -> list[Effect]:
+        return [entry for entry in self.entries if isinstance(entry, Effect)]
+
+
+@dataclass(slots=True)
+class _Check:
+    """The trials of one sink."""
+
+    sink: Sink
+    ignore: frozenset[str]
+    findings: dict[Any, SinkFinding] = field(default_factory=dict)
+
+    def run(self, overtaken: bool, progress: Progress | None) -> SinkReport:
+        calm = [self._undisturbed(chance) for chance in (0, 1)]
+        effects = calm[0].effects
+        by_batch = [
+            [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
+        ]
+        usual = expected([(trial.contents, trial.effects) for trial in calm])
+        unknown = [
+            f"{name} differs from one undisturbed run to the next"
+            for name in usual.unsteady
+            if name not in self.ignore
+        ]
+        if not effects:
+            unknown.append("no effect of the sink was seen: nothing was tried")
+        faults = list(_faults(by_batch, overtaken)) if effects else []
+        for done, fault in enumerate(faults, 1):
+            self._judge(self._trial(fault), fault, usual, by_batch)
+            if progress is not None:
+                progress(done, len(faults))
+        counts = tuple(len(one) for one in by_batch)
+        return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
+
+    def _undisturbed(self, chance: int) -> _Trial:
+        with _trial_folder() as (folder, ledger):
+            Attempt(self.sink, folder, ledger, 0, chance=chance).finish()
+            trial = _left(None, folder, ledger)
+        for entry in trial.entries:
+            if isinstance(entry, Failed):
+                raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
+            if isinstance(entry, Loaded):
+                _load(entry.modules)
+        return trial
+
+    def _trial(self, fault: Fault) -> _Trial:
+        with _trial_folder() as (folder, ledger):
+            struck = Attempt(self.sink, folder, ledger, 0, fault=fault)
+            first = fault.batch + (fault.kind is FaultKind.RESTART)
+            if fault.kind is FaultKind.PAUSE and struck.paused():
+                self._take_over(folder, ledger, 1, first, None)
+                struck.finish()
+                if _last_failure(ledger, 1, locked=True):  # the paused process held a lock
+                    self._take_over(folder, ledger, 2, first, None)
+            elif struck.finish() != 0:
+                self._take_over(
+                    folder, ledger, 1, first, fault.batch if fault.kind is FaultKind.REORDER else None
+                )
+            return _left(fault, folder, ledger)
+
+    def _take_over(
+        self, folder: Path, ledger: Ledger, number: int, first: int, reordered: int | None
+    ) -> None:
+        Attempt(self.sink, folder, ledger, number, first=first, reordered=reordered).finish()
+
+    def _judge(self, trial: _Trial, fault: Fault, usual: Expected, by_batch: list[list[Effect]]) -> None:
+        story = Story(fault, trial.effects, by_batch)
+        failure = _stuck(trial.entries)
+        if failure is not None:
+            self._add(story.stuck(failure))
+            return
+        found = usual.read(trial.contents, trial.effects)
+        for destination in sorted({*found, *usual.contents}):
+            if destination in usual.unsteady or destination in self.ignore:
+                continue
+            surplus = found.get(destination, Counter()) - usual.contents.get(destination, Counter())
+            missing = usual.contents.get(destination, Counter()) - found.get(destination, Counter())
+            if surplus or missing:
+                self._add(story.different(destination, surplus, missing, usual))
+
+    def _add(self, finding: SinkFinding) -> None:
+        key = (finding.wrong, finding.place)
+        known = self.findings.get(key)
+        self.findings[key] = finding if known is None else replace(known, trials=known.trials + 1)
+
+
+def _load(modules: tuple[str, ...]) -> None:
+    """Import what the function imports when it is called, so that not every attempt spends a second on pandas."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def _distinct(findings: list[SinkFinding]) -> tuple[SinkFinding, ...]:
+    """Leave out what only repeats in vaguer words what another finding says of the same destination."""
+    named = {finding.destination for finding in findings if finding.wrong is not Wrong.DIFFERS}
+    return tuple(
+        finding
+        for finding in findings
+        if finding.wrong is not Wrong.DIFFERS or finding.destination not in named
+    )
+
+
+def _faults(by_batch: list[list[Effect]], overtaken: bool) -> Iterator[Fault]:
+    """Every fault at every effect of every batch, batch by batch."""
+    for batch, effects in enumerate(by_batch):
+        last = len(effects)
+        for place, effect in enumerate(effects):
+            yield Fault(FaultKind.KILL, batch, place)
+            if effect.replied:
+                yield Fault(FaultKind.LOSE_REPLY, batch, place)
+        yield Fault(FaultKind.KILL, batch, last)
+        yield Fault(FaultKind.REORDER, batch, last)
+        yield Fault(FaultKind.RESTART, batch, last)
+        if overtaken:
+            for place in range(last):
+                yield Fault(FaultKind.PAUSE, batch, place)
+    for batch, effects in enumerate(by_batch):
+        yield from (
+            Fault(FaultKind.TEAR, batch, place) for place, effect in enumerate(effects) if effect.parts
+        )
+
+
+@contextlib.contextmanager
+def _trial_folder() -> Iterator[tuple[Path, Ledger]]:
+    """A directory to work in, and a ledger; both are gone afterwards."""
+    parent = Path(os.path.realpath(tempfile.mkdtemp(prefix="headrace-sink-")))
+    ledger = Ledger(parent / "ledger")
+    try:
+        for name in ("work", "tmp"):
+            (parent / name).mkdir()
+        yield parent / "work", ledger
+    finally:
+        ledger.close()
+        shutil.rmtree(parent)
+
+
+def _left(fault: Fault | None, folder: Path, ledger: Ledger) -> _Trial:
+    entries = ledger.entries()
+    for entry in entries:
+        if isinstance(entry, Refused):
+            raise UnfollowableSinkError(entry.message)
+    return _Trial(
+        fault, entries, collected(folder, [entry for entry in entries if isinstance(entry, Effect)])
+    )
+
+
+def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:
+    failures = [
+        entry
+        for entry in ledger.entries()
+        if isinstance(entry, Failed) and entry.attempt == attempt and entry.locked is locked
+    ]
+    return failures[-1] if failures else None
+
+
+def _stuck(entries: list[Entry]) -> Failed | None:
+    """The error of the last process to take over, if it ended with one: the query never gets past this batch."""
+    last = max(
+        (entry.attempt for entry in entries if isinstance(entry, (Effect, Failed, Returned))), default=0
+    )
+    failures = [entry for entry in entries if isinstance(entry, Failed) and entry.attempt == last]
+    return failures[-1] if failures and last > 0 else None

@@ -1,0 +1,222 @@
+"""Functions for `foreachBatch` as people write them: right ones, and wrong ones, whose line to blame is marked ``WRONG``."""
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+SCHEMA = "account STRING, amount INT"
+BATCHES = [[("ann", 10), ("bob", 20)], [("ann", 1)]]
+
+
+def make_tables() -> None:
+    with sqlite3.connect("bank.db") as db:
+        db.execute("CREATE TABLE payments (batch INT, account TEXT, amount INT)")
+        db.execute("CREATE TABLE balances (account TEXT PRIMARY KEY, amount INT)")
+        db.execute("CREATE TABLE batches (id INTEGER PRIMARY KEY)")
+
+
+def _connect(**options: Any) -> sqlite3.Connection:
+    connection: sqlite3.Connection = sqlite3.connect("bank.db", **options)
+    return connection
+
+
+# Right ones.
+
+
+def balances_and_batch_id_in_one_transaction(df: Any, batch_id: int) -> None:
+    with _connect() as db:
+        try:
+            db.execute("INSERT INTO batches VALUES (?)", (batch_id,))
+        except sqlite3.IntegrityError:
+            return
+        for row in df.collect():
+            change = "INSERT INTO balances VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount"
+            db.execute(change, tuple(row))
+
+
+def rows_of_a_batch_replaced_in_one_transaction(df: Any, batch_id: int) -> None:
+    with _connect() as db:
+        db.execute("DELETE FROM payments WHERE batch = ?", (batch_id,))
+        db.executemany("INSERT INTO payments VALUES (?, ?, ?)", [(batch_id, *row) for row in df.collect()])
+
+
+def directory_by_batch_id_renamed(df: Any, batch_id: int) -> None:
+    done = Path(f"out/batch={batch_id}")
+    if done.exists():
+        return
+    done.parent.mkdir(exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir="."))
+    with (made / "rows.json").open("w") as file:
+        for row in df.collect():
+            file.write(json.dumps(row.asDict()) + "\n")
+    try:
+        made.rename(done)
+    except OSError:  # another process was faster
+        shutil.rmtree(made)
+
+
+def file_by_batch_id_replaced(df: Any, batch_id: int) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=".", delete=False) as file:
+        df.toPandas().to_csv(file, index=False)
+    os.replace(file.name, f"batch-{batch_id}.csv")
+
+
+def put_by_batch_id(df: Any, batch_id: int) -> None:
+    rows = [row.asDict() for row in df.orderBy("account").collect()]
+    request = urllib.request.Request(
+        f"http://bank.test/batches/{batch_id}", json.dumps(rows).encode(), method="PUT"
+    )
+    urllib.request.urlopen(request).read()
+
+
+def post_with_idempotency_key(df: Any, batch_id: int) -> None:
+    for place, row in enumerate(df.orderBy("account", "amount").collect()):
+        headers = {"Idempotency-Key": f"{batch_id}-{place}"}
+        urllib.request.urlopen(
+            urllib.request.Request("http://bank.test/payments", json.dumps(row).encode(), headers)
+        ).read()
+
+
+def partition_of_a_table_overwritten(df: Any, batch_id: int) -> None:
+    tagged = df.withColumn("batch", F.lit(batch_id))
+    tagged.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("batch").parquet(
+        "lake/payments"
+    )
+
+
+def delta_transaction(df: Any, batch_id: int) -> None:
+    df.write.format("delta").option("txnAppId", "payments").option("txnVersion", batch_id).mode(
+        "append"
+    ).save("lake/payments")
+
+
+# Wrong ones.
+
+
+def two_tables_in_two_transactions(df: Any, batch_id: int) -> None:
+    db = _connect()
+    if db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+        return
+    db.execute("INSERT INTO batches VALUES (?)", (batch_id,))
+    db.commit()  # WRONG
+    db.executemany("INSERT INTO payments VALUES (?, ?, ?)", [(batch_id, *row) for row in df.collect()])
+    db.commit()
+
+
+def appended_without_batch_id(df: Any, batch_id: int) -> None:
+    with _connect() as db:
+        db.executemany("INSERT INTO payments VALUES (0, ?, ?)", [tuple(row) for row in df.collect()])  # WRONG
+
+
+def each_row_committed_by_itself(df: Any, batch_id: int) -> None:
+    db = _connect(isolation_level=None)
+    if db.execute("SELECT 1 FROM payments WHERE batch = ?", (batch_id,)).fetchone():
+        return
+    for row in df.collect():
+        db.execute("INSERT INTO payments VALUES (?, ?, ?)", (batch_id, *row))  # WRONG
+
+
+def balance_added_to(df: Any, batch_id: int) -> None:
+    change = "INSERT INTO balances VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount"
+    with _connect() as db:
+        for row in df.collect():
+            db.execute(change, tuple(row))  # WRONG
+
+
+def checked_before_the_transaction(df: Any, batch_id: int) -> None:
+    with _connect() as db:
+        if db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+            return
+        rows = [(batch_id, *row) for row in df.collect()]
+        db.executemany("INSERT INTO payments VALUES (?, ?, ?)", rows)  # WRONG
+        db.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch_id,))
+
+
+def file_appended(df: Any, batch_id: int) -> None:
+    with open("payments.jsonl", "a") as file:
+        for row in df.collect():
+            file.write(json.dumps(row.asDict()) + "\n")
+        file.flush()  # WRONG
+
+
+def marked_before_the_rename(df: Any, batch_id: int) -> None:
+    marker = Path(f"done-{batch_id}")
+    if marker.exists():
+        return
+    Path("rows.tmp").write_text("".join(f"{row.account},{row.amount}\n" for row in df.collect()))
+    marker.touch()  # WRONG
+    os.replace("rows.tmp", f"batch-{batch_id}.csv")
+
+
+def directory_made_once(df: Any, batch_id: int) -> None:
+    os.mkdir(f"batch-{batch_id}")  # WRONG
+    Path(f"batch-{batch_id}/rows.txt").write_text(repr(df.collect()))
+
+
+def posted(df: Any, batch_id: int) -> None:
+    for row in df.collect():
+        urllib.request.urlopen("http://bank.test/payments", json.dumps(row.asDict()).encode()).read()  # WRONG
+
+
+_total = 0
+
+
+def counted_in_a_global(df: Any, batch_id: int) -> None:
+    global _total
+    _total += int(df.toPandas().amount.sum())
+    Path(f"total-{batch_id}").write_text(str(_total))  # WRONG
+
+
+def appended_with_spark(df: Any, batch_id: int) -> None:
+    df.write.mode("append").parquet("lake/payments")  # WRONG
+
+
+def two_frames_written(df: Any, batch_id: int) -> None:
+    df.write.format("delta").option("txnAppId", "all").option("txnVersion", batch_id).mode("append").save(
+        "lake/all"
+    )
+    df.filter(df.amount > 9).write.format("delta").mode("append").save("lake/large")  # WRONG
+
+
+def written_in_each_partition(df: Any, batch_id: int) -> None:
+    def write(rows: Iterator[Any]) -> None:
+        with _connect() as db:
+            for row in rows:
+                db.execute("INSERT INTO payments VALUES (?, ?, ?)", (batch_id, *row))  # WRONG
+
+    df.foreachPartition(write)
+
+
+RIGHT = (
+    balances_and_batch_id_in_one_transaction,
+    rows_of_a_batch_replaced_in_one_transaction,
+    directory_by_batch_id_renamed,
+    file_by_batch_id_replaced,
+    put_by_batch_id,
+    post_with_idempotency_key,
+    partition_of_a_table_overwritten,
+    delta_transaction,
+)
+WRONG = {
+    two_tables_in_two_transactions: "missing",
+    appended_without_batch_id: "twice",
+    each_row_committed_by_itself: "missing",
+    balance_added_to: "differs",
+    checked_before_the_transaction: "twice",
+    file_appended: "twice",
+    marked_before_the_rename: "missing",
+    directory_made_once: "stuck",
+    posted: "twice",
+    counted_in_a_global: "memory",
+    appended_with_spark: "twice",
+    two_frames_written: "twice",
+    written_in_each_partition: "twice",
+}

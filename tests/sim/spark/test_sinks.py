@@ -1,0 +1,204 @@
+"""Sinks under every failure: right ones hold, wrong ones are found at their line, and a trial reaches nothing outside it."""
+
+import contextlib
+import inspect
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from headrace_sim.spark.sinks import SinkFailsError, SinkReport, UnfollowableSinkError, Wrong, check_sink
+from headrace_sim.spark.sinks.effects import FaultKind
+from tests.sim.spark.sink_functions import BATCHES, RIGHT, SCHEMA, WRONG, make_tables
+
+ONE_BATCH = [[("ann", 10)]]
+
+
+OUTSIDE = Path("/var/tmp/headrace-outside")  # noqa: S108  it is never made
+
+
+def _check(function: Callable[..., Any], **options: Any) -> SinkReport:
+    return check_sink(function, options.pop("batches", ONE_BATCH), SCHEMA, **options)
+
+
+def _blamed_lines(function: Callable[..., Any]) -> set[str]:
+    lines, start = inspect.getsourcelines(function)
+    return {
+        f"{inspect.getsourcefile(function)}:{start + place}"
+        for place, line in enumerate(lines)
+        if "# WRONG" in line
+    }
+
+
+@pytest.mark.parametrize("function", RIGHT, ids=lambda function: function.__name__)
+def test_idempotent_sink_holds(function: Callable[..., Any]) -> None:
+    report = check_sink(function, BATCHES[:1], SCHEMA, prepare=make_tables)
+    assert (report.findings, report.unknown) == ((), ())
+    assert report.trials >= sum(report.effects) * 2 + 3
+
+
+def test_batches_that_follow_each_other_are_tried_each() -> None:
+    report = check_sink(RIGHT[0], BATCHES, SCHEMA, prepare=make_tables)
+    assert report.holds
+    assert report.effects == (4, 3)
+
+
+@pytest.mark.parametrize("function", WRONG, ids=lambda function: function.__name__)
+def test_effect_that_is_not_idempotent_is_named_with_its_line(function: Callable[..., Any]) -> None:
+    batches = BATCHES if WRONG[function] == "memory" else BATCHES[:1]
+    report = check_sink(function, batches, SCHEMA, prepare=make_tables)
+    first = report.findings[0]
+    assert (first.wrong.value, {finding.place for finding in report.findings}) == (
+        WRONG[function],
+        _blamed_lines(function),
+    )
+
+
+def test_dead_process_runs_no_cleanup() -> None:
+    def clean_up(df: Any, batch_id: int) -> None:
+        file = open("rows.txt", "a")  # noqa: SIM115  as people write it
+        try:
+            file.write(
+                "x" * 9000
+            )  # more than a buffer: half of it is written at once, the rest when it is closed
+            Path("step").touch()
+        finally:
+            file.close()
+
+    finding = _check(clean_up).findings[0]
+    assert finding.destination == "rows.txt"
+    assert finding.fault.kind is FaultKind.KILL
+
+
+def test_what_differs_from_run_to_run_by_itself_is_no_finding() -> None:
+    def stamp(df: Any, batch_id: int) -> None:
+        with sqlite3.connect("out.db") as db:
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS t (batch INT PRIMARY KEY, rows INT, written_at REAL, token TEXT)"
+            )
+            db.execute(
+                "REPLACE INTO t VALUES (?, ?, ?, ?)", (batch_id, df.count(), time.time(), str(uuid.uuid4()))
+            )
+
+    assert _check(stamp).holds
+
+
+def test_files_with_random_names_are_counted() -> None:
+    def add_file(df: Any, batch_id: int) -> None:
+        Path("out").mkdir(exist_ok=True)
+        Path(f"out/{uuid.uuid4()}.json").write_text(json.dumps([row.asDict() for row in df.collect()]))
+
+    found = [finding for finding in _check(add_file).findings if finding.wrong is Wrong.TWICE]
+    assert [finding.destination for finding in found] == ["out/*.json"]
+
+
+def test_content_that_cannot_be_compared_is_unknown() -> None:
+    def scribble(df: Any, batch_id: int) -> None:
+        Path("note.txt").write_text(f"written at {time.time()}")
+
+    report = _check(scribble)
+    assert not report.holds
+    assert report.unknown == ("note.txt differs from one undisturbed run to the next",)
+    assert not _check(scribble, ignore=["note.txt"]).unknown
+
+
+def test_sink_without_effects_is_unknown() -> None:
+    report = _check(lambda df, batch_id: df.collect())
+    assert (report.holds, report.unknown) == (False, ("no effect of the sink was seen: nothing was tried",))
+
+
+def test_request_that_is_retried_after_a_lost_reply_is_found() -> None:
+    def post(df: Any, batch_id: int) -> None:
+        try:
+            urllib.request.urlopen("http://bank.test/x", b"[1]").read()
+        except (urllib.error.URLError, ConnectionError):
+            urllib.request.urlopen("http://bank.test/x", b"[1]").read()
+
+    assert {finding.fault.kind for finding in _check(post).findings} == {FaultKind.LOSE_REPLY}
+
+
+def test_answer_of_the_server_is_what_was_put_there() -> None:
+    def put_once(df: Any, batch_id: int) -> None:
+        address = f"http://bank.test/{batch_id}"
+        try:
+            assert urllib.request.urlopen(address).read() == b"[7]"
+        except urllib.error.HTTPError as error:
+            assert error.code == 404  # noqa: PT017  it must not be another
+            urllib.request.urlopen(urllib.request.Request(address, b"[7]", method="PUT")).read()
+
+    assert _check(put_once).holds
+
+
+@pytest.mark.parametrize(
+    ("reach", "told"),
+    [
+        (lambda: OUTSIDE.write_text("x"), "writes to /var/tmp/headrace-outside"),
+        (lambda: os.rename(__file__, "mine"), "changes "),
+        (lambda: sqlite3.connect(f"{OUTSIDE}.db"), "changes /var/tmp/headrace-outside.db"),
+        (lambda: socket.create_connection(("127.0.0.1", 9)), "connects to ('127.0.0.1', 9)"),
+        (lambda: subprocess.run([sys.executable, "-V"], check=True), "starts "),
+    ],
+)
+def test_nothing_outside_the_trial_is_reached(reach: Callable[[], Any], told: str) -> None:
+    def sink(df: Any, batch_id: int) -> None:
+        with contextlib.suppress(Exception):  # a sink that catches everything must not hide it
+            reach()
+
+    with pytest.raises(UnfollowableSinkError) as caught:
+        _check(sink)
+    assert told in str(caught.value)
+    assert "test_sinks.py:" in str(caught.value)
+    assert not OUTSIDE.exists()
+
+
+def test_call_that_is_not_simulated_ends_the_check() -> None:
+    with pytest.raises(UnfollowableSinkError, match=r"test_sinks.py:\d+: cannot follow SparkSession.sql\(\)"):
+        _check(lambda df, batch_id: df.sparkSession.sql("MERGE INTO t"))
+
+
+def test_sink_that_fails_undisturbed_is_told_with_its_line() -> None:
+    with pytest.raises(
+        SinkFailsError, match=r"test_sinks.py:\d+: the sink fails on batch 0, undisturbed: ZeroDivisionError"
+    ):
+        _check(lambda df, batch_id: 1 / 0)
+    with pytest.raises(SinkFailsError, match="the sink fails on the preparation"):
+        _check(lambda df, batch_id: None, prepare=lambda: 1 / 0)
+
+
+def test_row_that_does_not_fit_the_schema_is_refused() -> None:
+    with pytest.raises(PySparkException, match="FIELD_DATA_TYPE_UNACCEPTABLE"):
+        check_sink(lambda df, batch_id: None, [[("x",)]], "n INT")
+
+
+def test_report_is_the_same_each_time_and_progress_is_told() -> None:
+    function = next(iter(WRONG))
+    told: list[tuple[int, int]] = []
+    reports = [
+        check_sink(function, ONE_BATCH, SCHEMA, prepare=make_tables, progress=lambda *done: told.append(done))
+        for _ in range(2)
+    ]
+    assert reports[0] == reports[1]
+    assert told[reports[0].trials - 1] == (reports[0].trials,) * 2
+
+
+def test_without_zombies_a_fence_need_not_be_in_the_transaction() -> None:
+    function = next(one for one in WRONG if one.__name__ == "checked_before_the_transaction")
+    assert check_sink(function, ONE_BATCH, SCHEMA, prepare=make_tables, overtaken=False).holds
+
+
+def test_this_process_is_left_as_it_was() -> None:
+    before = (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep)
+    assert _check(RIGHT[1], prepare=make_tables).holds
+    assert (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep) == before
