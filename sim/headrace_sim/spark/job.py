@@ -1,0 +1,203 @@
+"""A Spark job as a value: its input, its steps one after the other, and its sink.
+
+`SparkJob` can be written by hand, or recorded from the function that starts the query (`recording`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from pyspark.sql import types as t
+from pyspark.sql.streaming import StatefulProcessor
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.frames import Rows
+
+Frame = Any
+"""A DataFrame."""
+
+
+class OutputMode(Enum):
+    """Which rows a stateful operator gives out."""
+
+    APPEND = "append"
+    UPDATE = "update"
+    COMPLETE = "complete"
+
+
+class TimeMode(Enum):
+    """By what a processor's timers fire."""
+
+    NONE = "none"
+    PROCESSING_TIME = "processingtime"
+    EVENT_TIME = "eventtime"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A step that computes each row by itself: ``select``, ``filter``, ``withColumn`` and their like.
+
+    Attributes:
+        call: What was called: ``filter``.
+        compute: Does it to a frame of rows in memory.
+        output: The schema of what comes out.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    call: str
+    compute: Callable[[Rows], Rows]
+    output: t.StructType
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """``withWatermark``: the column with the event time, and how much later than the latest a row may come, in microseconds."""
+
+    column: str
+    delay_us: int
+    output: t.StructType
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InitialState:
+    """What a processor begins with: rows, grouped by the same number of key columns."""
+
+    schema: t.StructType
+    keys: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformWithState:
+    """``groupBy(keys).transformWithState`` or ``transformWithStateInPandas``.
+
+    Attributes:
+        processor: The user's; each task gets a copy of it, as Spark pickles it.
+        keys: The columns grouped by.
+        output: The schema of what it gives out.
+        output_mode: Which rows it gives out.
+        time_mode: By what its timers fire.
+        pandas: Whether it takes and gives pandas DataFrames instead of rows.
+        initial: What it begins with, or None.
+        event_time: The column of its output that has the event time (``eventTimeColumnName``), or "".
+        place: ``file:line`` of the user's code.
+
+    """
+
+    processor: StatefulProcessor
+    keys: tuple[str, ...]
+    output: t.StructType
+    output_mode: OutputMode
+    time_mode: TimeMode
+    pandas: bool = False
+    initial: InitialState | None = None
+    event_time: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyWithState:
+    """``groupBy(keys).applyInPandasWithState``.
+
+    Attributes:
+        function: The user's: it takes a key, pandas DataFrames and a ``GroupState``, and gives pandas DataFrames.
+        keys: The columns grouped by.
+        output: The schema of what it gives out.
+        state: The schema of the state of a key.
+        output_mode: Which rows it gives out.
+        timeout: ``NoTimeout``, ``ProcessingTimeTimeout`` or ``EventTimeTimeout``.
+        place: ``file:line`` of the user's code.
+
+    """
+
+    function: Callable[..., Any]
+    keys: tuple[str, ...]
+    output: t.StructType
+    state: t.StructType
+    output_mode: OutputMode
+    timeout: str
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MapInPandas:
+    """``mapInPandas``: a function from pandas DataFrames to pandas DataFrames, called for each partition."""
+
+    function: Callable[[Iterator[Any]], Iterator[Any]]
+    output: t.StructType
+    place: str = ""
+
+
+Step = Columns | Watermark | TransformWithState | ApplyWithState | MapInPandas
+Stateful = TransformWithState | ApplyWithState
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSink:
+    """Where a query's output goes.
+
+    Attributes:
+        function: The function given to ``foreachBatch``, or None.
+        format: The format of a sink of Spark's own: ``kafka``, ``delta``. "" with a function.
+        output_mode: The query's output mode.
+        trigger: The trigger's name and value: ``processingTime``, ``10 seconds``. Or None.
+        options: Its options.
+        target: The path or table, or "".
+
+    """
+
+    function: Callable[[Frame, int], Any] | None = None
+    format: str = ""
+    output_mode: OutputMode = OutputMode.APPEND
+    trigger: tuple[str, Any] | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJob:
+    """A streaming query.
+
+    Attributes:
+        input: The schema of its input.
+        steps: What is done to it, one step after the other.
+        sink: Where the output goes.
+        partitions: Into how many partitions a shuffle by key deals the rows.
+
+    """
+
+    input: t.StructType
+    steps: tuple[Step, ...] = ()
+    sink: SparkSink = field(default_factory=SparkSink)
+    partitions: int = 2
+
+    @property
+    def output(self) -> t.StructType:
+        """The schema of what reaches the sink."""
+        return self.steps[-1].output if self.steps else self.input
+
+    @property
+    def stateful(self) -> tuple[Stateful, ...]:
+        """The steps that keep state."""
+        return tuple(step for step in self.steps if isinstance(step, Stateful))
+
+    def then(self, step: Step) -> "SparkJob":
+        """Return the job with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+
+class SparkJobError(HeadraceError):
+    """A job that Spark would refuse, or that is no job. Fields: problem (with Spark's error class, if any), place, remedy."""
+
+    def __init__(self, problem: str, place: str, remedy: str) -> None:
+        super().__init__(problem, place, remedy)
+        self.problem, self.place, self.remedy = problem, place, remedy
+
+    def __str__(self) -> str:
+        """Say what is wrong, where, and what to do."""
+        where = f"{self.place}: " if self.place else ""
+        return f"{where}{self.problem}. {self.remedy}"

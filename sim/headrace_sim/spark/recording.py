@@ -1,0 +1,532 @@
+"""Recording a job: the user's own function, from input DataFrames to a started query, is called with stand-ins.
+
+``record(build, "word STRING, at TIMESTAMP")`` returns the `SparkJob` that ``build(df)`` starts. A parameter that is named
+``spark`` or annotated as a ``SparkSession`` gets a session, whose ``readStream`` gives streams of the schema that it is told.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from pyspark.errors import PySparkValueError
+from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter, StatefulProcessor, StreamingQuery
+
+from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.expressions import bind
+from headrace_sim.spark.frames import Groups, Rows
+from headrace_sim.spark.job import (
+    ApplyWithState,
+    Columns,
+    InitialState,
+    MapInPandas,
+    OutputMode,
+    SparkJob,
+    SparkJobError,
+    SparkSink,
+    Step,
+    TimeMode,
+    TransformWithState,
+    Watermark,
+)  # fmt: skip
+from headrace_sim.spark.recorded_columns import columns_without_java, node_of, shown
+from headrace_sim.spark.refusals import (
+    CannotFollowError,
+    place_of_error,
+    refuse_the_rest,
+    shown_place,
+    users_place,
+)
+from headrace_sim.spark.sessions import Session
+
+_ROW_BY_ROW = (
+    "alias", "cache", "coalesce", "drop", "dropna", "filter", "persist", "repartition", "select", "toDF", "unpersist", "where",
+    "withColumn", "withColumnRenamed", "withColumns", "withColumnsRenamed",
+)  # fmt: skip
+_LIKE_THE_FRAME = (
+    "columns",
+    "dtypes",
+    "printSchema",
+    "schema",
+    "transform",
+    "__getitem__",
+    "__getattr__",
+    "__repr__",
+)
+_KAFKA = "key BINARY, value BINARY, topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, timestampType INT"
+_FIXED_SCHEMAS = {
+    "kafka": _KAFKA,
+    "rate": "timestamp TIMESTAMP, value LONG",
+    "socket": "value STRING",
+    "text": "value STRING",
+}
+_UNITS_US = {
+    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
+    "day": 86_400_000_000, "week": 604_800_000_000,
+}  # fmt: skip
+_TIMEOUTS = ("NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout")
+
+
+def record(
+    build: Callable[..., Any], schemas: str | t.StructType | Mapping[str, str | t.StructType] | None = None
+) -> SparkJob:
+    """Return the job that the user's function builds.
+
+    Args:
+        build: Takes DataFrames, or a session, or both; starts a query, or returns a writer or a DataFrame.
+        schemas: The schema of its input: one for all parameters, or by the parameter's name.
+
+    Raises:
+        CannotFollowError: If it calls something that is not simulated.
+        SparkJobError: If Spark would refuse the job; if the function fails; if it starts no query, or several.
+        SchemaTextError: If a schema cannot be parsed.
+
+    """
+    session = RecordingSession()
+    with columns_without_java(session):
+        given = [
+            _argument(parameter, schemas, session, build)
+            for parameter in inspect.signature(build).parameters.values()
+        ]
+        try:
+            returned = build(*given)
+        except (CannotFollowError, SparkJobError):
+            raise
+        except Exception as error:
+            problem = f"{getattr(build, '__name__', build)}() raises {type(error).__name__}: {error}"
+            raise SparkJobError(
+                problem, shown_place(place_of_error(error)), "Fix it, or give the job by hand as a SparkJob"
+            ) from error
+    started = session.started or _unstarted(returned)
+    if len(started) != 1:
+        name = getattr(build, "__name__", str(build))
+        what = "starts no query" if not started else f"starts {len(started)} queries"
+        raise SparkJobError(
+            f"{name}() {what}", "", "Let it start one: frame.writeStream.foreachBatch(function).start()"
+        )
+    return started[0]
+
+
+def _unstarted(returned: Any) -> list[SparkJob]:
+    if isinstance(returned, StreamWriter):
+        return [returned._job()]
+    return [returned._job] if isinstance(returned, StreamFrame) else []
+
+
+def _argument(
+    parameter: inspect.Parameter, schemas: Any, session: "RecordingSession", build: Callable[..., Any]
+) -> Any:
+    if parameter.name in {"session", "spark"} or parameter.annotation in {SparkSession, "SparkSession"}:
+        return session
+    schema = schemas.get(parameter.name) if isinstance(schemas, Mapping) else schemas
+    if schema is None:
+        if parameter.default is not inspect.Parameter.empty:
+            return parameter.default
+        name = getattr(build, "__name__", str(build))
+        remedy = f"Give its columns: --schema '{parameter.name}=word STRING, at TIMESTAMP'"
+        raise SparkJobError(f"{name}() takes {parameter.name!r}, whose schema is not known", "", remedy)
+    return session.stream(schema)
+
+
+class RecordingSession(Session):
+    """The session of a job that is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[SparkJob] = []
+
+    def stream(self, schema: str | t.StructType) -> "StreamFrame":
+        """Return a stream with a schema."""
+        parsed = parse_schema(schema) if isinstance(schema, str) else schema
+        return StreamFrame(self, SparkJob(parsed))
+
+    @property
+    def readStream(self) -> "StreamReader":
+        """A reader whose streams have the schema that it is told."""
+        return StreamReader(self)
+
+    @property
+    def sparkContext(self) -> "_Context":
+        """What jobs set the log level of."""
+        return _Context()
+
+
+class _Context:
+    def setLogLevel(self, level: str) -> None:
+        """Change nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise CannotFollowError(
+            f"SparkContext.{name}", users_place(), "Leave it out of the function that builds the query"
+        )
+
+
+class StreamReader(DataStreamReader):
+    """What ``spark.readStream`` is."""
+
+    def __init__(self, session: RecordingSession) -> None:
+        self._session = session
+        self._format = "parquet"
+        self._schema: str | t.StructType | None = None
+
+    def format(self, source: str) -> Self:
+        """Choose the source."""
+        self._format = source.lower()
+        return self
+
+    def schema(self, schema: str | t.StructType) -> Self:
+        """Give the schema."""
+        self._schema = schema
+        return self
+
+    def option(self, key: str, value: Any) -> Self:
+        """Change nothing: the rows are those of the check."""
+        return self
+
+    def options(self, **options: Any) -> Self:
+        """Change nothing."""
+        return self
+
+    def load(
+        self, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
+    ) -> "StreamFrame":
+        """Return the stream."""
+        self._format = format.lower() if format else self._format
+        found = schema or self._schema or _FIXED_SCHEMAS.get(self._format)
+        if found is None:
+            raise CannotFollowError(
+                f"readStream of {self._format} without a schema",
+                users_place(),
+                "Say readStream.schema('word STRING')",
+            )
+        return self._session.stream(found)
+
+    def json(self, path: Any = None, schema: Any = None, **options: Any) -> "StreamFrame":
+        """Return the stream."""
+        return self.load(path, "json", schema)
+
+    parquet = csv = orc = text = json
+
+
+class StreamFrame(DataFrame):
+    """A stream whose steps are recorded."""
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make one of ours."""
+        return object.__new__(cls)
+
+    def __init__(self, session: RecordingSession, job: SparkJob) -> None:
+        self._session = session
+        self._job = job
+        self._empty = Rows(session, job.output, [])
+
+    def _then(self, step: Step) -> "StreamFrame":
+        return StreamFrame(self._session, self._job.then(step))
+
+    @property
+    def sparkSession(self) -> Any:
+        """The session."""
+        return self._session
+
+    @property
+    def isStreaming(self) -> bool:
+        """A stream streams."""
+        return True
+
+    @property
+    def writeStream(self) -> "StreamWriter":
+        """A writer that records the sink."""
+        return StreamWriter(self)
+
+    def withWatermark(self, eventTime: str, delayThreshold: str) -> "StreamFrame":
+        """Record the watermark."""
+        place = users_place()
+        kind = bind(node_of(eventTime), self._job.output).type
+        if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
+            problem = f"[EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE] The event time {eventTime!r} is {kind.simpleString().upper()}"
+            raise SparkJobError(problem, shown_place(place), "Cast the column to TIMESTAMP first")
+        return self._then(Watermark(eventTime, _interval_us(delayThreshold, place), self._job.output, place))
+
+    def mapInPandas(self, func: Callable[..., Any], schema: Any, *_more: Any) -> "StreamFrame":
+        """Record the function."""
+        output = parse_schema(schema) if isinstance(schema, str) else schema
+        return self._then(MapInPandas(func, output, users_place()))
+
+    def groupBy(self, *cols: Any) -> "StreamGroups":
+        """Group by columns."""
+        return StreamGroups(self, self._empty.groupBy(*cols))
+
+    groupby = groupBy
+
+    def _row_by_row(self, call: str, args: Any, options: Any) -> "StreamFrame":
+        output = getattr(self._empty, call)(*args, **options).schema
+        step = Columns(call, lambda rows: getattr(rows, call)(*args, **options), output, users_place())
+        return self if call in {"cache", "persist", "unpersist"} else self._then(step)
+
+
+def _recorded(call: str) -> Any:
+    def method(self: StreamFrame, *args: Any, **options: Any) -> StreamFrame:
+        return self._row_by_row(call, args, options)
+
+    method.__doc__ = f"Record ``{call}``."
+    return method
+
+
+def _of_empty(name: str) -> Any:
+    """What a stream knows without rows: as a frame without rows does."""
+    original = getattr(Rows, name)
+    if isinstance(original, property):
+        return property(lambda self: getattr(self._empty, name))
+    return lambda self, *args: original(self if name == "transform" else self._empty, *args)
+
+
+for _name in _ROW_BY_ROW:
+    setattr(StreamFrame, _name, _recorded(_name))
+for _name in _LIKE_THE_FRAME:
+    setattr(StreamFrame, _name, _of_empty(_name))
+
+
+def _interval_us(text: str, place: str) -> int:
+    """Return an interval of Spark's, such as ``10 minutes`` or ``1 hour 30 seconds``, in microseconds."""
+    parts = re.findall(r"(\d+)\s*([a-z]+)", text.lower().removeprefix("interval"))
+    known = [(int(number), unit.rstrip("s")) for number, unit in parts]
+    if not known or any(unit not in _UNITS_US for _, unit in known):
+        raise SparkJobError(
+            f"[CANNOT_PARSE_INTERVAL] Unable to parse {text!r}",
+            shown_place(place),
+            "Write it as '10 minutes'",
+        )
+    return sum(number * _UNITS_US[unit] for number, unit in known)
+
+
+class StreamGroups(GroupedData):
+    """A stream grouped by columns."""
+
+    def __init__(self, frame: StreamFrame, groups: Groups) -> None:
+        self._frame = frame
+        self._groups = groups
+
+    def transformWithState(
+        self, statefulProcessor: Any, outputStructType: Any, outputMode: str, timeMode: str, initialState: Any = None,
+        eventTimeColumnName: str = "",
+    ) -> StreamFrame:  # fmt: skip
+        """Record the processor."""
+        return self._with_state(
+            statefulProcessor,
+            outputStructType,
+            outputMode,
+            timeMode,
+            initialState,
+            eventTimeColumnName,
+            pandas=False,
+        )
+
+    def transformWithStateInPandas(
+        self, statefulProcessor: Any, outputStructType: Any, outputMode: str, timeMode: str, initialState: Any = None,
+        eventTimeColumnName: str = "",
+    ) -> StreamFrame:  # fmt: skip
+        """Record the processor."""
+        return self._with_state(
+            statefulProcessor,
+            outputStructType,
+            outputMode,
+            timeMode,
+            initialState,
+            eventTimeColumnName,
+            pandas=True,
+        )
+
+    def _with_state(
+        self,
+        processor: Any,
+        output: Any,
+        output_mode: str,
+        time_mode: str,
+        initial: Any,
+        event_time: str,
+        *,
+        pandas: bool,
+    ) -> StreamFrame:
+        place = users_place()
+        if not isinstance(processor, StatefulProcessor):
+            kind = processor.__name__ if isinstance(processor, type) else type(processor).__name__
+            remedy = (
+                "Give an instance"
+                if isinstance(processor, type)
+                else "Let its class extend pyspark.sql.streaming.StatefulProcessor"
+            )
+            raise SparkJobError(
+                f"the stateful processor is {kind!r}, not a StatefulProcessor", shown_place(place), remedy
+            )
+        schema = parse_schema(output) if isinstance(output, str) else output
+        step = TransformWithState(
+            processor, self._keys(place), schema, _chosen(OutputMode, output_mode, "output mode", place),
+            _chosen(TimeMode, time_mode, "time mode", place), pandas, _initial_state(initial, place), event_time, place,
+        )  # fmt: skip
+        if event_time and event_time not in schema.names:
+            problem = f"[UNRESOLVED_COLUMN] eventTimeColumnName {event_time!r} is not in the output: {', '.join(schema.names)}"
+            raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column of the output schema")
+        return self._frame._then(step)
+
+    def applyInPandasWithState(
+        self,
+        func: Callable[..., Any],
+        outputStructType: Any,
+        stateStructType: Any,
+        outputMode: str,
+        timeoutConf: str,
+    ) -> StreamFrame:
+        """Record the function."""
+        place = users_place()
+        if timeoutConf not in _TIMEOUTS:
+            raise SparkJobError(
+                f"the timeout {timeoutConf!r} is none of: {', '.join(_TIMEOUTS)}",
+                shown_place(place),
+                "Choose one of them",
+            )
+        output, state = (
+            parse_schema(one) if isinstance(one, str) else one for one in (outputStructType, stateStructType)
+        )
+        mode = _chosen(OutputMode, outputMode, "output mode", place)
+        return self._frame._then(
+            ApplyWithState(func, self._keys(place), output, state, mode, timeoutConf, place)
+        )
+
+    def _keys(self, place: str) -> tuple[str, ...]:
+        names = [str(node.args[0]).strip("`") if node.name == "col" else None for node in self._groups._keys]
+        for node, name in zip(self._groups._keys, names, strict=True):
+            if name is None or "." in name:
+                remedy = "Add it as a column first: withColumn('name', ...).groupBy('name')"
+                raise CannotFollowError(f"groupBy({shown(node)}), a computed key,", place, remedy)
+            bind(node, self._frame._job.output)
+        return tuple(name for name in names if name is not None)
+
+
+def _chosen(kinds: Any, given: str, what: str, place: str) -> Any:
+    found = next((one for one in kinds if one.value == str(given).lower()), None)
+    if found is None:
+        named = ", ".join(one.value for one in kinds)
+        raise SparkJobError(
+            f"the {what} {given!r} is none of: {named}", shown_place(place), "Choose one of them"
+        )
+    return found
+
+
+def _initial_state(given: Any, place: str) -> InitialState | None:
+    if given is None:
+        return None
+    if not isinstance(given, Groups):
+        remedy = "Make it in the function: spark.createDataFrame(rows, schema).groupBy(key)"
+        raise CannotFollowError("an initial state that is no grouped DataFrame of rows", place, remedy)
+    keys = tuple(str(node.args[0]).strip("`") for node in given._keys)
+    return InitialState(given._frame.schema, keys, tuple(given._frame._all()))
+
+
+class StreamWriter(DataStreamWriter):
+    """What ``writeStream`` is: it records the sink, and starts nothing."""
+
+    def __init__(self, frame: StreamFrame) -> None:
+        self._frame = frame
+        self._sink = SparkSink()
+
+    def _job(self) -> SparkJob:
+        return replace(self._frame._job, sink=self._sink)
+
+    def _set(self, **changed: Any) -> Self:
+        self._sink = replace(self._sink, **changed)
+        return self
+
+    def foreachBatch(self, func: Callable[[Any, int], Any]) -> Self:
+        """Record the function."""
+        return self._set(function=func)
+
+    def format(self, source: str) -> Self:
+        """Record the format."""
+        return self._set(format=source.lower())
+
+    def outputMode(self, outputMode: str) -> Self:
+        """Record the output mode."""
+        return self._set(output_mode=_chosen(OutputMode, outputMode, "output mode", users_place()))
+
+    def option(self, key: str, value: Any) -> Self:
+        """Record an option."""
+        return self._set(options=(*self._sink.options, (key, str(value))))
+
+    def options(self, **options: Any) -> Self:
+        """Record options."""
+        return self._set(
+            options=(*self._sink.options, *((key, str(value)) for key, value in options.items()))
+        )
+
+    def queryName(self, queryName: str) -> Self:
+        """Record the name."""
+        return self.option("queryName", queryName)
+
+    def partitionBy(self, *cols: Any) -> Self:
+        """Record nothing: the check is told nothing by how files are laid out."""
+        return self
+
+    def trigger(self, **kinds: Any) -> Self:
+        """Record the trigger."""
+        given = [(name, value) for name, value in kinds.items() if value is not None]
+        if len(given) != 1:
+            raise PySparkValueError(errorClass="ONLY_ALLOW_SINGLE_TRIGGER", messageParameters={})
+        if given[0][0] in {"continuous", "realTime"}:
+            raise CannotFollowError(
+                f"trigger({given[0][0]}=...)",
+                users_place(),
+                "Use micro-batches: processingTime or availableNow",
+            )
+        return self._set(trigger=given[0])
+
+    def start(
+        self, path: str | None = None, format: str | None = None, outputMode: str | None = None, partitionBy: Any = None,
+        queryName: str | None = None, **options: Any,
+    ) -> "RecordedQuery":  # fmt: skip
+        """Record that the query is started."""
+        self.options(**options)._set(target=path or self._sink.target)
+        if format is not None:
+            self.format(format)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        self._frame._session.started.append(self._job())
+        return RecordedQuery()
+
+    def toTable(self, tableName: str, **given: Any) -> "RecordedQuery":
+        """Record that the query is started."""
+        return self.start(tableName, **given)
+
+
+class RecordedQuery(StreamingQuery):
+    """What ``start()`` returns: a query that is over."""
+
+    def __init__(self) -> None:
+        """Make it: it has nothing."""
+
+    isActive = False
+    lastProgress = None
+    name = None
+
+    def awaitTermination(self, timeout: int | None = None) -> bool:
+        """Return at once."""
+        return True
+
+    def processAllAvailable(self) -> None:
+        """Return at once."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def exception(self) -> None:
+        """Return nothing: it did not fail."""
+
+
+_REMEDY = "Move it out of the function that builds the query, or give the job by hand as a SparkJob"
+for _stand_in, _original in (
+    (StreamReader, DataStreamReader), (StreamFrame, DataFrame), (StreamGroups, GroupedData), (StreamWriter, DataStreamWriter),
+    (RecordedQuery, StreamingQuery),
+):  # fmt: skip
+    refuse_the_rest(_stand_in, _original, _REMEDY)
