@@ -4,14 +4,15 @@ A pipeline answers four questions (Dataflow 2): *what* is computed, *where* in e
 emitted, and *how* later results relate to earlier ones.
 """
 
-from headrace.dataflow.collection import Flow, PCollection, read
-from headrace.dataflow.combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from headrace.dataflow.collection import Flow, PCollection, co_group, flatten, read
+from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window
 from headrace.dataflow.engines import Batch, Engine, MicroBatch, Streaming
 from headrace.dataflow.errors import DataflowError, WindowMergeError
 from headrace.dataflow.grouping import Alarm, Grouping, KeyState, WindowState
 from headrace.dataflow.panes import Accumulation, Pane, Timing
-from headrace.dataflow.pardo import DoFn
+from headrace.dataflow.pardo import DoFn, TaggedDoFn
+from headrace.dataflow.stateful import KeyContext, StatefulFn
 from headrace.dataflow.transforms import GroupByKeyAndWindow, ParDo
 from headrace.dataflow.triggers import (
     DEFAULT_TRIGGER,
@@ -23,6 +24,7 @@ from headrace.dataflow.triggers import (
     AtWatermark,
     Custom,
     Instant,
+    OrFinally,
     Repeat,
     RepeatUntil,
     SequenceOf,
@@ -30,12 +32,14 @@ from headrace.dataflow.triggers import (
     TriggerFn,
     Wanted,
     When,
+    after_watermark,
 )
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 __all__ = [
     "COUNT",
     "DEFAULT_TRIGGER",
+    "DISTINCT",
     "END_OF_TIME",
     "GLOBAL",
     "LIST",
@@ -64,8 +68,10 @@ __all__ = [
     "GroupByKeyAndWindow",
     "Grouping",
     "Instant",
+    "KeyContext",
     "KeyState",
     "MicroBatch",
+    "OrFinally",
     "PCollection",
     "Pane",
     "ParDo",
@@ -74,7 +80,9 @@ __all__ = [
     "SequenceOf",
     "Sessions",
     "SlidingWindows",
+    "StatefulFn",
     "Streaming",
+    "TaggedDoFn",
     "Timing",
     "Trigger",
     "TriggerFn",
@@ -84,6 +92,9 @@ __all__ = [
     "WindowFn",
     "WindowMergeError",
     "WindowState",
+    "after_watermark",
+    "co_group",
+    "flatten",
     "read",
     "top",
 ]

@@ -21,10 +21,11 @@ def check_count(option: str, value: object) -> None:
         raise OptionsError(option, value, "an int of at least 1")
 
 
-def check_bool(option: str, value: object) -> None:
-    """Refuse anything but ``True`` and ``False``."""
+def check_bool(option: str, value: object) -> bool:
+    """Return the value; refuse anything but ``True`` and ``False``."""
     if type(value) is not bool:
         raise OptionsError(option, value, "True or False")
+    return value
 
 
 def check_function(option: str, value: object) -> None:

@@ -1,7 +1,7 @@
-"""Builds computations from transforms: one for each `Grouped` node, and one for each chain of functions before it."""
+"""Builds computations from transforms: one for each node, and one for each chain of functions before it."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -10,11 +10,19 @@ from headrace.dataflow.checks import check_grouping, percentiles
 from headrace.dataflow.codecs import StructCodec
 from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.engines import Engine
+from headrace.dataflow.enriching import Enrich, Spread
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping, KeyState
 from headrace.dataflow.panes import Accumulation, Pane
-from headrace.dataflow.pardo import MoveInTime, Step
-from headrace.dataflow.transforms import GroupByKeyAndWindow, KeyExtractor, ParDo, PercentileProbe
+from headrace.dataflow.pardo import MoveInTime, Step, Tagging
+from headrace.dataflow.stateful import StatefulFn, StatefulParDo
+from headrace.dataflow.transforms import (
+    GroupByKeyAndWindow,
+    KeyExtractor,
+    ParDo,
+    PercentileProbe,
+    TaggedParDo,
+)
 from headrace.dataflow.triggers import Trigger
 from headrace.dataflow.windows import WindowFn
 
@@ -29,13 +37,33 @@ class Read:
     bounded: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A node's elements after some functions on them.
+
+    Attributes:
+        node: where they come from.
+        steps: the functions.
+        name: name of the computation that applies them.
+    """
+
+    node: "Node"
+    steps: tuple[Step, ...] = ()
+    name: str = "par_do"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flattened:
+    """The elements of several chains: see `flatten`."""
+
+    sources: tuple[Chain, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
-    """A grouping of another node's elements: see `PCollection` for the fields."""
+    """A grouping of a chain's elements: see `PCollection` for the fields."""
 
-    source: "Node"
-    steps: tuple[Step, ...]
-    steps_name: str
+    source: Chain
     name: str
     windows: WindowFn | None
     merging: WindowFn
@@ -47,38 +75,80 @@ class Grouped:
     dropped_to: str
 
 
-Node = Read | Grouped
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """A function with several outputs: see `PCollection.par_do_tagged`."""
+
+    source: Chain
+    function: Tagging
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """One output of a `Split`."""
+
+    split: Split
+    tag: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """A function with state and timers: see `PCollection.par_do_stateful`."""
+
+    source: Chain
+    function: StatefulFn
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enriched:
+    """Elements with the side input as of their event times: see `PCollection.enrich`."""
+
+    main: Chain
+    side: Chain
+    enrich: Enrich
+    name: str
+
+
+Node = Read | Flattened | Grouped | Branch | Kept | Enriched
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """An output: a node's elements, after some steps, go to a stream."""
+    """An output: a chain's elements go to a stream."""
 
-    node: Node
-    steps: tuple[Step, ...]
-    steps_name: str
+    chain: Chain
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
-    """A stream of elements, and what its consumers have to know.
+class _Elements:
+    """Streams of elements, and what their consumers have to know.
 
     Attributes:
-        name: the stream's name.
         inputs: key extractor by stream, for a consumer's inputs.
-        lag: number of groupings above it.
-        carries_panes: whether its values are panes; else they are plain values.
+        lag: greatest number of transforms above it that emit at a watermark.
+        panes: those of the streams whose values are panes; the others' are plain values.
         has_retractions: whether retractions may come.
-        bounded: whether it ends.
+        bounded: whether all of them end.
     """
 
-    name: str
     inputs: dict[str, KeyExtractor]
-    lag: int
-    carries_panes: bool
-    has_retractions: bool
-    bounded: bool
+    lag: int = 0
+    panes: frozenset[str] = frozenset()
+    has_retractions: bool = False
+    bounded: bool = False
+
+    def __or__(self, other: "_Elements") -> "_Elements":
+        """Return the elements of both."""
+        return _Elements(
+            self.inputs | other.inputs,
+            max(self.lag, other.lag),
+            self.panes | other.panes,
+            self.has_retractions or other.has_retractions,
+            self.bounded and other.bounded,
+        )
 
 
 class Builder:
@@ -92,10 +162,11 @@ class Builder:
     def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
         self._pipeline = pipeline
         self._engine = engine
-        self._built: dict[Node, _Stream] = {}
+        self._built: dict[Node, _Elements] = {}
+        self._branches: dict[Split, dict[str, str]] = {}
         self._names: set[str] = set()
         self._outputs: dict[Node, list[str]] = {}
-        self._inner: set[Node] = set()
+        self._inner: dict[Node, None] = {}
         self._outside: dict[str, bool] = {}
 
     @staticmethod
@@ -106,15 +177,14 @@ class Builder:
             DataflowError: a stream was given two codecs.
         """
         found: dict[str, Codec | None] = {}
-        for node in nodes:
-            for ancestor in _ancestry(node):
-                if isinstance(ancestor, Read):
-                    known = found.setdefault(ancestor.stream, ancestor.codec)
-                    if known is None:
-                        found[ancestor.stream] = ancestor.codec
-                    elif ancestor.codec is not None and ancestor.codec != known:
-                        problem = f"it is read with the codecs {known!r} and {ancestor.codec!r}"
-                        raise DataflowError(f"stream {ancestor.stream!r}", problem, "Read it with one codec")
+        for ancestor in _ancestry(nodes):
+            if isinstance(ancestor, Read):
+                known = found.setdefault(ancestor.stream, ancestor.codec)
+                if known is None:
+                    found[ancestor.stream] = ancestor.codec
+                elif ancestor.codec is not None and ancestor.codec != known:
+                    problem = f"it is read with the codecs {known!r} and {ancestor.codec!r}"
+                    raise DataflowError(f"stream {ancestor.stream!r}", problem, "Read it with one codec")
         return found
 
     def build(self, outputs: Iterable[Sending]) -> None:
@@ -125,27 +195,28 @@ class Builder:
         Raises:
             DataflowError: the collections for one stream conflict.
         """
-        direct, applied = list[Node](), list[Sending]()
-        for output in self._checked(list(outputs)):
-            if isinstance(output.node, Grouped) and not output.steps:
-                self._outputs.setdefault(output.node, []).append(output.stream)
-                direct.append(output.node)
+        direct, applied = list[Grouped](), list[Sending]()
+        parts = [part for output in outputs for part in _parts(output)]
+        for output in self._checked(parts):
+            node = output.chain.node
+            if isinstance(node, Grouped) and not output.chain.steps:
+                self._outputs.setdefault(node, []).append(output.stream)
+                direct.append(node)
             else:
                 applied.append(output)
-        self._inner.update(output.node for output in applied)
-        for node in [*direct, *(output.node for output in applied)]:
-            self._inner.update(
-                ancestor.source for ancestor in _ancestry(node) if isinstance(ancestor, Grouped)
-            )
-        for node in direct:
-            self._stream_of(node)
+        self._inner |= dict.fromkeys(output.chain.node for output in applied)
+        for node in _ancestry([*direct, *self._inner]):
+            self._inner |= dict.fromkeys(chain.node for chain in _sources(node))
+        for grouped in direct:
+            self._elements_of(grouped)
         for output in applied:
-            self._par_do(self._stream_of(output.node), output.steps, output.steps_name, output.stream)
+            chain = output.chain
+            self._par_do(self._elements_of(chain.node), chain.steps, chain.name, output.stream)
 
     def _checked(self, outputs: list[Sending]) -> list[Sending]:
         """Refuse outputs that cannot share their stream; remember which streams carry panes."""
         for output in outputs:
-            carries_panes = isinstance(output.node, Grouped) or _makes_panes(output.steps)
+            carries_panes = _carries_panes(output.chain)
             where = f"stream {output.stream!r}"
             if self._outside.setdefault(output.stream, carries_panes) != carries_panes:
                 problem = "it gets both panes and plain values"
@@ -154,19 +225,43 @@ class Builder:
                 raise DataflowError(where, "it gets the same collection twice", "Send the collection once")
         return outputs
 
-    def _stream_of(self, node: Node) -> _Stream:
-        if isinstance(node, Read):
-            return _Stream(
-                node.stream, {node.stream: node.key}, 0, carries_panes=False, has_retractions=False,
-                bounded=node.bounded,
-            )  # fmt: skip
-        return self._built.get(node) or self._group(node)
+    def _elements_of(self, node: Node) -> _Elements:
+        """Return a node's elements; add what makes them, if that has not been done."""
+        known = self._built.get(node)
+        if known is None:
+            known = self._built[node] = self._build(node)
+        return known
 
-    def _group(self, node: Grouped) -> _Stream:
+    def _build(self, node: Node) -> _Elements:
+        match node:
+            case Read(stream, key, _, bounded):
+                return _Elements({stream: key}, bounded=bounded)
+            case Flattened(chains):
+                return self._flatten(chains)
+            case Grouped():
+                return self._group(node)
+            case Branch(split, tag):
+                return self._branch(split, tag)
+            case Kept(source, function, name):
+                return self._keep(self._chained(source), function, name)
+            case Enriched():
+                return self._enrich(node)
+
+    def _chained(self, chain: Chain) -> _Elements:
+        elements = self._elements_of(chain.node)
+        return self._par_do(elements, chain.steps, chain.name) if chain.steps else elements
+
+    def _flatten(self, chains: Sequence[Chain]) -> _Elements:
+        first, *others = [self._chained(chain) for chain in chains]
+        for elements in others:
+            # A stream can be subscribed to only once.
+            is_new = first.inputs.keys().isdisjoint(elements.inputs)
+            first |= elements if is_new else self._par_do(elements, (), "flatten")
+        return first
+
+    def _group(self, node: Grouped) -> _Elements:
         """Add a grouping; its streams are the outputs, and one for downstream transforms of this pipeline."""
-        source = self._stream_of(node.source)
-        if node.steps:
-            source = self._par_do(source, node.steps, node.steps_name, None)
+        source = self._chained(node.source)
         grouping = Grouping(
             windows=node.windows,
             trigger=node.trigger,
@@ -193,7 +288,7 @@ class Builder:
                 grouping,
                 streams,
                 lag=source.lag,
-                carries_panes=source.carries_panes,
+                panes=source.panes,
                 signals=signals,
                 dropped=node.dropped_to,
             ),
@@ -205,19 +300,15 @@ class Builder:
         for stream in outputs:
             self._declare(stream, inside=stream == inner)
         takes_back = node.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
-        return self._remember(
-            node,
-            _Stream(
-                inner, {inner: same_key}, source.lag + 1, carries_panes=True,
-                has_retractions=takes_back or source.has_retractions, bounded=source.bounded,
-            ),
-        )  # fmt: skip
+        return _Elements(
+            {inner: same_key},
+            source.lag + 1,
+            frozenset({inner}),
+            has_retractions=takes_back or source.has_retractions,
+            bounded=source.bounded,
+        )
 
-    def _remember(self, node: Grouped, stream: _Stream) -> _Stream:
-        self._built[node] = stream
-        return stream
-
-    def _probe(self, name: str, grouping: Grouping, source: _Stream) -> str:
+    def _probe(self, name: str, grouping: Grouping, source: _Elements) -> str:
         """Add a computation for each percentile watermark; return their stream of reports, or ``""`` if there are none."""
         asked = percentiles(grouping.trigger)
         if not asked:
@@ -225,9 +316,7 @@ class Builder:
         signals = self._inside(f"{name} progress")
         for percentile in asked:
             self._add(
-                PercentileProbe(
-                    grouping, percentile, signals, lag=source.lag, carries_panes=source.carries_panes
-                ),
+                PercentileProbe(grouping, percentile, signals, lag=source.lag, panes=source.panes),
                 name=f"{name} at {percentile:g} percent",
                 inputs=source.inputs,
                 outputs=[signals],
@@ -235,24 +324,60 @@ class Builder:
             )
         return signals
 
-    def _par_do(
-        self, source: _Stream, steps: tuple[Step, ...], steps_name: str, output: str | None
-    ) -> _Stream:
-        name = self._name(steps_name)
-        makes_panes = source.carries_panes or _makes_panes(steps)
+    def _par_do(self, source: _Elements, steps: tuple[Step, ...], wanted: str, output: str = "") -> _Elements:
+        name = self._name(wanted)
+        makes_panes = bool(source.panes) or _makes_panes(steps)
         stream = output or self._inside(f"{name} elements")
-        self._add(
-            ParDo(steps, stream, carries_panes=source.carries_panes, makes_panes=makes_panes),
-            name=name,
-            inputs=source.inputs,
-            outputs=[stream],
+        computation = ParDo(steps, stream, panes=source.panes, makes_panes=makes_panes)
+        self._add(computation, name=name, inputs=source.inputs, outputs=[stream])
+        return self._made(source, stream, makes_panes=makes_panes, inside=not output)
+
+    def _branch(self, split: Split, tag: str) -> _Elements:
+        """Add a function with several outputs: all of those that are used, when the first one is."""
+        steps = split.source.steps
+        source = self._elements_of(split.source.node)
+        makes_panes = bool(source.panes) or _makes_panes(steps)
+        if split not in self._branches:
+            name = self._name(split.name)
+            tags = {node.tag for node in self._inner if isinstance(node, Branch) and node.split is split}
+            outputs = {used: self._inside(f"{name} {used}") for used in sorted(tags)}
+            computation = TaggedParDo(
+                steps, split.function, outputs, panes=source.panes, makes_panes=makes_panes
+            )
+            self._add(computation, name=name, inputs=source.inputs, outputs=list(outputs.values()))
+            self._branches[split] = outputs
+        return self._made(source, self._branches[split][tag], makes_panes=makes_panes, inside=True)
+
+    def _keep(self, source: _Elements, function: StatefulFn, wanted: str) -> _Elements:
+        name = self._name(wanted)
+        stream = self._inside(f"{name} elements")
+        computation = StatefulParDo(function, stream, lag=source.lag, panes=source.panes)
+        self._add(computation, name=name, inputs=source.inputs, outputs=[stream])
+        return self._made(source, stream, makes_panes=True, inside=True)
+
+    def _enrich(self, node: Enriched) -> _Elements:
+        main, side = self._chained(node.main), self._chained(node.side)
+        name = self._name(node.name)
+        if node.enrich.is_broadcast:
+            spread = Spread(node.enrich.shards)
+            main = self._par_do(main, (spread.main,), f"{name} main")
+            side = self._par_do(side, (spread.side,), f"{name} side")
+        elif not main.inputs.keys().isdisjoint(side.inputs):
+            side = self._par_do(side, (), f"{name} side")
+        both = main | side
+        stream = self._inside(f"{name} elements")
+        computation = node.enrich.computation(
+            stream, sides=frozenset(side.inputs), lag=both.lag, panes=both.panes
         )
+        self._add(computation, name=name, inputs=both.inputs, outputs=[stream])
+        made = replace(main, lag=both.lag + 1)
+        return self._made(made, stream, makes_panes=True, inside=True)
+
+    def _made(self, source: _Elements, stream: str, *, makes_panes: bool, inside: bool) -> _Elements:
+        """Return what a transform of single elements makes, once its stream is declared."""
         if makes_panes:
-            self._declare(stream, inside=not output)
-        return _Stream(
-            stream, {stream: same_key}, source.lag, carries_panes=makes_panes,
-            has_retractions=source.has_retractions, bounded=source.bounded,
-        )  # fmt: skip
+            self._declare(stream, inside=inside)
+        return replace(source, inputs={stream: same_key}, panes=frozenset({stream} if makes_panes else ()))
 
     def _add(self, computation: Computation, *, name: str, **switches: Any) -> None:
         try:
@@ -295,7 +420,45 @@ def _makes_panes(steps: tuple[Step, ...]) -> bool:
     return any(isinstance(step, MoveInTime) for step in steps)
 
 
-def _ancestry(node: Node) -> Iterator[Node]:
-    yield node
-    if isinstance(node, Grouped):
-        yield from _ancestry(node.source)
+def _carries_panes(chain: Chain) -> bool:
+    """Tell whether a chain's elements leave as panes: those of groupings, and those whose event time is not their record's."""
+    node = chain.node
+    if _makes_panes(chain.steps) or isinstance(node, Grouped | Kept | Enriched):
+        return True
+    return any(map(_carries_panes, _sources(node)))
+
+
+def _parts(output: Sending) -> Iterator[Sending]:
+    """Iterate over an output's parts: a flattened collection without further functions is sent as its parts are."""
+    node = output.chain.node
+    if isinstance(node, Flattened) and not output.chain.steps:
+        for chain in node.sources:
+            yield from _parts(Sending(chain, output.stream))
+    else:
+        yield output
+
+
+def _sources(node: Node) -> tuple[Chain, ...]:
+    match node:
+        case Read():
+            return ()
+        case Flattened(sources):
+            return sources
+        case Branch(split, _):
+            return (split.source,)
+        case Grouped() | Kept():
+            return (node.source,)
+        case Enriched():
+            return (node.main, node.side)
+
+
+def _ancestry(nodes: Iterable[Node]) -> Iterable[Node]:
+    """List nodes and all that is upstream of them, each once."""
+    found: dict[Node, None] = {}
+    pending = [*nodes][::-1]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found[node] = None
+            pending += [chain.node for chain in reversed(_sources(node))]
+    return found

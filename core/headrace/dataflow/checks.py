@@ -13,6 +13,7 @@ from headrace.dataflow.triggers import (
     AllOf,
     AnyOf,
     AtWatermark,
+    OrFinally,
     Repeat,
     RepeatUntil,
     SequenceOf,
@@ -138,7 +139,7 @@ def _parts(trigger: Trigger) -> tuple[Trigger, ...]:
     match trigger:
         case Repeat(inner):
             return (inner,)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return (inner, until)
         case SequenceOf(triggers) | AnyOf(triggers) | AllOf(triggers):
             return triggers
@@ -186,6 +187,8 @@ def _finishes_early(trigger: Trigger) -> bool:
     match trigger:
         case RepeatUntil(_, until):
             return _fires_early(until)
+        case OrFinally(inner, until):
+            return _fires_early(until) or (_finishes(inner) and _finishes_early(inner))
         case SequenceOf(triggers):
             return all(_finishes_early(child) for child in triggers)
         case _:
@@ -199,7 +202,7 @@ def _fires_early(trigger: Trigger) -> bool:
             return percentile < 100
         case Repeat(inner):
             return _fires_early(inner)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return _fires_early(inner) or _fires_early(until)
         case SequenceOf(triggers):
             return _fires_early(triggers[0])
@@ -218,7 +221,7 @@ def _can_fire(trigger: Trigger) -> bool:
             return False
         case Repeat(inner):
             return _can_fire(inner)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return _can_fire(inner) or _can_fire(until)
         case SequenceOf(triggers):
             return _can_fire(triggers[0])

@@ -11,13 +11,25 @@ Rules of this file: a collection is a value; each call returns a new one. Consec
 `ParDo`. A trigger applies to the next grouping only; windows, accumulation and allowed lateness stay until they are changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from headrace import Codec, OptionsError, Pipeline, same_key
-from headrace.dataflow.arguments import check_bool, check_function, check_name, check_stream
-from headrace.dataflow.building import Builder, Grouped, Node, Read, Sending
+from headrace.dataflow.arguments import check_bool, check_count, check_function, check_name, check_stream
+from headrace.dataflow.building import (
+    Branch,
+    Builder,
+    Chain,
+    Enriched,
+    Flattened,
+    Grouped,
+    Kept,
+    Node,
+    Read,
+    Sending,
+    Split,
+)
 from headrace.dataflow.checks import (
     check_combine,
     check_engine,
@@ -25,11 +37,25 @@ from headrace.dataflow.checks import (
     check_trigger,
     check_windows,
 )
-from headrace.dataflow.combining import COUNT, LIST, MAX, MEAN, MIN, SUM, CombineFn, top
+from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, SUM, CombineFn, by_label, top
 from headrace.dataflow.engines import Engine
+from headrace.dataflow.enriching import Enrich
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.panes import Accumulation
-from headrace.dataflow.pardo import Do, DoFn, Filter, FlatMap, KeyBy, Map, MoveInTime, Step
+from headrace.dataflow.pardo import (
+    Do,
+    DoFn,
+    Filter,
+    FlatMap,
+    KeyBy,
+    Labelled,
+    Map,
+    MoveInTime,
+    Step,
+    TaggedDoFn,
+    Tagging,
+)
+from headrace.dataflow.stateful import StatefulFn
 from headrace.dataflow.transforms import KeyExtractor
 from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
 from headrace.dataflow.windows import GlobalWindows, WindowFn
@@ -78,25 +104,35 @@ class PCollection(Generic[V]):
         check_function("par_do", function)
         return self._then(Do(function), name)
 
-    def map(self, function: Callable[[V], W], *, name: str | None = None) -> "PCollection[W]":
+    # With ``with_key=True``, a function of values takes the key and the value.
+
+    def map(
+        self, function: Callable[..., W], *, with_key: bool = False, name: str | None = None
+    ) -> "PCollection[W]":
         """Map each value to one value; keep keys."""
         check_function("map", function)
-        return self._then(Map(function), name)
+        return self._then(Map(function, check_bool("with_key", with_key)), name)
 
-    def flat_map(self, function: Callable[[V], Iterable[W]], *, name: str | None = None) -> "PCollection[W]":
+    def flat_map(
+        self, function: Callable[..., Iterable[W]], *, with_key: bool = False, name: str | None = None
+    ) -> "PCollection[W]":
         """Map each value to any number of values; keep keys."""
         check_function("flat_map", function)
-        return self._then(FlatMap(function), name)
+        return self._then(FlatMap(function, check_bool("with_key", with_key)), name)
 
-    def filter(self, function: Callable[[V], bool], *, name: str | None = None) -> "PCollection[V]":
+    def filter(
+        self, function: Callable[..., bool], *, with_key: bool = False, name: str | None = None
+    ) -> "PCollection[V]":
         """Keep the elements for whose value the function returns true."""
         check_function("filter", function)
-        return self._then(Filter(function), name)
+        return self._then(Filter(function, check_bool("with_key", with_key)), name)
 
-    def key_by(self, function: Callable[[V], str], *, name: str | None = None) -> "PCollection[V]":
+    def key_by(
+        self, function: Callable[..., str], *, with_key: bool = False, name: str | None = None
+    ) -> "PCollection[V]":
         """Compute each element's key from its value."""
         check_function("key_by", function)
-        return self._then(KeyBy(function), name)
+        return self._then(KeyBy(function, check_bool("with_key", with_key)), name)
 
     def with_time(self, function: Callable[[V], int], *, name: str | None = None) -> "PCollection[V]":
         """Compute each element's event time from its value (2.2: it "may be modified at any point in the pipeline").
@@ -110,6 +146,122 @@ class PCollection(Generic[V]):
         """
         check_function("with_time", function)
         return self._then(MoveInTime(function), name)
+
+    # What, with several outputs, state, or a side input.
+
+    def par_do_tagged(
+        self, function: TaggedDoFn, *tags: str, name: str = "par_do"
+    ) -> dict[str, "PCollection[Any]"]:
+        """Map each element to any number of (tag, key, value) triples; each tag is a collection of its own.
+
+        Args:
+            function: takes an `Element` and returns the triples; must be deterministic.
+            *tags: all tags that it may return. Elements of a tag whose collection is not used are dropped.
+            name: name of the computation.
+
+        Returns:
+            the collection of each tag.
+        """
+        check_function("par_do_tagged", function)
+        if not tags or len(set(tags)) < len(tags):
+            raise OptionsError("tags", tags, "one or more different tags")
+        for tag in tags:
+            check_name("tags", tag)
+        check_name("name", name)
+        split = Split(self.chain, Tagging(function, tags), name)
+        return {tag: self._after(Branch(split, tag)) for tag in tags}
+
+    def par_do_stateful(self, function: StatefulFn, *, name: str = "stateful") -> "PCollection[Any]":
+        """Apply a function that keeps state and sets timers, by key (Beam: stateful ``ParDo``).
+
+        Args:
+            function: an object with the methods of `StatefulFn`.
+            name: name of the computation.
+        """
+        if isinstance(function, type) or not isinstance(function, StatefulFn):
+            raise OptionsError("par_do_stateful", function, "an object with all methods of StatefulFn")
+        check_name("name", name)
+        return self._after(Kept(self.chain, function, name))
+
+    def enrich(
+        self,
+        side: "PCollection[W]",
+        function: Callable[[V, W | None], Any],
+        *,
+        name: str = "enrich",
+    ) -> "PCollection[Any]":
+        """Combine each value with the side's value for its key at the element's event time (a temporal join).
+
+        An on-time element waits until the watermark is past its event time; so the result does not depend on the order of
+        arrival. A pane of the side is valid from its window's end on. The last value of each key is kept for ever, earlier ones
+        for the allowed lateness of this collection.
+
+        Args:
+            side: slowly changing collection.
+            function: takes a value and the side's value, which is ``None`` if there was none yet; returns a value.
+            name: name of the computation.
+        """
+        return self._enriched(side, Enrich(function, lateness_us=self.lateness_us), name)
+
+    def side_input(
+        self,
+        side: "PCollection[W]",
+        function: Callable[[V, dict[str, W]], Any],
+        *,
+        shards: int = 1,
+        name: str = "side_input",
+    ) -> "PCollection[Any]":
+        """Combine each value with all values of the side, by key, at the element's event time. Otherwise as `enrich`.
+
+        Args:
+            side: slowly changing collection, small enough for one row.
+            function: takes a value and a dict of the side's values by key; returns a value.
+            shards: number of rows over which elements are spread by key; each has a copy of the side.
+            name: name of the computation.
+        """
+        check_count("shards", shards)
+        return self._enriched(
+            side, Enrich(function, is_broadcast=True, shards=shards, lateness_us=self.lateness_us), name
+        )
+
+    def _enriched(self, side: object, enrich: Enrich, name: str) -> "PCollection[Any]":
+        check_function(name, enrich.function)
+        check_name("name", name)
+        if not isinstance(side, PCollection):
+            raise OptionsError("side", side, "a collection")
+        return self._after(Enriched(self.chain, side.chain, enrich, name))
+
+    def join(
+        self, other: "PCollection[Any]", *, how: str = "inner", name: str = "join"
+    ) -> "PCollection[list[Any]]":
+        """Pair the values of two collections that have the same key and window; emit [left, right] pairs.
+
+        Windows, trigger, accumulation and lateness are those of both collections, so they must be the same. In the global window,
+        which an unbounded input never closes, give both a trigger, such as ``Repeat(AtCount(1))``, and
+        ``accumulating_and_retracting()``: pairs then appear as soon as both sides are there, and are retracted when they change.
+
+        Args:
+            other: the right side.
+            how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` also pair a value without a partner with ``None``.
+            name: name of the grouping.
+
+        Raises:
+            OptionsError: an argument is invalid.
+            DataflowError: the collections' windows, triggers or other settings differ.
+        """
+        if how not in _JOINS:
+            raise OptionsError("how", how, f"one of {', '.join(map(repr, _JOINS))}")
+        pairs = co_group({"left": self, "right": other}, name=name)
+        return pairs.flat_map(_JOINS[how], name=f"{name} pairs")
+
+    @property
+    def chain(self) -> Chain:
+        """Its node with the functions after it."""
+        return Chain(self.node, self.steps, self.steps_name)
+
+    def _after(self, node: Node) -> "PCollection[Any]":
+        """Continue at another node with the same settings for the next grouping."""
+        return replace(self, node=node, steps=(), steps_name="par_do")
 
     def _then(self, step: Step, name: str | None) -> "PCollection[Any]":
         steps_name = self.steps_name if name is None else name
@@ -187,9 +339,7 @@ class PCollection(Generic[V]):
         check_combine(combine)
         check_name("name", name)
         grouped = Grouped(
-            self.node,
-            self.steps,
-            self.steps_name,
+            self.chain,
             name,
             self.windows,
             self.merging,
@@ -229,9 +379,15 @@ class PCollection(Generic[V]):
         """Find the greatest value."""
         return self.combine(MAX, name=name)
 
-    def top(self, count: int, *, name: str = "top") -> "PCollection[list[V]]":
-        """Find the ``count`` greatest values, greatest first."""
-        return self.combine(top(count), name=name)
+    def top(
+        self, count: int, *, key: Callable[[V], Any] | None = None, name: str = "top"
+    ) -> "PCollection[list[V]]":
+        """Find the ``count`` greatest values, greatest first; ``key`` as for `top`."""
+        return self.combine(top(count, key=key), name=name)
+
+    def distinct(self, *, name: str = "distinct") -> "PCollection[V]":
+        """Keep each different value once for each key and window, in the order of their JSON."""
+        return self.combine(DISTINCT, name=name).flat_map(_each, name=f"{name} values")
 
     def to(self, stream: str) -> "Flow":
         """Send the collection to a stream: panes if it was grouped, else plain values.
@@ -303,10 +459,7 @@ class Flow:
         self._build(Builder(pipeline, check_engine(engine)))
 
     def _build(self, builder: Builder) -> None:
-        builder.build(
-            Sending(collection.node, collection.steps, collection.steps_name, stream)
-            for collection, stream in self.outputs
-        )
+        builder.build(Sending(collection.chain, stream) for collection, stream in self.outputs)
 
 
 def read(
@@ -331,6 +484,98 @@ def read(
     ):
         raise OptionsError("codec", codec, "an object with encode and decode, such as JsonCodec()")
     return PCollection(Read(stream, key, codec, bounded))
+
+
+def flatten(*collections: PCollection[Any]) -> PCollection[Any]:
+    """Merge collections into one (``Flatten``). No element becomes late by it, whatever groupings are above each of them.
+
+    Args:
+        *collections: two or more, with the same windows, trigger, accumulation and lateness.
+
+    Raises:
+        OptionsError: fewer than two, or something else than collections.
+        DataflowError: their settings differ.
+    """
+    if len(collections) < 2 or not all(isinstance(collection, PCollection) for collection in collections):
+        raise OptionsError("flatten", collections, "two or more collections")
+    first = collections[0]
+    for collection in collections[1:]:
+        for setting, call in _SETTINGS.items():
+            ours, others = getattr(first, setting), getattr(collection, setting)
+            if ours != others and not (setting == "merging" and first.windows is not None):
+                problem = f"they differ in {call}: {ours!r} and {others!r}"
+                raise DataflowError(
+                    "collections of one grouping", problem, f"Give all of them the same {call}"
+                )
+    return first._after(Flattened(tuple(collection.chain for collection in collections)))
+
+
+def co_group(
+    collections: Mapping[str, PCollection[Any]], *, name: str = "co_group"
+) -> PCollection[dict[str, list[Any]]]:
+    """Group several collections by key and window (``CoGroupByKey``): a dict of each one's values by label.
+
+    >>> from headrace.dataflow import FixedWindows, read
+    >>> views, clicks = (read(stream).window_into(FixedWindows(60)) for stream in ("views", "clicks"))
+    >>> co_group({"views": views, "clicks": clicks}).to("both").pipeline("ads").output_streams
+    ('both',)
+
+    Args:
+        collections: two or more by label; otherwise as for `flatten`.
+        name: name of the grouping.
+
+    Returns:
+        for each key and window, the values by label, each list in the order of the values' JSON.
+
+    Raises:
+        OptionsError: an argument is invalid.
+        DataflowError: the collections' settings differ.
+    """
+    expected = "a dict of two or more collections by label"
+    given: Any = collections
+    if not isinstance(given, Mapping) or len(given) < 2:
+        raise OptionsError("co_group", given, expected)
+    for label, collection in given.items():
+        if type(label) is not str or not isinstance(collection, PCollection):
+            raise OptionsError("co_group", given, expected)
+    labelled = [
+        collection._then(Labelled(label), f"{name} {label}") for label, collection in collections.items()
+    ]
+    return flatten(*labelled).combine(by_label(collections), name=name)
+
+
+_SETTINGS = {
+    "windows": "window_into",
+    "merging": "windows",
+    "when": "trigger",
+    "allow_unsafe_triggers": "allow_unsafe_triggers",
+    "accumulation": "accumulation mode",
+    "lateness_us": "allowed_lateness",
+    "dropped_to": "dropped_to",
+}
+
+
+def _each(values: list[Any]) -> list[Any]:
+    return values
+
+
+def _inner(sides: dict[str, list[Any]]) -> list[Any]:
+    return [[left, right] for left in sides["left"] for right in sides["right"]]
+
+
+def _left(sides: dict[str, list[Any]]) -> list[Any]:
+    return [[left, right] for left in sides["left"] for right in sides["right"] or [None]]
+
+
+def _right(sides: dict[str, list[Any]]) -> list[Any]:
+    return [[left, right] for left in sides["left"] or [None] for right in sides["right"]]
+
+
+def _outer(sides: dict[str, list[Any]]) -> list[Any]:
+    return [[left, right] for left in sides["left"] or [None] for right in sides["right"] or [None]]
+
+
+_JOINS = {"inner": _inner, "left": _left, "right": _right, "outer": _outer}
 
 
 def _can(codec: object, method: str) -> bool:

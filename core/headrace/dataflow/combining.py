@@ -4,9 +4,12 @@ A reversible combiner (one with ``uncombine``) handles retractions itself. For a
 retractions keeps the values, and combines the remaining ones again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
+
+import msgspec
 
 from headrace.dataflow.arguments import check_count, check_function
 
@@ -113,7 +116,45 @@ LIST = CombineFn(list, _append, lambda left, right: [*left, *right])
 """A list of the values in unspecified order: a plain ``GroupByKeyAndWindow``."""
 
 
-def top(count: int) -> CombineFn:
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def _sorted(values: list[Any]) -> list[Any]:
+    return sorted(values, key=_json)
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    return [value for value, _ in groupby(_sorted(values))]
+
+
+DISTINCT = CombineFn(
+    list,
+    lambda accumulator, value: accumulator if value in accumulator else [*accumulator, value],
+    lambda left, right: [*left, *right],
+    _distinct,
+)
+"""The different values, in the order of their JSON."""
+
+
+def by_label(labels: Iterable[str]) -> CombineFn:
+    """Make a combiner of [label, value] pairs: a dict of the values by label, each list in the order of the values' JSON."""
+    known = tuple(labels)
+
+    def add(accumulator: dict[str, list[Any]], pair: Any) -> dict[str, list[Any]]:
+        label, value = pair
+        accumulator[label].append(value)
+        return accumulator
+
+    return CombineFn(
+        lambda: {label: [] for label in known},
+        add,
+        lambda left, right: {label: [*left[label], *right[label]] for label in known},
+        lambda accumulator: {label: _sorted(accumulator[label]) for label in known},
+    )
+
+
+def top(count: int, *, key: Callable[[Any], Any] | None = None) -> CombineFn:
     """Make a combiner that lists the greatest values, greatest first.
 
     >>> combine = top(2)
@@ -122,13 +163,20 @@ def top(count: int) -> CombineFn:
 
     Args:
         count: number of values to keep, at least 1.
+        key: takes a value and returns what to compare, as for ``max``: ``top(1, key=...)`` is arg max. Of values that compare
+            equal, those whose JSON sorts last come first, so that the result does not depend on the order of arrival.
 
     Raises:
         OptionsError: the count is not an int of at least 1.
     """
     check_count("count", count)
+    if key is not None:
+        check_function("key", key)
+
+    def rank(value: Any) -> Any:
+        return value if key is None else (key(value), _json(value))
 
     def merge(left: list[Any], right: list[Any]) -> list[Any]:
-        return sorted([*left, *right], reverse=True)[:count]
+        return sorted([*left, *right], key=rank, reverse=True)[:count]
 
     return CombineFn(list, lambda accumulator, value: merge(accumulator, [value]), merge)

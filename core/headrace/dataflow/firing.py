@@ -10,6 +10,7 @@
 | `Custom` | the user's, and when it was last asked, on both clocks | the user's function says so |
 | `Repeat` | the trigger's | the trigger fires |
 | `RepeatUntil` | both triggers' | either fires; finished once ``until`` fires |
+| `OrFinally` | both triggers' | either fires; finished once ``until`` fires, or the trigger is |
 | `SequenceOf` | index and state of the current trigger | the current trigger fires; finished with the last |
 | `AnyOf` | each trigger's | one fires; then finished |
 | `AllOf` | each trigger's, and whether and why it fired | the last remaining one fires; then finished |
@@ -36,6 +37,7 @@ from headrace.dataflow.triggers import (
     AtWatermark,
     Custom,
     Instant,
+    OrFinally,
     Repeat,
     RepeatUntil,
     SequenceOf,
@@ -100,7 +102,7 @@ def start(trigger: Trigger, seen: Seen) -> Any:
             return [fn.start(seen.instant), seen.now, seen.watermark]
         case Repeat(inner):
             return start(inner, seen)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return [start(inner, seen), start(until, seen)]
         case SequenceOf(triggers):
             return [0, start(triggers[0], seen)]
@@ -145,7 +147,7 @@ def note(trigger: Trigger, state: Any, arrival: Arrival) -> Any:
             return [fn.on_element(state[0], arrival.value, instant), *state[1:]]
         case Repeat(inner):
             return note(inner, state, arrival)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return [note(inner, state[0], arrival), note(until, state[1], arrival)]
         case SequenceOf(triggers):
             return [state[0], note(triggers[state[0]], state[1], arrival)]
@@ -177,8 +179,8 @@ def evaluate(trigger: Trigger, state: Any, seen: Seen) -> Outcome:
             return _leaf([state[0], *asked], ready=ready)
         case Repeat(inner):
             return Outcome(*_again(inner, state, seen), finished=False)
-        case RepeatUntil():
-            return _repeat_until(trigger, state, seen)
+        case RepeatUntil() | OrFinally():
+            return _until(trigger, state, seen)
         case SequenceOf():
             return _sequence(trigger, state, seen)
         case AnyOf(triggers):
@@ -208,7 +210,7 @@ def merge(trigger: Trigger, states: Sequence[Any], seen: Seen) -> Any:
             return [fn.merge([state[0] for state in states], seen.instant), seen.now, seen.watermark]
         case Repeat(inner):
             return merge(inner, states, seen)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return [
                 merge(child, part, seen) for child, part in zip((inner, until), _turn(states), strict=True)
             ]
@@ -248,6 +250,9 @@ def wishes(trigger: Trigger, state: Any, window: Window, *, idle: bool = False) 
             yield from wishes(inner, state, window, idle=True)
         case RepeatUntil(inner, until):
             yield from wishes(inner, state[0], window, idle=True)
+            yield from wishes(until, state[1], window)
+        case OrFinally(inner, until):
+            yield from wishes(inner, state[0], window)
             yield from wishes(until, state[1], window)
         case SequenceOf(triggers):
             yield from wishes(triggers[state[0]], state[1], window)
@@ -298,10 +303,13 @@ def _again(trigger: Trigger, state: Any, seen: Seen) -> tuple[Any, bool]:
     return start(trigger, seen) if outcome.finished else outcome.state, outcome.fired
 
 
-def _repeat_until(trigger: RepeatUntil, state: Any, seen: Seen) -> Outcome:
+def _until(trigger: RepeatUntil | OrFinally, state: Any, seen: Seen) -> Outcome:
     until = evaluate(trigger.until, state[1], seen)
-    inner, fired = _again(trigger.trigger, state[0], seen)
-    return Outcome([inner, until.state], fired or until.fired, until.fired)
+    if isinstance(trigger, OrFinally):
+        own = evaluate(trigger.trigger, state[0], seen)
+    else:
+        own = Outcome(*_again(trigger.trigger, state[0], seen), finished=False)
+    return Outcome([own.state, until.state], own.fired or until.fired, own.finished or until.fired)
 
 
 def _sequence(trigger: SequenceOf, state: Any, seen: Seen) -> Outcome:

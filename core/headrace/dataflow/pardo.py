@@ -5,7 +5,7 @@ Rules of this file: a step changes only what it is for; so the outputs of a retr
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -15,6 +15,9 @@ from headrace.dataflow.errors import DataflowError
 
 DoFn = Callable[[Element], Iterable[tuple[str, Any]]]
 """A user's function from an element to (key, value) pairs."""
+
+TaggedDoFn = Callable[[Element], Iterable[tuple[str, str, Any]]]
+"""A user's function from an element to (tag, key, value) triples."""
 
 Step = Callable[[Element], Iterable[Element]]
 
@@ -37,25 +40,69 @@ class Do:
 
 
 @dataclass(frozen=True, slots=True)
+class Tagging:
+    """Maps an element to any number of (tag, key, value) triples; each tag is an output of its own.
+
+    Attributes:
+        function: the function.
+        tags: all tags that it may return.
+    """
+
+    function: TaggedDoFn
+    tags: tuple[str, ...]
+
+    def __call__(self, element: Element) -> Iterable[tuple[str, Element]]:
+        """Return each tag with its element, which has the same time and window."""
+        remedy = (
+            f"Return an iterable of (tag, key, value) triples, where the tag is one of {', '.join(self.tags)}"
+        )
+        made = []
+        for triple in _several(element, "par_do_tagged", self.function, self.function(element), remedy):
+            if not isinstance(triple, tuple | list) or len(triple) != 3 or triple[0] not in self.tags:
+                raise _gave(element, "par_do_tagged", self.function, triple, "an output", remedy)
+            tag, key, value = triple
+            key = _key(element, "par_do_tagged", self.function, key)
+            made.append((tag, replace(element, key=key, value=value)))
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Labels each value with where it comes from, for a grouping of several collections.
+
+    Attributes:
+        label: the label.
+    """
+
+    label: str
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Replace the value by [label, value]."""
+        return (replace(element, value=[self.label, element.value]),)
+
+
+@dataclass(frozen=True, slots=True)
 class Map:
     """Maps each value to one value."""
 
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
+    with_key: bool = False
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Replace the value."""
-        return (replace(element, value=self.function(element.value)),)
+        return (replace(element, value=_called(self, element)),)
 
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
     """Maps each value to any number of values."""
 
-    function: Callable[[Any], Iterable[Any]]
+    function: Callable[..., Iterable[Any]]
+    with_key: bool = False
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Return one element per value."""
-        made = self.function(element.value)
+        made = _called(self, element)
         values = _several(
             element, "flat_map", self.function, made, "Return an iterable of values, such as a list"
         )
@@ -66,22 +113,24 @@ class FlatMap:
 class Filter:
     """Keeps the elements whose value satisfies a function."""
 
-    function: Callable[[Any], bool]
+    function: Callable[..., bool]
+    with_key: bool = False
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Keep or drop the element."""
-        return (element,) if self.function(element.value) else ()
+        return (element,) if _called(self, element) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBy:
     """Computes a new key from each value."""
 
-    function: Callable[[Any], str]
+    function: Callable[..., str]
+    with_key: bool = False
 
     def __call__(self, element: Element) -> Iterable[Element]:
         """Replace the key."""
-        key = _key(element, "key_by", self.function, self.function(element.value))
+        key = _key(element, "key_by", self.function, _called(self, element))
         return (replace(element, key=key),)
 
 
@@ -97,6 +146,20 @@ class MoveInTime:
         if type(time) is not int or not MIN_TIME < time < END_OF_TIME:
             raise _gave(element, "with_time", self.function, time, "an event time", f"Return {EVENT_TIME}")
         return (replace(element, time=time),)
+
+
+class _OfValues(Protocol):
+    """A step whose function takes a value, or a key and a value."""
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def with_key(self) -> bool: ...
+
+
+def _called(step: _OfValues, element: Element) -> Any:
+    return step.function(element.key, element.value) if step.with_key else step.function(element.value)
 
 
 _PAIRS = "Return an iterable of (key, value) pairs, such as a list"

@@ -13,7 +13,7 @@ So nothing polls, a pane is sent with the write of the timer that fires it, and 
 pane that will be on time. A pane that the clock will fire holds it at the window's end through its wall timer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -22,7 +22,7 @@ from headrace.dataflow.elements import END_OF_TIME, EVENT_TIME, Element, Window
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Alarm, Grouping, KeyState
 from headrace.dataflow.panes import Pane, Timing
-from headrace.dataflow.pardo import Step
+from headrace.dataflow.pardo import Step, Tagging
 
 KeyExtractor = Callable[[Record], str]
 
@@ -33,24 +33,62 @@ class ParDo(Computation):
     Args:
         steps: chain of functions on elements. They must be deterministic, or retractions do not match what was emitted (2.3).
         output: output stream.
-        carries_panes: whether the input's values are panes; else they are plain values.
+        panes: those of the input streams whose values are panes; the others' are plain values.
         makes_panes: whether the output's values are panes.
     """
 
-    def __init__(self, steps: Sequence[Step], output: str, *, carries_panes: bool, makes_panes: bool) -> None:
+    def __init__(
+        self, steps: Sequence[Step], output: str, *, panes: Collection[str] = (), makes_panes: bool = False
+    ) -> None:
         self._steps = tuple(steps)
         self._output = output
-        self._carries_panes = carries_panes
+        self._panes = frozenset(panes)
         self._makes_panes = makes_panes
 
     def process_record(self, context: Context, record: Record) -> None:
         """Pass the element through the steps; keep the other fields of a pane."""
-        for element in _apply(self._steps, element_of(record, carries_panes=self._carries_panes)):
-            made = element.value
-            if self._makes_panes:
-                said = record.value if self._carries_panes else Pane(None, element.window, element.time)
-                made = msgspec.structs.replace(said, value=element.value, time=element.time)
-            context.produce(self._output, made, key=element.key)
+        for element in _apply(self._steps, element_of(record, self._panes)):
+            self._send(context, record, element, self._output)
+
+    def _send(self, context: Context, record: Record, element: Element, output: str) -> None:
+        made = element.value
+        if self._makes_panes:
+            said = record.value if record.stream in self._panes else pane_of(element)
+            made = msgspec.structs.replace(said, value=element.value, time=element.time)
+        context.produce(output, made, key=element.key)
+
+
+class TaggedParDo(ParDo):
+    """Applies a function that has several outputs.
+
+    Args:
+        steps: chain of functions before it.
+        function: the function.
+        outputs: stream by tag; elements with other tags go nowhere.
+        panes: as for a `ParDo`.
+        makes_panes: as for a `ParDo`.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        function: Tagging,
+        outputs: Mapping[str, str],
+        *,
+        panes: Collection[str] = (),
+        makes_panes: bool = False,
+    ) -> None:
+        super().__init__(steps, "", panes=panes, makes_panes=makes_panes)
+        self._function = function
+        self._outputs = dict(outputs)
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Send each of the function's elements to its tag's stream."""
+        for element in _apply(self._steps, element_of(record, self._panes)):
+            for tag, made in self._function(element):
+                output = self._outputs.get(tag)
+                if output is not None:
+                    self._send(context, record, made, output)
 
 
 class GroupByKeyAndWindow(Computation):
@@ -60,7 +98,7 @@ class GroupByKeyAndWindow(Computation):
         grouping: the grouping's definition: where, when, how and what.
         outputs: output streams; each gets all panes.
         lag: number of groupings above it.
-        carries_panes: whether the input's values are panes; else they are plain values.
+        panes: those of the input streams whose values are panes; the others' are plain values.
         signals: stream that reports percentile watermarks; ``""``: none.
         dropped: stream for dropped elements, each sent as a late pane of each window that dropped it; ``""``: none.
     """
@@ -71,7 +109,7 @@ class GroupByKeyAndWindow(Computation):
         outputs: Iterable[str],
         *,
         lag: int = 0,
-        carries_panes: bool = False,
+        panes: Collection[str] = (),
         signals: str = "",
         dropped: str = "",
     ) -> None:
@@ -79,7 +117,7 @@ class GroupByKeyAndWindow(Computation):
         self._dropped = dropped
         self._outputs = tuple(outputs)
         self._lag = lag
-        self._carries_panes = carries_panes
+        self._panes = frozenset(panes)
         self._signals = signals
 
     def initial_state(self) -> KeyState:
@@ -95,7 +133,7 @@ class GroupByKeyAndWindow(Computation):
             signal = record.value
             panes = self.grouping.percentile(state, signal["percentile"], signal["reached"], now, watermark)
         else:
-            element = element_of(record, carries_panes=self._carries_panes)
+            element = element_of(record, self._panes)
             lost: list[Window] = []
             panes = self.grouping.element(state, element, now, watermark, lost)
             self._give_up(context, element, lost)
@@ -149,21 +187,21 @@ class PercentileProbe(Computation):
         percentile: the percentile.
         output: stream of signals.
         lag: the grouping's lag.
-        carries_panes: whether the input's values are panes, as for the grouping.
+        panes: those of the input streams whose values are panes, as for the grouping.
     """
 
     def __init__(
-        self, grouping: Grouping, percentile: float, output: str, *, lag: int, carries_panes: bool
+        self, grouping: Grouping, percentile: float, output: str, *, lag: int, panes: Collection[str]
     ) -> None:
         self._grouping = grouping
         self._percentile = percentile
         self._output = output
         self._lag = lag
-        self._carries_panes = carries_panes
+        self._panes = frozenset(panes)
 
     def process_record(self, context: Context, record: Record) -> None:
         """Set timers for the ends of an element's windows; the last end of merging windows is that of the merged one."""
-        element = element_of(record, carries_panes=self._carries_panes)
+        element = element_of(record, self._panes)
         for window in self._grouping.assigned(element):
             end = min(window.end, END_OF_TIME)
             context.set_timer(str(end), end + self._lag)
@@ -175,13 +213,17 @@ class PercentileProbe(Computation):
         )
 
 
-def element_of(record: Record, *, carries_panes: bool) -> Element:
+def element_of(record: Record, panes: Container[str]) -> Element:
     """Return the element in a record.
+
+    Args:
+        record: the record.
+        panes: the streams whose values are panes.
 
     Raises:
         DataflowError: its event time is beyond the global window.
     """
-    if not carries_panes:
+    if record.stream not in panes:
         if record.timestamp >= END_OF_TIME:
             where = f"stream {record.stream!r}, record {record.record_id}, key {record.key!r:.80}"
             problem = f"event time {record.timestamp} is beyond the global window"
@@ -189,6 +231,11 @@ def element_of(record: Record, *, carries_panes: bool) -> Element:
         return Element(record.key, record.value, record.timestamp)
     pane: Pane = record.value
     return Element(record.key, pane.value, pane.time, pane.window, pane.retraction)
+
+
+def pane_of(element: Element) -> Pane:
+    """Return an element as the value of a record: a pane that says its event time and its window."""
+    return Pane(element.value, element.window, element.time, retraction=element.retraction)
 
 
 def _apply(steps: Sequence[Step], element: Element) -> Iterator[Element]:

@@ -196,6 +196,26 @@ class RepeatUntil:
         _inner("RepeatUntil", self.until)
 
 
+@dataclass(frozen=True, slots=True)
+class OrFinally:
+    """Fires when its trigger fires, and when another one does, which finishes it (Beam: ``orFinally``).
+
+    It is finished earlier if its trigger is. `RepeatUntil` is ``OrFinally(Repeat(trigger), until)``.
+
+    Attributes:
+        trigger: the trigger.
+        until: the trigger that finishes it.
+    """
+
+    trigger: "Trigger"
+    until: "Trigger"
+
+    def __post_init__(self) -> None:
+        """Refuse arguments that are not triggers."""
+        _inner("OrFinally", self.trigger)
+        _inner("OrFinally", self.until)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class SequenceOf:
     """Runs each trigger until it is finished, then the next. Finished with the last (Figures 13 and 14).
@@ -247,6 +267,7 @@ Trigger = (
     | Custom
     | Repeat
     | RepeatUntil
+    | OrFinally
     | SequenceOf
     | AnyOf
     | AllOf
@@ -264,6 +285,23 @@ def _several(name: str, triggers: tuple["Trigger", ...]) -> tuple["Trigger", ...
     for trigger in triggers:
         _inner(name, trigger)
     return triggers
+
+
+def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -> Trigger:
+    """Return the trigger of most pipelines (Figures 13, 14; Beam: ``AfterWatermark``): early panes, one on time, late ones.
+
+    >>> after_watermark(late=AtCount(1))
+    SequenceOf(triggers=(AtWatermark(percentile=100.0), Repeat(trigger=AtCount(count=1))))
+
+    Args:
+        early: repeated until the watermark reaches the window's end; default: no early panes.
+        late: repeated after that; default: the trigger is finished, which an allowed lateness forbids.
+
+    Raises:
+        OptionsError: an argument is not a trigger.
+    """
+    on_time = AtWatermark() if early is None else RepeatUntil(early, AtWatermark())
+    return on_time if late is None else SequenceOf(on_time, Repeat(late))
 
 
 DEFAULT_TRIGGER = Repeat(AtWatermark())

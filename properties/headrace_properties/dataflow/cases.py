@@ -28,6 +28,7 @@ from headrace.dataflow import (
     FixedWindows,
     GlobalWindows,
     MicroBatch,
+    OrFinally,
     Repeat,
     RepeatUntil,
     SequenceOf,
@@ -91,6 +92,7 @@ def _composed(parts: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
     return st.one_of(
         parts.map(Repeat),
         st.builds(RepeatUntil, parts, parts),
+        st.builds(OrFinally, parts, parts),
         several.map(lambda found: SequenceOf(*found)),
         several.map(lambda found: AnyOf(*found)),
         several.map(lambda found: AllOf(*found)),

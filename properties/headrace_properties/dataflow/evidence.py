@@ -16,6 +16,7 @@ from headrace.dataflow import (
     AtCount,
     AtPeriod,
     AtWatermark,
+    OrFinally,
     Repeat,
     RepeatUntil,
     SequenceOf,
@@ -69,7 +70,7 @@ def _parts_of(trigger: Trigger) -> tuple[Trigger, ...]:
     match trigger:
         case Repeat(inner):
             return (inner,)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return (inner, until)
         case SequenceOf(parts) | AnyOf(parts) | AllOf(parts):
             return parts
@@ -114,6 +115,12 @@ def asked(trigger: Trigger, evidence: Evidence, view: TriggerView) -> tuple[bool
             return ends or fires, None if ends else replace(
                 evidence, parts=(after, rest or evidence.parts[1])
             )
+        case OrFinally(inner, until):
+            answers = [asked(part, own, view) for part, own in _active(trigger, evidence)]
+            (fires, left), (ends, rest) = answers
+            if ends or left is None:
+                return ends or fires, None
+            return fires, replace(evidence, parts=(left, rest or evidence.parts[1]))
         case SequenceOf():
             return _asked_in_turn(trigger, evidence, view)
         case AnyOf():

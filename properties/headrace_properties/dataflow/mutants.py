@@ -18,6 +18,7 @@ from headrace.dataflow import (
     Element,
     Grouping,
     KeyState,
+    OrFinally,
     Pane,
     Repeat,
     RepeatUntil,
@@ -277,6 +278,8 @@ def _everywhere(trigger: Trigger, change: Callable[[Trigger], Trigger]) -> Trigg
             return change(Repeat(_everywhere(inner, change)))
         case RepeatUntil(inner, until):
             return change(RepeatUntil(_everywhere(inner, change), _everywhere(until, change)))
+        case OrFinally(inner, until):
+            return change(OrFinally(_everywhere(inner, change), _everywhere(until, change)))
         case SequenceOf(parts):
             return change(SequenceOf(*(_everywhere(part, change) for part in parts)))
         case AnyOf(parts):
@@ -301,6 +304,10 @@ def _once(trigger: Trigger) -> Trigger:
 
 def _never_until(trigger: Trigger) -> Trigger:
     return Repeat(trigger.trigger) if isinstance(trigger, RepeatUntil) else trigger
+
+
+def _never_finally(trigger: Trigger) -> Trigger:
+    return trigger.trigger if isinstance(trigger, OrFinally) else trigger
 
 
 def _never_over(**fields: Any) -> Grouping:
@@ -372,6 +379,12 @@ MUTANTS = (
     ),
     DataflowMutant("all is any", "2.3", "the first part of AllOf fires it", _with_trigger(_all_is_any)),
     DataflowMutant("repeat once", "2.3", "Repeat fires once", _with_trigger(_once)),
+    DataflowMutant(
+        "or finally never",
+        "2.3",
+        "OrFinally is never finished by its second trigger",
+        _with_trigger(_never_finally),
+    ),
     DataflowMutant("until never", "2.3", "RepeatUntil goes on for ever", _with_trigger(_never_until)),
     DataflowMutant("touching apart", "2.4", "sessions that touch are two", _apart),
 )

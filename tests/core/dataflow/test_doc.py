@@ -1,16 +1,24 @@
-"""docs/dataflow.md: its program is one."""
+"""docs/dataflow.md: its programs are pipelines."""
 
 import re
 from typing import Any
 
+import pytest
+
 from tests.readme_blocks import ROOT
 
+PROGRAMS = re.findall(
+    r"^```python\n(.*?)^```$", (ROOT / "docs" / "dataflow.md").read_text(), re.DOTALL | re.MULTILINE
+)
+INJECTORS = [["scores"], ["views", "clicks", "prices"]]
 
-def test_the_program_of_the_page_is_a_pipeline() -> None:
-    text = (ROOT / "docs" / "dataflow.md").read_text()
-    (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+@pytest.mark.parametrize(
+    ("program", "injectors"), zip(PROGRAMS, INJECTORS, strict=True), ids=range(len(PROGRAMS))
+)
+def test_the_programs_of_the_page_are_pipelines(program: str, injectors: list[str]) -> None:
     made: dict[str, Any] = {}
     exec(program, made)  # noqa: S102  it is ours
     pipeline = made["pipeline"]
     pipeline.validate()
-    assert list(pipeline.injectors) == ["scores"]
+    assert list(pipeline.injectors) == injectors

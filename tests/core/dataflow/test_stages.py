@@ -37,7 +37,8 @@ class Stage:
 
     def record(self, value: Any, timestamp: int, low_watermark: int, wall_time: int = 0) -> Context:
         context = self._context(timestamp, low_watermark, wall_time)
-        self.spec.computation.process_record(context, Record("key", value, timestamp, "scores"))
+        stream = next(iter(self.spec.inputs))
+        self.spec.computation.process_record(context, Record("key", value, timestamp, stream))
         return self._kept(context)
 
     def timer(self, timer: Timer, low_watermark: int, wall_time: int = 0) -> Context:

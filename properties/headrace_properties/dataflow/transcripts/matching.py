@@ -12,6 +12,7 @@ from headrace.dataflow import (
     AtWatermark,
     Element,
     MicroBatch,
+    OrFinally,
     Repeat,
     RepeatUntil,
     SequenceOf,
@@ -160,7 +161,7 @@ def _by_watermark(trigger: Trigger) -> bool:
             return True
         case Repeat(inner):
             return _by_watermark(inner)
-        case RepeatUntil(inner, until):
+        case RepeatUntil(inner, until) | OrFinally(inner, until):
             return _by_watermark(inner) or _by_watermark(until)
         case AnyOf(triggers):
             return any(_by_watermark(one) for one in triggers)

@@ -1,0 +1,116 @@
+"""A ParDo with state and timers (Dataflow 2.3: windows and triggers are not all; MillWheel 5.1): one key at a time.
+
+It is the layer's way to do what no window expresses, such as a timeout, a sequence of events, or an alarm. Times are those of
+elements: a timer set for event time t fires once all on-time elements before t have arrived, in any position of a pipeline.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any, Protocol, runtime_checkable
+
+from headrace import MAX_TIME, Computation, Context, Record, Timer
+from headrace.dataflow.elements import GLOBAL, Element
+from headrace.dataflow.errors import DataflowError
+from headrace.dataflow.transforms import element_of, pane_of, watermark_at
+
+
+class KeyContext:
+    """What a stateful function can do for its key.
+
+    Attributes:
+        key: the key.
+        watermark: event time, microseconds, before which all on-time elements have arrived; `MIN_TIME` while unknown.
+    """
+
+    __slots__ = ("_context", "_lag", "key", "watermark")
+
+    def __init__(self, context: Context, lag: int) -> None:
+        self._context, self._lag = context, lag
+        self.key = context.key
+        self.watermark = watermark_at(context, lag)
+
+    @property
+    def state(self) -> Any:
+        """The key's JSON-like state; change it in place, or assign a new one."""
+        return self._context.state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._context.state = value
+
+    def set_timer(self, tag: str, at_us: int) -> None:
+        """Call ``on_timer`` once the watermark has reached an event time, microseconds; setting a tag again moves its timer.
+
+        Raises:
+            ContextArgumentError: the tag is not text, or the time is not an event time.
+        """
+        self._context.set_timer(tag, min(at_us + self._lag, MAX_TIME - 1) if type(at_us) is int else at_us)
+
+    def cancel_timer(self, tag: str) -> None:
+        """Cancel the timer with this tag, if there is one."""
+        self._context.cancel_timer(tag)
+
+
+@runtime_checkable
+class StatefulFn(Protocol):
+    """A function with state and timers. It must be deterministic; its state belongs to the row, never to the object."""
+
+    def initial_state(self) -> Any:
+        """Return the JSON-like state of a key that has none."""
+        ...
+
+    def process(self, context: KeyContext, element: Element) -> Iterable[tuple[str, Any]]:
+        """Handle an element; return (key, value) pairs, which get the element's event time."""
+        ...
+
+    def on_timer(self, context: KeyContext, tag: str, time_us: int) -> Iterable[tuple[str, Any]]:
+        """Handle a timer; return (key, value) pairs, which get its time, event time in microseconds."""
+        ...
+
+
+class StatefulParDo(Computation):
+    """Runs a `StatefulFn` for each key.
+
+    Args:
+        function: the function.
+        output: output stream; its values are panes, which say the elements' event times.
+        lag: number of transforms above it that emit at a watermark.
+        panes: those of the input streams whose values are panes.
+    """
+
+    def __init__(
+        self, function: StatefulFn, output: str, *, lag: int = 0, panes: Collection[str] = ()
+    ) -> None:
+        self._function = function
+        self._output = output
+        self._lag = lag
+        self._panes = frozenset(panes)
+
+    def initial_state(self) -> Any:
+        """Return the function's."""
+        return self._function.initial_state()
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Handle an element."""
+        element = element_of(record, self._panes)
+        made = self._function.process(KeyContext(context, self._lag), element)
+        self._send(context, "process", made, element)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Handle a timer."""
+        time_us = timer.timestamp - self._lag
+        made = self._function.on_timer(KeyContext(context, self._lag), timer.tag, time_us)
+        self._send(context, "on_timer", made, Element(context.key, None, time_us, GLOBAL))
+
+    def _send(self, context: Context, method: str, made: Any, cause: Element) -> None:
+        if not isinstance(made, Iterable):
+            raise self._gave(context, method, made)
+        for pair in made:
+            if not isinstance(pair, tuple | list) or len(pair) != 2 or type(pair[0]) is not str:
+                raise self._gave(context, method, pair)
+            element = Element(pair[0], pair[1], cause.time, cause.window, cause.retraction)
+            context.produce(self._output, pane_of(element), key=element.key)
+
+    def _gave(self, context: Context, method: str, made: Any) -> DataflowError:
+        name = f"{type(self._function).__qualname__}.{method}"
+        problem = f"{name} returned {made!r:.80}"
+        return DataflowError(f"key {context.key!r:.80}", problem, "Return an iterable of (key, value) pairs")
