@@ -1,18 +1,20 @@
-"""The command in a process of its own, without starting Python: forked off a process that has imported the command already."""
+"""Commands in a process of their own, without starting Python: forked off a process that has imported them already."""
 
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 _COMMANDS = ("check", "recheck", "replay", "scenario", "verify")
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["headrace_cli.main", *(f"headrace_cli.{name}" for name in _COMMANDS)])
+_SERVER.set_forkserver_preload(
+    ["headrace_cli.main", *(f"headrace_cli.{name}" for name in _COMMANDS), "pytest"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,47 @@ def headrace(
     Raises:
         TimeoutError: it took longer. It was killed.
     """
+    return _forked(_headrace, arguments, cwd, env, timeout_s)
+
+
+def pytest(arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Ended:
+    """Run ``python -m pytest``.
+
+    Args:
+        arguments: of the command.
+        cwd: its current directory.
+        env: its environment.
+    """
+    return _forked(_pytest, arguments, cwd, env)
+
+
+def _headrace(arguments: list[str]) -> None:
+    sys.argv = ["headrace", *arguments]
+    import_module("headrace_cli.main").main()
+
+
+def _pytest(arguments: list[str]) -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    sys.argv = ["pytest", *arguments]
+    sys.exit(import_module("pytest").console_main())
+
+
+def _forked(
+    command: Callable[[list[str]], None],
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float | None = None,
+) -> Ended:
     with tempfile.TemporaryDirectory() as folder:
         out, err, cpu = (Path(folder, name) for name in ("stdout", "stderr", "cpu_s"))
-        process = _SERVER.Process(target=_run, args=(list(arguments), cwd, dict(env), out, err, cpu))
+        process = _SERVER.Process(target=_run, args=(command, list(arguments), cwd, dict(env), out, err, cpu))
         process.start()
         process.join(timeout_s)
         if process.is_alive():
             process.kill()
             process.join()
-            raise TimeoutError(f"headrace {' '.join(arguments)}\n{out.read_text()}{err.read_text()}")
+            raise TimeoutError(f"{' '.join(arguments)}\n{out.read_text()}{err.read_text()}")
         code = process.exitcode
         assert code is not None
         process.close()
@@ -62,7 +96,15 @@ def headrace(
         return Ended(code, out.read_text(), err.read_text(), cpu_s)
 
 
-def _run(arguments: list[str], cwd: Path, env: dict[str, str], out: Path, err: Path, cpu: Path) -> None:
+def _run(
+    command: Callable[[list[str]], None],
+    arguments: list[str],
+    cwd: Path,
+    env: dict[str, str],
+    out: Path,
+    err: Path,
+    cpu: Path,
+) -> None:
     for number, path in ((1, out), (2, err)):
         with path.open("wb") as file:
             os.dup2(file.fileno(), number)
@@ -71,8 +113,7 @@ def _run(arguments: list[str], cwd: Path, env: dict[str, str], out: Path, err: P
     time.tzset()
     os.chdir(cwd)
     sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
-    sys.argv = ["headrace", *arguments]
     try:
-        import_module("headrace_cli.main").main()
+        command(arguments)
     finally:
         cpu.write_text(str(sum(os.times()[:4])))

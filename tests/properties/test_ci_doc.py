@@ -2,10 +2,9 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
+from tests import forked
 from tests.cli.rig import VIEWS, environment, plain
 from tests.readme_blocks import ROOT
 
@@ -40,19 +39,15 @@ def test_a_project_set_up_as_the_page_says_is_verified_by_its_workflow(tmp_path:
     program, *arguments = workflow_command()
     assert program == "pytest"
     assert "ci" in arguments
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "--headrace-examples", "5"],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ran = forked.pytest([*arguments, "--headrace-examples", "5"], cwd=tmp_path, env=environment())
     text = plain(ran.stdout + ran.stderr)
     assert (ran.returncode, "3 passed" in text) == (0, True), text
     assert (tmp_path / "report.xml").read_text().count("<testcase") == 3
 
 
 def test_each_option_of_the_page_is_one(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
-    )  # fmt: skip
+    ran = forked.pytest(["--help"], cwd=tmp_path, env=environment())
+    assert ran.returncode == 0, ran.stderr
     named = set(re.findall(r"--headrace-\w+", TEXT))
     assert named
     assert named <= set(re.findall(r"--headrace-\w+", ran.stdout))

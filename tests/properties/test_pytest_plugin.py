@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace_properties.pytest_plugin import PROFILES
+from tests import forked
 from tests.cli.rig import STATELESS, VIEWS, environment, plain
 
 HOLDS = """
@@ -82,12 +83,12 @@ OUTER = {"CI", "BUILD_NUMBER", "PYTEST_XDIST_WORKER"}
 """What pytest goes by that is about the tests outside: under CI it cuts its summary nowhere, and a worker shares no runs."""
 
 
-def pytest_in(project: Path, *arguments: str) -> tuple[int, str]:
+def pytest_in(project: Path, *arguments: str, shared: bool = False) -> tuple[int, str]:
+    """Run pytest there. ``shared``: as where nobody else uses the cores, with processes that share the runs."""
     variables = {name: value for name, value in environment().items() if name not in OUTER}
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
-        cwd=project, env=variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    if not shared:
+        variables["PYTEST_XDIST_WORKER"] = "gw0"
+    ran = forked.pytest(["-p", "no:cacheprovider", *arguments], cwd=project, env=variables)
     return ran.returncode, plain(ran.stdout + ran.stderr)
 
 
@@ -119,10 +120,7 @@ def test_a_failure_shows_the_schedule_the_verdict_and_a_replay_command_that_work
     (saved,) = project.rglob("headrace-failure-*.json")
     assert f"headrace replay {saved.relative_to(project)}" in text
 
-    replayed = subprocess.run(
-        [sys.executable, "-m", "headrace_cli", "replay", str(saved)],
-        cwd=project, env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    replayed = forked.headrace(["replay", str(saved)], cwd=project, env=environment())
     assert replayed.returncode == 1, replayed.stderr
     assert "byte for byte" in replayed.stdout
 
@@ -310,7 +308,7 @@ def test_cores_share_the_runs_unless_xdist_does_and_find_the_same(project: Path)
     (project / "test_views.py").write_text(BREAKS)
     found = []
     for folder, more, jobs in (("shared", (), 2), ("alone", ("-n", "1"), 1)):
-        code, text = pytest_in(project, "-rA", "--headrace-failures", folder, *more)
+        code, text = pytest_in(project, "-rA", "--headrace-failures", folder, *more, shared=True)
         assert (code, f"jobs: {jobs} " in text) == (1, True), text
         (kept,) = (project / folder).rglob("headrace-failure-*.json")
         found.append(kept.read_bytes())

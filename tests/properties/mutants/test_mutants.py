@@ -111,9 +111,30 @@ def test_a_mutant_of_a_machine_leaves_the_rules_and_the_other_machines_as_they_a
 # The hunt
 
 
+KILLS = {
+    "holds in memory only": 660,
+    "a timer in the past never fires": 490,
+    "a new origin for each reader": 447,
+    "a refused write is ACKed": 365,
+    "injector position at send": 158,
+    "a percentile strips one too many": 153,
+    "a remnant is taken": 107,
+    "old sequencer killed after the scan": 104,
+    "a split child on the old token": 104,
+    "a restarted worker goes on as before": 92,
+    "send before checkpoint": 90,
+    "a firing holds no origin": 74,
+    "a row in use leaves the cache": 50,
+    "a new id for each retry": 38,
+}
+"""Seeds that are known to kill, where the first that does comes late or takes long to make small. Should the engine's schedule
+change so that one no longer kills, the hunt goes on from the first seed, as ``headrace mutants`` does, and takes longer."""
+
+
 @cache
 def hunted(name: str) -> Hunted:
-    return hunt(CATALOGUE[name], range(SEEDS))
+    known = [KILLS[name]] if name in KILLS else []
+    return hunt(CATALOGUE[name], [*known, *range(SEEDS)])
 
 
 @EVERY_MUTANT
@@ -130,7 +151,7 @@ def test_every_mutant_is_activated_and_killed_by_an_invariant_that_it_is_to_brea
 
 def test_chance_kills_most_mutants_soon_and_their_plans_are_small() -> None:
     by_chance = [hunted(name) for name, one in CATALOGUE.items() if one.directed is None]
-    assert sum(one.killed and one.runs <= SOON for one in by_chance) >= 35
+    assert sum(one.killed and one.feed_seed < SOON for one in by_chance) >= 35
     assert median(one.faults for one in by_chance if one.faults is not None) <= 1
 
 

@@ -1,4 +1,7 @@
-"""A sample of 2,000 seeds, all workloads under random plans: no oracle fires, hard cases come up, each run is the same again."""
+"""All workloads under random plans: no oracle fires, hard cases come up, each run is the same again.
+
+A thousand seeds here; the night and ``headrace bench harness`` take more.
+"""
 
 from pathlib import Path
 
@@ -13,9 +16,9 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.sampled_runs import SampleResult, case_of, run_sample, spread_sample
 from headrace_properties.search.workloads import WORKLOADS
 
-SEEDS = 2_000
 PROBED = 1_000
-PART = 100
+REPEATED = 200
+SEEDS = 10_000
 
 
 class Regression(msgspec.Struct, frozen=True):
@@ -37,22 +40,31 @@ REGRESSIONS = {
 def check(sample: SampleResult, runs: int) -> None:
     assert sample.alarms == []
     assert sample.unlike == []
-    assert sample.again == sample.runs.total() == runs
+    assert sample.runs.total() == runs
 
 
 @pytest.mark.slow
 def test_the_first_thousand_reach_every_case_that_chance_can_and_hold() -> None:
     """What is never reached was never tested."""
-    sample = run_sample(range(PROBED), again=True)
+    sample = run_sample(range(PROBED))
     check(sample, PROBED)
     assert set(sample.runs) == set(WORKLOADS)
     assert {case for case in CASES if not sample.reached[case]} == set(NOT_BY_CHANCE)
     assert sample.idle < PROBED / 10
 
 
-@pytest.mark.parametrize("begin", range(PROBED, SEEDS, PART))
+def test_the_sound_protocol_runs_the_same_again() -> None:
+    sample = run_sample(range(REPEATED), again=True)
+    check(sample, REPEATED)
+    assert sample.again == REPEATED
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("begin", range(PROBED, SEEDS, PROBED))
 def test_the_sound_protocol_holds_and_runs_the_same_again(begin: int) -> None:
-    check(run_sample(range(begin, begin + PART), again=True), PART)
+    sample = run_sample(range(begin, begin + PROBED), again=True)
+    check(sample, PROBED)
+    assert sample.again == PROBED
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS.values(), ids=REGRESSIONS)
