@@ -1,5 +1,6 @@
 """The simulated cluster: `simulate` runs a pipeline over a feed under a fault schedule and returns its `History`."""
 
+from headrace_sim.arrivals import Arrivals, Delay
 from headrace_sim.cluster import Cluster
 from headrace_sim.contention import Contention
 from headrace_sim.distributions import Constant, Distribution, Exponential, LogNormal, Uniform
@@ -13,10 +14,12 @@ from headrace_sim.steps import Does, Moment, Step
 __all__ = [
     "NO_FAULTS",
     "SOUND",
+    "Arrivals",
     "Cluster",
     "ClusterOptions",
     "Constant",
     "Contention",
+    "Delay",
     "Distribution",
     "Does",
     "Exponential",

@@ -16,7 +16,7 @@ from headrace_sim.endpoints.store import StoreHost
 from headrace_sim.faults import StepFault
 from headrace_sim.faults.log import FaultLog
 from headrace_sim.feed import Feed
-from headrace_sim.hosting.host import Host
+from headrace_sim.hosting.host import Host, Told
 from headrace_sim.hosting.watch import Watch
 from headrace_sim.kernel import Kernel, seldom_collected
 from headrace_sim.options import ClusterOptions
@@ -123,6 +123,10 @@ class Cluster:
         """
         self.host.observer = watch = Watch(self.host, self._log, tuple(planned), begin)
         return watch
+
+    def tell_steps(self, told: Told) -> None:
+        """Tell of each protocol step from now on, before any fault begins at it."""
+        (self.host.observer or self.watch()).tell(told)
 
     def redraw(self, seed: int) -> None:
         """From now on make new draws for everything, and let no planned fault begin at a step. ``seed``: of the new draws."""

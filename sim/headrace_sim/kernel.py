@@ -10,7 +10,7 @@ every message and one call is cheaper than two. SimPy's loop takes them off agai
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
 
 import msgspec
@@ -61,9 +61,10 @@ class Kernel:
         now: true time, microseconds; kept by the callback of each event.
         events: how many events have been put on the heap.
         most_events: how many may be; ``None``: any number.
+        take: decides on each event whose time has come, and lets it `happen` or keeps it for later; ``None``: all happen.
     """
 
-    __slots__ = ("_environment", "_next_number", "_queue", "_run", "events", "most_events", "now")
+    __slots__ = ("_environment", "_next_number", "_queue", "_run", "events", "most_events", "now", "take")
 
     def __init__(self) -> None:
         environment = self._environment = simpy.Environment()
@@ -72,6 +73,7 @@ class Kernel:
         self.now = 0
         self.events = 0
         self.most_events: int | None = None
+        self.take: Callable[[Any], None] | None = None
 
         def run(event: Call) -> None:
             self.now = event.at_us
@@ -119,11 +121,40 @@ class Kernel:
 
     def run_until(self, at_us: int) -> None:
         """Let time pass until then, or until `stop`."""
+        if self.take is not None:
+            self._offer_until(at_us, self.take)
+            return
         stop = simpy.Event(self._environment)
         self.call_at(at_us, self._end, stop)
         with seldom_collected():
             self._environment.run(until=stop)
         self.now = int(self._environment.now)
+
+    def _offer_until(self, at_us: int, take: Callable[[Any], None]) -> None:
+        """Let time pass until then, and somebody decide on each event."""
+        over: list[None] = []
+        self.call_at(at_us, over.append, None)
+        with seldom_collected(), contextlib.suppress(simpy.core.StopSimulation):
+            while not over:
+                take(heappop(self._queue)[-1])
+
+    def happen(self, event: HeapEvent) -> None:
+        """Let an event that `take` was given happen now."""
+        for callback in event.callbacks:
+            callback(event)
+
+    def put_first(self, event: HeapEvent, at_us: int) -> None:
+        """Schedule an event that `take` has kept: it is the next one. ``at_us``: when it happens; time goes on from there."""
+        event.at_us = at_us
+        heappush(self._queue, (self.now, _URGENT, self._next_number(), event))
+
+    def mark(self) -> int:
+        """Return a number for `put_since`."""
+        return self._next_number()
+
+    def put_since(self, mark: int) -> list[Any]:
+        """Return the pending events that were put after a mark, in no order."""
+        return [event for _, _, number, event in self._queue if number > mark]
 
     def stop(self) -> None:
         """End the current `run_until` before the next event."""
@@ -152,5 +183,5 @@ def seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-_NORMAL = simpy.events.NORMAL
+_NORMAL, _URGENT = simpy.events.NORMAL, simpy.events.URGENT
 _SELDOM = (1_000_000, 50, 100)

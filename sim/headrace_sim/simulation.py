@@ -9,6 +9,7 @@ from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History
 from headrace.wire.messages import STORE
 from headrace_sim import faults as f
+from headrace_sim.arrivals import Arrivals, earliest
 from headrace_sim.cluster import Cluster
 from headrace_sim.director import Director
 from headrace_sim.feed import Feed
@@ -48,6 +49,7 @@ def simulate(
     protocol: Protocol = SOUND,
     redraw: Redraw | None = None,
     most_events: int | None = None,
+    arrivals: Arrivals | None = None,
 ) -> History:
     """Run a pipeline over a feed in a simulated cluster, with faults; then heal, and run until all is done.
 
@@ -60,6 +62,7 @@ def simulate(
         protocol: the state machines to host; default: the engine's own.
         redraw: continue the run in another way from some time on.
         most_events: events of the simulation that the run may have; default: any number.
+        arrivals: decides on the order of arrivals; default: it follows from the latencies that are drawn.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
@@ -69,7 +72,9 @@ def simulate(
     """
     planned = faults if redraw is None else faults.before(redraw.at_us)
     with seldom_collected():
-        cluster = start(pipeline, feed, options=options, faults=planned, seed=seed, protocol=protocol)
+        cluster = start(
+            pipeline, feed, options=options, faults=planned, seed=seed, protocol=protocol, arrivals=arrivals
+        )
         cluster.kernel.most_events = most_events
         if redraw is not None:
             cluster.run_until(min(redraw.at_us, faults.heals_at_us))
@@ -89,14 +94,19 @@ def start(
     seed: int = 0,
     protocol: Protocol = SOUND,
     history: History | None = None,
+    arrivals: Arrivals | None = None,
 ) -> Cluster:
     """Build the cluster of a run, with its faults scheduled, and let the caller decide how time passes.
 
     Raises:
         PipelineError: a version does not fit together, or does not fit the others.
-        OptionsError: a fault names a process that does not exist.
+        OptionsError: a fault names a process that does not exist, or a latency is no interval and ``arrivals`` are given.
     """
-    cluster = Cluster(versions_of(pipeline), feed, options or ClusterOptions(), seed, protocol, history)
+    options = options or ClusterOptions()
+    drawn = options if arrivals is None else earliest(options)
+    cluster = Cluster(versions_of(pipeline), feed, drawn, seed, protocol, history)
+    if arrivals is not None:
+        arrivals.attach(cluster.kernel, cluster.history, options)
     _check(cluster, faults)
     Director(cluster, faults).schedule()
     return cluster

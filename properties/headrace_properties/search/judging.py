@@ -16,7 +16,7 @@ from headrace_properties.search.novelty import behaviour
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.user_lines import Branch, watched
 from headrace_properties.verdict import Verdict, Violated
-from headrace_sim import SOUND, Protocol, simulate, versions_of
+from headrace_sim import SOUND, Arrivals, Protocol, simulate, versions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class JudgedRun:
         dropped: elements that groupings of the Dataflow layer dropped, by computation.
         behaviour: what it has shown (`headrace_properties.search.novelty`).
         branches: of user code that it took; ``None``: it was not watched.
+        further: how many arrivals the last of the plan's delays would have to wait for to come later still; ``None``: it cannot.
     """
 
     verdicts: dict[str, Verdict]
@@ -72,6 +73,7 @@ class JudgedRun:
     dropped: Counter[str] = field(default_factory=Counter)
     behaviour: frozenset[str] = frozenset()
     branches: frozenset[Branch] | None = None
+    further: int | None = None
 
     @property
     def broken(self) -> dict[str, Violated]:
@@ -95,15 +97,19 @@ class JudgedRun:
 
 
 def run_plan(
-    application: Application, trial: Trial, protocol: Protocol = SOUND
+    application: Application, trial: Trial, protocol: Protocol = SOUND, arrivals: Arrivals | None = None
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
     """Make one run and judge it: (history, verdict by invariant or promise, interesting cases).
+
+    ``arrivals``: those of the plan; default: new ones.
 
     Raises:
         HeadraceError: user code or input stopped the run, or a promise is wrong in itself.
     """
     plan, versions = trial.plan, application.versions
     feed = application.input_of(trial)
+    if arrivals is None:
+        arrivals = arrivals_of(plan)
     history = simulate(
         versions,
         feed,
@@ -113,11 +119,17 @@ def run_plan(
         protocol=protocol,
         redraw=trial.redraw,
         most_events=_EVENTS + feed.records * _EVENTS_OF_A_RECORD,
+        arrivals=arrivals,
     )
     deployed = versions_of(versions)
     verdicts = judge(history, deployed, plan.options.engine)
     verdicts |= judge_promises(history, application.promises, deployed)
     return history, verdicts, reached(history)
+
+
+def arrivals_of(plan: Plan) -> Arrivals | None:
+    """Return what decides on the order of arrivals in a run; ``None``: the latencies that are drawn."""
+    return None if plan.delays is None else Arrivals(plan.delays)
 
 
 _EVENTS = 1_000_000
@@ -138,13 +150,14 @@ def try_plan(
     Raises:
         PromiseError: a promise is wrong in itself, which says nothing of the application.
     """
+    arrivals = arrivals_of(trial.plan)
     application.feed(trial.feed_seed)  # what makes the input may fail, too, and that is no outcome of a run
     try:
         with (
             call_time_limited(application.limits),
             watched(application) if trial.watched else nullcontext() as taken,
         ):
-            history, verdicts, cases = run_plan(application, trial, protocol)
+            history, verdicts, cases = run_plan(application, trial, protocol, arrivals)
     except PromiseError:
         raise
     except (Exception, SystemExit, OverrunError) as error:  # noqa: BLE001  user code and broken protocols may raise anything: it is what is looked for
@@ -162,6 +175,7 @@ def try_plan(
         dropped=drops.counts(),
         behaviour=behaviour(history, spots),
         branches=None if taken is None else frozenset(taken),
+        further=None if arrivals is None else arrivals.further(),
     )
 
 

@@ -19,7 +19,7 @@ import msgspec
 from headrace import MILLISECOND, SECOND, Eviction
 from headrace_properties.search.fault_kinds import FIRST_TABLE, MAKERS, STEPS, TABLES, Slot
 from headrace_properties.search.ground import FIRST_KEY, Ground, ground_of
-from headrace_sim import ClusterOptions, Uniform
+from headrace_sim import ClusterOptions, Delay, Uniform
 from headrace_sim import faults as f
 from headrace_sim.steps import role_of
 
@@ -48,12 +48,20 @@ PLAN_BYTES = HEADER_BYTES + FAULT_SLOTS * SLOT_BYTES
 """The length of a plan of the first table."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What varies from run to run: the faults, the knobs, and the seed of all draws."""
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What varies from run to run.
+
+    Attributes:
+        faults: what goes wrong.
+        options: of the cluster: the knobs.
+        seed: of all draws.
+        delays: the arrivals that others overtake; all others come as early as they can. ``None``: latencies are drawn.
+    """
 
     faults: f.FaultSchedule
     options: ClusterOptions
     seed: int
+    delays: tuple[Delay, ...] | None = None
 
 
 def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:

@@ -17,6 +17,7 @@ from headrace_properties.search.coverage import Spot
 from headrace_properties.search.judging import Failure, JudgedRun, is_finding, try_plan
 from headrace_properties.search.novelty import Novelty
 from headrace_properties.search.parallel import ENDED, RunTrials, run_apart, runner, useful_jobs
+from headrace_properties.search.scope import Exploration
 from headrace_properties.search.shrinking import Test, shrink
 from headrace_properties.search.steering import Steering
 from headrace_properties.search.user_lines import Branch, unreached
@@ -44,6 +45,7 @@ class Verification:
         unreached: lines of user code, as (file, line), that no watched run reached; known at the end.
         stopped_for: why a search ended before all runs were made: ``quiet`` or ``minutes``.
         failure: the shrunk counterexample, if there is one.
+        exploration: how far an exhaustive search has come; ``None``: it was another one.
     """
 
     runs: int = 0
@@ -61,6 +63,7 @@ class Verification:
     unreached: tuple[tuple[str, int], ...] = ()
     stopped_for: str = ""
     failure: Failure | None = None
+    exploration: Exploration | None = None
     _branches: set[Branch] = field(default_factory=set)
     _held: Counter[str] = field(default_factory=Counter)
 

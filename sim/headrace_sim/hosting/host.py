@@ -20,10 +20,14 @@ from headrace_sim.hosting.alarms import Alarms
 from headrace_sim.hosting.reading import Readers
 from headrace_sim.kernel import Kernel
 from headrace_sim.options import ClusterOptions
+from headrace_sim.steps import Step
 from headrace_sim.wires.departures import Departures
 from headrace_sim.wires.network import Network
 from headrace_sim.wires.store_link import StoreLink
 from headrace_sim.wires.wire import Wire
+
+Told = Callable[[Step, Event, str], None]
+"""Takes a protocol step, what is sent or received at it, and the address that this goes to."""
 
 
 class StepObserver(Protocol):
@@ -43,6 +47,10 @@ class StepObserver(Protocol):
 
     def carry_out(self, node: Node, effects: Sequence[Effect], sent_us: int) -> None:
         """Carry out a process's effects in the host's stead."""
+        ...
+
+    def tell(self, told: Told) -> None:
+        """From now on look at every step, and tell of each before any fault begins at it."""
         ...
 
     def forget(self) -> None:

@@ -13,7 +13,7 @@ from headrace.wire.messages import Message
 from headrace_sim.endpoints.node import Node, NodeState
 from headrace_sim.faults import DelayMessage, DropMessage, DuplicateMessage, MessageFault, StepFault
 from headrace_sim.faults.log import FaultLog
-from headrace_sim.hosting.host import Host
+from headrace_sim.hosting.host import Host, Told
 from headrace_sim.steps import EVENTS, MESSAGES, Does, Moment, Step, computation_of
 from headrace_sim.wires.network import NORMAL, Fate
 
@@ -62,12 +62,18 @@ class Watch:
         self._log = log
         self._begin = begin
         self._planned: dict[tuple[Place, int], list[StepFault]] = {}
+        self._told: Told | None = None
         self._caught: dict[tuple[str, int, int], _Caught] = {}
         for fault in planned:
             self._planned.setdefault((place_of(fault.step), fault.step.nth), []).append(fault)
         self._ever: Mapping[str, Collection[str]] = {} if planned else dict.fromkeys(host.nodes, _ALL)
         self.sending = _looked_for(planned, Does.SENDS) or self._ever
         self.receiving = _looked_for(planned, Does.RECEIVES) or self._ever
+
+    def tell(self, told: Told) -> None:
+        """From now on look at every step, and tell of each before any fault begins at it."""
+        self._told = told
+        self._ever = self.sending = self.receiving = dict.fromkeys(self._host.nodes, _ALL)
 
     def forget(self) -> None:
         """Let no fault begin any more; a watch that counts every step goes on counting."""
@@ -102,7 +108,7 @@ class Watch:
             if type(effect) is not Send:
                 host.carry_out(node, effect)
                 continue
-            planned = self._comes(node.address, Does.SENDS, effect.message)
+            planned = self._comes(node.address, Does.SENDS, effect.message, effect.to)
             rest = effects[number + 1 :]
             fate = self._strike(planned, Moment.BEFORE, node, activation)
             if self._stopped(node, incarnation, sent_us):
@@ -117,15 +123,19 @@ class Watch:
                 self._keep(node, None, rest)
                 return
 
-    def _comes(self, address: str, does: Does, event: Event) -> Sequence[StepFault]:
+    def _comes(self, address: str, does: Does, event: Event, to: str = "") -> Sequence[StepFault]:
         """Count a step if it is looked for; return the faults that are tied to it."""
         name, looked_for = type(event).__name__, self.sending if does is Does.SENDS else self.receiving
         if name not in looked_for.get(address, ()):
             return ()
         computation, counts = computation_of(event), self.counts
         found: list[StepFault] = []
-        for place in {(address, does, name, ""): None, (address, does, name, computation): None}:
-            counts[place] += 1
+        places = dict.fromkeys([(address, does, name, ""), (address, does, name, computation)])
+        counts.update(places.keys())
+        if self._told is not None:
+            step = Step(address, does, name, counts[address, does, name, computation], computation)
+            self._told(step, event, to or address)
+        for place in places:
             if self._planned:
                 found += self._planned.pop((place, counts[place]), ())
         return found

@@ -1,0 +1,108 @@
+"""What could have been otherwise in a run: arrivals that others could overtake, and faults that could begin at its steps."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.ground import Ground
+from headrace_properties.search.judging import arrivals_of
+from headrace_properties.search.scope import FAULT_KINDS
+from headrace_properties.search.step_faults import faults_at
+from headrace_sim import Arrivals, Delay, Moment, Protocol, Step, StepFault, start
+from headrace_sim import faults as f
+from headrace_sim.arrivals import Routine, next_overtaker
+
+
+class Position(msgspec.Struct, frozen=True, order=True):
+    """When a move begins in its run.
+
+    Attributes:
+        clock: how many arrivals had come.
+        step: which protocol step of the run it was; -1: it is a delayed arrival.
+        which: which fault of those that can begin there.
+    """
+
+    clock: int = 0
+    step: int = -1
+    which: int = -1
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One departure of a schedule from the usual."""
+
+    position: Position
+    what: StepFault | Delay
+
+
+class _Reached(msgspec.Struct):
+    """A protocol step that a run has reached, before the heal."""
+
+    clock: int
+    number: int
+    step: Step
+
+
+class Recording:
+    """A run, and what could have been otherwise in it.
+
+    Args:
+        application: what is run.
+        trial: the run; its plan has delays, if only none.
+        protocol: the state machines to host.
+    """
+
+    def __init__(self, application: Application, trial: Trial, protocol: Protocol) -> None:
+        plan, arrivals = trial.plan, arrivals_of(trial.plan)
+        assert arrivals is not None, "whose latencies are drawn has no order to vary"
+        self.arrivals: Arrivals = arrivals
+        self._told = 0
+        self._steps: list[_Reached] = []
+        self._routine = Routine()
+        self._healed = False
+        cluster = start(
+            application.versions, application.input_of(trial), options=plan.options, faults=plan.faults, seed=plan.seed,
+            protocol=protocol, arrivals=arrivals,
+        )  # fmt: skip
+        cluster.tell_steps(self._tell)
+        cluster.run_until(plan.faults.heals_at_us)
+        self._healed = True
+        cluster.heal(plan.faults.lasting)
+        cluster.run_to_the_end()
+
+    def _tell(self, step: Step, event: object, to: str) -> None:
+        self._told += 1
+        if self._healed or type(event).__name__ in _NO_STEPS or self._routine.takes(step.process, to, event):
+            return
+        self._steps.append(_Reached(self.arrivals.clock, self._told, step))
+
+    def delays(self, after: Position, *, reduced: bool) -> Iterator[Move]:
+        """Give each arrival after a position that another one could overtake, as little delayed as makes a difference."""
+        handled = self.arrivals.handled
+        for index, arrival in enumerate(handled):
+            if arrival.content is None or arrival.periodic or arrival.clock <= after.clock:
+                continue
+            past = next_overtaker(handled, index, anywhere=not reduced)
+            if past is not None:
+                yield Move(Position(arrival.clock), Delay(arrival.step, past, anywhere=not reduced))
+
+    def faults(self, after: Position, ground: Ground, kinds: Sequence[str]) -> Iterator[tuple[Move, bool]]:
+        """Give each fault of some kinds that could begin after a position, and whether another one is equivalent."""
+        wanted = tuple(FAULT_KINDS[kind] for kind in kinds)
+        last = {reached.step.process: reached for reached in self._steps}
+        verbs: set[tuple[int, object]] = set()
+        for reached in self._steps:
+            for which, tied in enumerate(faults_at(reached.step, ground)):
+                position = Position(reached.clock, reached.number, which)
+                if not isinstance(tied.fault, wanted):
+                    continue
+                same = tied.moment is Moment.AFTER and last[reached.step.process] is not reached
+                if isinstance(tied.fault, f.Operate):
+                    same = (reached.clock, tied.fault.verb) in verbs
+                    verbs.add((reached.clock, tied.fault.verb))
+                if position > after:
+                    yield Move(position, tied), same
+
+
+_NO_STEPS = ("Wake", "SourceWatermark", "Replayed")
+"""Choice: what a process does at these is a step by itself, and they are routine otherwise."""

@@ -1,0 +1,91 @@
+"""The scope of an exhaustive search, and how far the search has come."""
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+from headrace import OptionsError
+from headrace_sim import ClusterOptions
+from headrace_sim import faults as f
+
+FAULT_KINDS: dict[str, type[f.Fault]] = {
+    "crash": f.Crash,
+    "pause": f.Pause,
+    "drop": f.DropMessage,
+    "duplicate": f.DuplicateMessage,
+    "delay": f.DelayMessage,
+    "reassign": f.Operate,
+}
+"""The kinds of faults that are tried, by name. Commits and the store's replies are messages, too."""
+
+
+def small_cluster(workers: int = 2) -> ClusterOptions:
+    """Return the options of a small cluster: few workers, one master, one authority."""
+    options = ClusterOptions(workers=workers)
+    engine = dataclasses.replace(options.engine, masters=1, authority_replicas=1)
+    return msgspec.structs.replace(options, engine=engine)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What to exhaust.
+
+    Attributes:
+        records: so many of the input's first records.
+        faults: a run has at most so many faults.
+        delays: a run has at most so many arrivals that others overtake.
+        kinds: of faults, by name; see `FAULT_KINDS`.
+        options: of the cluster; its latencies are the intervals.
+        reduced: leave out what is equivalent; else all arrivals are put in every order, whether a process can tell or not.
+    """
+
+    records: int = 3
+    faults: int = 1
+    delays: int = 2
+    kinds: tuple[str, ...] = tuple(FAULT_KINDS)
+    options: ClusterOptions = field(default_factory=small_cluster)
+    reduced: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what is no scope."""
+        for name in ("records", "faults", "delays"):
+            if getattr(self, name) < 0:
+                raise OptionsError(name, getattr(self, name), "at least 0")
+        for kind in self.kinds:
+            if kind not in FAULT_KINDS:
+                raise OptionsError("kinds", kind, f"one of {', '.join(FAULT_KINDS)}")
+
+    @property
+    def moves(self) -> int:
+        """The most departures of a schedule."""
+        return self.faults + self.delays
+
+
+@dataclass(slots=True)
+class Exploration:
+    """How far an exhaustive search has come.
+
+    Attributes:
+        scope: what it is to exhaust.
+        runs: schedules run, by their numbers of faults and delays.
+        pruned: moves left out because another one is equivalent; each stands for at least one schedule, and all that follow it.
+        rounds: with fewer moves than this, all schedules of the scope have been run.
+        expanded: how many schedules have had all their next moves run in this round, and of how many.
+        exhausted: all schedules of the scope have been run.
+        stopped_for: why not: ``examples``, ``minutes`` or ``failure``; ``""``: it is, or somebody interrupted it.
+    """
+
+    scope: Scope
+    runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    pruned: int = 0
+    rounds: int = 0
+    expanded: tuple[int, int] = (0, 1)
+    exhausted: bool = False
+    stopped_for: str = ""
+
+    @property
+    def total(self) -> int:
+        """Schedules run."""
+        return self.runs.total()

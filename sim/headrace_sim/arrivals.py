@@ -1,0 +1,373 @@
+"""The order in which things arrive at each process, as a value: what an exhaustive search varies.
+
+Rules of this file:
+
+* Every latency is an interval. Without delays everything takes its shortest time, so a run is a function of its faults.
+* A delayed arrival waits until so many others have arrived at the same place, and then arrives in that very instant; but never
+  longer than its interval allows.
+* Arrivals at different places are never put in another order: what a process does depends on what has arrived there, and when.
+  So of all the orders that no process can tell apart, one is run (partial-order reduction; Flanagan and Godefroid, POPL 2005).
+
+Delays are counted as in delay-bounded scheduling (Emmi, Qadeer and Rakamaric, POPL 2011).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from headrace import OptionsError
+from headrace.delivery.routing import OUTSIDE_ADDRESS
+from headrace.history import History, InjectorReported, KeysSampled, Published, Reported
+from headrace.wire import messages as m
+from headrace_sim.distributions import Constant, Distribution, Uniform
+from headrace_sim.endpoints.node import Node
+from headrace_sim.kernel import Kernel
+from headrace_sim.options import ClusterOptions
+from headrace_sim.steps import Does, Step
+from headrace_sim.wires.departures import Flight, Parcel
+
+
+class Delay(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An arrival that others overtake.
+
+    Attributes:
+        step: the arrival.
+        past: it waits until so many more have arrived there, of whatever kind.
+        anywhere: it waits for so many arrivals at all places together, as a search without reduction does.
+    """
+
+    step: Step
+    past: int
+    anywhere: bool = False
+
+    def describe(self) -> str:
+        """Write the delay as a sentence.
+
+        >>> Delay(Step("worker-1", Does.RECEIVES, "Deliver", 3), 2).describe()
+        'the 3rd Deliver that worker-1 receives is overtaken by the next 2 arrivals there'
+        """
+        others = "arrival" if self.past == 1 else f"{self.past} arrivals"
+        where = "anywhere" if self.anywhere else "there"
+        return f"the {self.step.what} that {self.step.process} receives is overtaken by the next {others} {where}"
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """Something that has come to a process, to the store or to the outside.
+
+    Attributes:
+        place: the address; ``""``: a fault begins or ends, or the run.
+        name: what it is, such as ``Deliver``.
+        nth: which of these at this place, from 1.
+        content: the message, if it is one.
+        clock: how many arrivals had come when it came, or would have come without a delay.
+        latest_us: when it would have come at the latest.
+        periodic: it is routine work: its order is not varied.
+        at_us: when it was handled, true time.
+        activations: the numbers that its handling has in the History.
+        cause: the activation that sent it; ``None``: it comes from outside.
+    """
+
+    place: str
+    name: str
+    nth: int
+    content: Any
+    clock: int
+    latest_us: int
+    periodic: bool
+    at_us: int = -1
+    activations: range = range(0)
+    cause: int | None = None
+
+    @property
+    def step(self) -> Step:
+        """It, as a step of its place."""
+        return Step(self.place, Does.RECEIVES, self.name, self.nth)
+
+
+class Routine:
+    """Tells which messages are routine: they show that their sender lives, or repeat what it has last said."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str, type], Any] = {}
+
+    def takes(self, source: str, target: str, message: Any) -> bool:
+        """Tell whether the next message from one address to another is routine."""
+        if not isinstance(message, _REPEATED):
+            return isinstance(message, _ROUTINE)
+        match message:
+            case m.InjectorReport():
+                said: Any = (message.epoch, message.low_watermark, message.horizon, message.pending)
+            case m.Report():
+                said = message.intervals
+            case _:
+                said = message.values
+        link = source, target, type(message)
+        repeated: bool = self._said.get(link) == said
+        self._said[link] = said
+        return repeated
+
+
+class _Waiting:
+    """A delayed arrival, its event, and how many it still waits for."""
+
+    __slots__ = ("arrival", "delay", "event", "left")
+
+    def __init__(self, arrival: Arrival, event: Any, delay: Delay) -> None:
+        self.arrival, self.event, self.delay, self.left = arrival, event, delay, delay.past
+
+
+class Arrivals:
+    """Delays arrivals of one run, and keeps a list of all.
+
+    Args:
+        delays: what to delay.
+
+    Attributes:
+        handled: the arrivals so far, in the order in which they were handled.
+        clock: how many have come.
+    """
+
+    def __init__(self, delays: Iterable[Delay] = ()) -> None:
+        self.handled: list[Arrival] = []
+        self.clock = 0
+        self._delays = {delay.step: delay for delay in delays}
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._routine = Routine()
+        self._waiting: list[_Waiting] = []
+        self._latest_us: Counter[str] = Counter()
+        self._released: dict[int, Arrival] = {}
+
+    def attach(self, kernel: Kernel, history: History, options: ClusterOptions) -> None:
+        """Decide on the events of a run from now on.
+
+        Args:
+            kernel: of the run.
+            history: of the run.
+            options: whose latencies are the intervals.
+
+        Raises:
+            OptionsError: a latency is no interval.
+        """
+        self._kernel, self._history = kernel, history
+        self._slack_us = _slack_of(options)
+        kernel.take = self._take
+
+    def further(self) -> int | None:
+        """Tell how many arrivals the last delayed one would have to wait for to come later still; ``None``: it cannot."""
+        if not self._delays or self._waiting:
+            return None
+        delay = [*self._delays.values()][-1]
+        for index, arrival in enumerate(self.handled):
+            if arrival.step == delay.step:
+                more = next_overtaker(self.handled, index, anywhere=delay.anywhere)
+                return None if more is None else delay.past + more
+        return None
+
+    def _take(self, event: Any) -> None:
+        """Let an event happen, unless it is delayed."""
+        arrival = self._released.pop(id(event), None)
+        if arrival is None:
+            arrival = self._come(event)
+            delay = self._delays.get(arrival.step) if self._delays else None
+            if delay is not None:
+                self._hold(arrival, event, delay)
+                return
+        self._handle(arrival, event)
+        for waiting in tuple(self._waiting):
+            if waiting.arrival.place == arrival.place or waiting.delay.anywhere:
+                waiting.left -= 1
+                if waiting.left == 0:
+                    self._release(waiting)
+
+    def _come(self, event: Any) -> Arrival:
+        place, source, name, content = _what(event)
+        self._counts[place, name] += 1
+        self.clock += 1
+        latest_us = event.at_us + (self._slack_us.get(_link(event), 0) if content is not None else 0)
+        periodic = content is not None and self._routine.takes(source, place, content)
+        return Arrival(place, name, self._counts[place, name], content, self.clock, latest_us, periodic)
+
+    def _hold(self, arrival: Arrival, event: Any, delay: Delay) -> None:
+        waiting = _Waiting(arrival, event, delay)
+        self._waiting.append(waiting)
+        self._kernel.call_at(arrival.latest_us, self._force, waiting)
+
+    def _force(self, waiting: _Waiting) -> None:
+        if waiting in self._waiting:
+            self._release(waiting)
+
+    def _release(self, waiting: _Waiting) -> None:
+        self._waiting.remove(waiting)
+        self._released[id(waiting.event)] = waiting.arrival
+        arrival, at_us = waiting.arrival, self._kernel.now
+        if waiting.delay.anywhere:  # what is done elsewhere meanwhile takes no time here
+            at_us = max(waiting.event.at_us, self._latest_us[arrival.place])
+        self._kernel.put_first(waiting.event, at_us)
+
+    def _handle(self, arrival: Arrival, event: Any) -> None:
+        kernel, history = self._kernel, self._history
+        mark, begin, events = kernel.mark(), len(history.activations), len(history.events)
+        kernel.happen(event)
+        arrival.at_us = self._latest_us[arrival.place] = kernel.now
+        arrival.activations = range(begin, len(history.activations))
+        if arrival.activations:
+            arrival.cause = history.activations[begin].cause
+        if arrival.content is None and arrival.place:
+            arrival.periodic = all(
+                isinstance(told, _ROUTINE_EVENTS) for told in history.events[events:]
+            ) and not any(map(_is_news, kernel.put_since(mark)))
+        self.handled.append(arrival)
+
+
+_ROUTINE = (
+    m.Heartbeat, m.Peek, m.Peeked, m.Renew, m.Renewed, m.CollectIds, m.Collected, m.JournalPosition, m.Journaled,
+)  # fmt: skip
+_REPEATED = (m.Report, m.InjectorReport, m.Watermarks, m.JournalWatermarks)
+"""Choice: these are routine when they say what they last said."""
+_ROUTINE_EVENTS = (Reported, InjectorReported, Published, KeysSampled)
+
+_Link = type | None
+"""What a latency depends on: the type of the store's reply, `Parcel` for the way there, `Flight` for any other message."""
+
+
+def _is_news(event: Any) -> bool:
+    """Tell whether an event is a message that is no routine."""
+    sent = event if isinstance(event, Flight) else event.argument
+    return isinstance(sent, Flight | Parcel) and not isinstance(sent.message, _ROUTINE + _REPEATED)
+
+
+def _what(event: Any) -> tuple[str, str, str, Any]:
+    """Return where an event comes, from where, its name, and the message if it is one."""
+    if isinstance(event, Flight):
+        return event.target.address, event.source.address, type(event.message).__name__, event.message
+    argument = event.argument
+    if isinstance(argument, Parcel):
+        message = argument.message
+        to = OUTSIDE_ADDRESS if isinstance(message, m.Deliver) else m.STORE
+        return to, argument.source.address, type(message).__name__, message
+    match argument:
+        case (Node() as node, message, _) if isinstance(message, _REPLIES):
+            return node.address, m.STORE, type(message).__name__, message
+        case (Node() as node, *_):
+            return node.address, "", event.function.__name__, None
+        case (str() as address, *_):
+            return address, "", event.function.__name__, None
+        case _:
+            return "", "", "", None
+
+
+_REPLIES = m.Reply.__args__
+
+
+def _link(event: Any) -> _Link:
+    if isinstance(event, Flight) or isinstance(event.argument, Parcel):
+        parcel = event if isinstance(event, Flight) else event.argument
+        return Flight if isinstance(event, Flight) or isinstance(parcel.message, m.Deliver) else Parcel
+    return type(event.argument[1])
+
+
+def earliest(options: ClusterOptions) -> ClusterOptions:
+    """Return options under which everything takes its shortest time.
+
+    Raises:
+        OptionsError: a time has no interval that it is in.
+    """
+    changes: dict[str, Any] = {
+        name: Constant(_interval(name, value)[0])
+        for name in options.__struct_fields__
+        if isinstance(value := getattr(options, name), Distribution)
+    }
+    changes["user_code_cpu_of"] = {
+        name: Constant(_interval(f"user_code_cpu_of {name}", value)[0])
+        for name, value in options.user_code_cpu_of.items()
+    }
+    if options.contention is not None:
+        raise OptionsError("contention", options.contention, "None where every order of arrivals is tried")
+    return msgspec.structs.replace(options, **changes)
+
+
+def _slack_of(options: ClusterOptions) -> dict[_Link, int]:
+    """How much longer than its shortest time each kind of arrival can take."""
+
+    def slack_us(name: str) -> int:
+        low_us, high_us = _interval(name, getattr(options, name))
+        return high_us - low_us
+
+    way_us, write_us = slack_us("store_link"), slack_us("store_write")
+    others = {
+        m.RowRead: slack_us("store_read"),
+        m.Scanned: slack_us("store_scan"),
+        m.Collected: slack_us("store_scan"),
+    }
+    replies: dict[_Link, int] = {reply: way_us + others.get(reply, write_us) for reply in _REPLIES}
+    return replies | {Flight: slack_us("link"), Parcel: way_us}
+
+
+def _interval(name: str, distribution: Distribution) -> tuple[int, int]:
+    match distribution:
+        case Constant(us=us):
+            return us, us
+        case Uniform(low_us=low_us, high_us=high_us):
+            return low_us, high_us
+        case _:
+            raise OptionsError(
+                name, distribution, "Constant or Uniform, whose shortest and longest time are known"
+            )
+
+
+def may_swap(one: Arrival, other: Arrival) -> bool:
+    """Tell whether two arrivals have the same effect in either order, for all that their places can tell."""
+    if one.place != other.place:
+        return bool(one.place and other.place)
+    return one.place == m.STORE and _commute(one.content, other.content)
+
+
+def _commute(one: Any, other: Any) -> bool:
+    """Tell whether the store serves two requests alike in either order. ``Choice``: where in doubt, it does not."""
+    rows = tuple(isinstance(request, m.Read | m.Write | m.Scan | m.CollectIds) for request in (one, other))
+    if all(rows):
+        if one.computation != other.computation or (isinstance(one, m.Read) and isinstance(other, m.Read)):
+            return True
+        keys, others = _keys(one), _keys(other)
+        return keys is not None and others is not None and not keys & others
+    if any(rows):
+        journal, row = (other, one) if rows[0] else (one, other)
+        if isinstance(journal, m.Mint):
+            return False
+        return not (isinstance(row, m.Scan) and isinstance(journal, m.JournalWatermarks | m.JournalPosition))
+    return False
+
+
+def _keys(request: m.Read | m.Write | m.Scan | m.CollectIds) -> frozenset[str] | None:
+    """The keys of the rows that a request is about; ``None``: a range of them."""
+    if isinstance(request, m.Write):
+        return frozenset(request.keys())
+    return frozenset([request.key]) if isinstance(request, m.Read) else None
+
+
+def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> int | None:
+    """Tell how many more arrivals would have to overtake one for the order to be another; ``None``: none can in its interval.
+
+    Args:
+        handled: the arrivals of a run.
+        index: of the arrival in them.
+        anywhere: any order of all arrivals is another one.
+    """
+    delayed, past = handled[index], 0
+    led_to = set(delayed.activations)
+    for other in handled[index + 1 :]:
+        if other.at_us > delayed.latest_us:
+            return None
+        if other.cause in led_to:
+            led_to.update(other.activations)
+        elif anywhere or other.place == delayed.place:
+            past += 1
+            if other.place and not other.periodic and (anywhere or not may_swap(delayed, other)):
+                return past
+    return None

@@ -1,0 +1,168 @@
+"""Exhaustive search: every schedule of a scope once, and what is left out is the same as something that is run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace import OptionsError
+from headrace.history import History
+from headrace.wire import messages as m
+from headrace_properties.checkers import judge, reached
+from headrace_properties.mutants import MUTANTS
+from headrace_properties.results import result_of
+from headrace_properties.search.application import Trial
+from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.judging import JudgedRun, run_plan, try_plan, violations
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.replay_file import read_replay, to_replay
+from headrace_properties.search.scope import Scope
+from headrace_properties.search.workloads import WORKLOADS
+from headrace_sim import SOUND, Protocol, arrivals
+
+TALLIES = WORKLOADS["tallies"].application
+SEQUENCERS = Scope(records=1, faults=1, delays=0, kinds=("reassign",))
+
+Outcome = tuple[str, ...]
+
+
+def plans_of(scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies") -> list[Plan]:
+    """The schedules that are run."""
+    plans: list[Plan] = []
+
+    def take(plan: Plan, _: JudgedRun) -> None:
+        plans.append(plan)
+
+    assert explore(WORKLOADS[workload].application, scope, protocol=protocol, on_judged=take).exploration
+    return plans
+
+
+def outcomes(scope: Scope, protocol: Protocol = SOUND, workload: str = "tallies") -> set[Outcome]:
+    """Everything that the schedules of a scope come to: rows, output, verdicts, and the cases that arose."""
+    application = WORKLOADS[workload].application
+    found = set()
+    for plan in plans_of(scope, protocol, workload):
+        history, _, _ = run_plan(application, Trial(plan, 0, tuple(range(scope.records))), protocol)
+        # Orders that no process can tell apart have one History in the order of time.
+        timely = History(sorted(history, key=lambda event: event.at_us))
+        result, cases = result_of(timely), reached(timely)
+        verdicts = violations(judge(timely, [application.pipeline], plan.options.engine))
+        rows, sent = sorted(result.states.items()), sorted(map(repr, result.outputs.items()))
+        found.add((repr(rows), repr(sent), *verdicts, *(case for case in cases if cases[case])))
+    return found
+
+
+def plain(scope: Scope) -> Scope:
+    """The same without any reduction."""
+    return Scope(scope.records, scope.faults, scope.delays, scope.kinds, scope.options, reduced=False)
+
+
+ORDERS = Scope(records=2, faults=0, delays=1)
+
+
+@pytest.fixture(scope="module")
+def every_order() -> set[Outcome]:
+    return outcomes(plain(ORDERS))
+
+
+def test_orders_that_are_left_out_come_to_nothing_new(every_order: set[Outcome]) -> None:
+    assert outcomes(ORDERS) == every_order
+
+
+def test_orders_that_are_left_out_come_to_nothing_new_on_a_broken_protocol() -> None:
+    protocol = MUTANTS["keys are not serial"]
+    assert outcomes(ORDERS, protocol, "echoes") == outcomes(plain(ORDERS), protocol, "echoes")
+
+
+@pytest.fixture(scope="module")
+def reassigned() -> set[Outcome]:
+    return outcomes(SEQUENCERS, MUTANTS["without sequencers"])
+
+
+def test_faults_that_are_left_out_come_to_nothing_new(reassigned: set[Outcome]) -> None:
+    assert outcomes(plain(SEQUENCERS), MUTANTS["without sequencers"]) == reassigned
+
+
+def ignoring(ignores: Callable[[arrivals.Arrival, arrivals.Arrival], bool]) -> Callable[..., bool]:
+    sound = arrivals.may_swap
+    return lambda one, other: sound(one, other) or ignores(one, other)
+
+
+BROKEN_REDUCTIONS: dict[str, Callable[[arrivals.Arrival, arrivals.Arrival], bool]] = {
+    "all arrivals commute": lambda _one, _other: True,
+    "a worker's arrivals commute": lambda one, _: one.place.startswith("worker"),
+    "a table commutes with everything": lambda one, other: "Table" in (one.name, other.name),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_REDUCTIONS)
+def test_a_reduction_that_takes_too_much_for_equivalent_loses_outcomes(
+    broken: str, monkeypatch: pytest.MonkeyPatch, every_order: set[Outcome]
+) -> None:
+    monkeypatch.setattr(arrivals, "may_swap", ignoring(BROKEN_REDUCTIONS[broken]))
+    assert outcomes(ORDERS) < every_order
+
+
+def test_a_reduction_that_takes_writes_for_routine_loses_outcomes(
+    monkeypatch: pytest.MonkeyPatch, reassigned: set[Outcome]
+) -> None:
+    monkeypatch.setattr(arrivals, "_ROUTINE", (m.Write, m.Written))
+    assert outcomes(SEQUENCERS, MUTANTS["without sequencers"]) < reassigned
+
+
+def test_every_schedule_is_run_once() -> None:
+    scope = Scope(records=0, faults=0, delays=2)
+    plans = plans_of(scope)
+    assert len(plans) > 30
+    assert len({repr(plan) for plan in plans}) == len(plans)
+    numbers = [len(plan.delays or ()) for plan in plans]
+    assert numbers == sorted(numbers)
+
+
+def test_a_scope_is_exhausted_when_all_its_schedules_have_been_run() -> None:
+    found = explore(TALLIES, Scope(records=1, faults=0, delays=1))
+    exploration = found.exploration
+    assert exploration is not None
+    assert (exploration.exhausted, exploration.stopped_for, exploration.rounds) == (True, "", 2)
+    assert found.failure is None
+    assert exploration.total == found.runs + found.idle
+
+
+def test_a_search_that_was_cut_short_has_not_exhausted_its_scope() -> None:
+    exploration = explore(TALLIES, Scope(records=1, faults=1, delays=1), examples=5).exploration
+    assert exploration is not None
+    assert (exploration.exhausted, exploration.stopped_for, exploration.total) == (False, "examples", 5)
+    assert exploration.rounds == 1  # only the run without departures is known
+
+
+def test_the_result_does_not_depend_on_how_many_processes_share_the_runs() -> None:
+    scope = Scope(records=1, faults=0, delays=1)
+    alone, shared = explore(TALLIES, scope), explore(TALLIES, scope, jobs=2)
+    assert alone.exploration == shared.exploration
+    assert (alone.verdicts, alone.reached, alone.events) == (shared.verdicts, shared.reached, shared.events)
+
+
+def test_the_first_counterexample_has_the_fewest_departures_and_runs_again_from_its_file(
+    tmp_path: Path,
+) -> None:
+    """Without sequencers one reassignment is enough; the file has the order of arrivals."""
+    protocol = MUTANTS["without sequencers"]
+    application = WORKLOADS["windows"].application
+    found = explore(application, Scope(records=1, faults=1, delays=1, kinds=("reassign",)), protocol=protocol)
+    failure, exploration = found.failure, found.exploration
+    assert failure is not None
+    assert exploration is not None
+    assert exploration.stopped_for == "failure"
+    assert failure.plan.faults.count + len(failure.plan.delays or ()) == exploration.rounds
+    path = tmp_path / "failure.json"
+    path.write_bytes(to_replay(failure, "somewhere:pipeline", protocol.name))
+    again = try_plan(application, read_replay(path).trial, protocol)
+    assert again.digest == failure.digest
+    assert again.broken.keys() == failure.violations.keys()
+
+
+def test_a_scope_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionsError, match="kinds='flood'"):
+        Scope(kinds=("flood",))
+    with pytest.raises(OptionsError, match="delays"):
+        Scope(delays=-1)
