@@ -20,13 +20,26 @@ from typing import Any, Concatenate, ParamSpec, Protocol, cast, overload
 
 import msgspec
 
+from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace.wire.keys import KeyInterval
 from headrace.wire.messages import Progress
-from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
+from headrace.wire.rows import Asked, Production, RowDelta, StoredTimer, Version
 from headrace.wire.value import Value
 
 P = ParamSpec("P")
 """Fields of an event after the first two."""
+
+
+class SourceHeld(Value, frozen=True, gc=False):
+    """The source of an injector's process has a record or a watermark that it did not have before (5.2).
+
+    Recorded once, whether or not the process reads it: when the process could read it, or at the end of the run at the latest.
+    Hosts that cannot look into their sources record none; what is injected is then taken for all that there was.
+    """
+
+    at_us: int
+    process: str
+    what: SourceRecord | SourceWatermark
 
 
 class Injected(Value, frozen=True, gc=False):
@@ -85,6 +98,7 @@ class Executed(Value, frozen=True, gc=False):
         input_watermark: input watermark known to the worker.
         version: version of the write that will carry the step.
         productions: productions of the step, one for each consumer.
+        asked: what user code asked of the row beside its state; ``None``: the host does not tell.
     """
 
     at_us: int
@@ -98,6 +112,7 @@ class Executed(Value, frozen=True, gc=False):
     input_watermark: int
     version: Version
     productions: tuple[Production, ...]
+    asked: Asked | None = None
 
 
 class UserCodeFailed(Value, frozen=True, gc=False):
@@ -412,7 +427,7 @@ class RunEnded(Value, frozen=True, gc=False):
 
 
 Event = (
-    Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
+    SourceHeld | Injected | Delivered | DuplicateDropped | Executed | UserCodeFailed | DeadLettered | Applied | CheckpointsDeleted
     | WriteRefused | AckSent | Acked | Checkpointed | Resent | IntervalMinted | ComputationRemoved | VersionAdopted
     | ScanBegun | ScanEnded | IntervalDropped | Reported | InjectorReported | Published | InputWatermarkAdvanced
     | IdsCollected | RoleClaimed | Output | ProcessStarted | KeysSampled | FaultStruck | StepReached | Healed | RunEnded

@@ -99,6 +99,8 @@ class Cluster:
         """
         with seldom_collected():
             why = self._ending.wait(self.advance)
+        for address in self.sources:
+            self.host.readers.note(address)
         self.history.begin("", "end", None)
         self.history.record(RunEnded(self.kernel.now, "", why))
 

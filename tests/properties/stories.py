@@ -24,7 +24,7 @@ from headrace.history import (
     ScanEnded,
 )
 from headrace.wire.messages import Progress
-from headrace.wire.rows import Production, RowDelta, StoredTimer, Version
+from headrace.wire.rows import Asked, Production, RowDelta, StoredTimer, Version
 from headrace_properties.checkers import judge
 from headrace_properties.verdict import Verdict, Violated
 
@@ -100,7 +100,7 @@ class Story:
 
     def run(
         self, computation: str, number: int, cause: Production | StoredTimer, *productions: Production, sequencer: int = 1,
-        watermark: int = 0, process: str = "worker-0",
+        watermark: int = 0, process: str = "worker-0", asked: Asked | None = None,
     ) -> None:  # fmt: skip
         """User code runs; nothing is written yet."""
         fired = cause if isinstance(cause, StoredTimer) else None
@@ -120,6 +120,7 @@ class Story:
                 input_watermark=watermark,
                 version=Version(sequencer, number),
                 productions=productions,
+                asked=asked,
             )
         )
 

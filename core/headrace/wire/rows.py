@@ -77,6 +77,34 @@ class StoredTimer(Value, frozen=True, gc=False, omit_defaults=True):
         return self.timestamp if self.clock is Clock.WATERMARK else self.hold
 
 
+class AskedTimer(Value, frozen=True, gc=False, omit_defaults=True):
+    """A timer that user code set or cancelled (4.6).
+
+    Attributes:
+        tag: its name.
+        timestamp: microseconds of its clock; ``None``: it is cancelled.
+        clock: the clock that it waits for.
+        hold: event time at which a wall timer holds the low watermark, if any.
+    """
+
+    tag: str
+    timestamp: int | None
+    clock: Clock = Clock.WATERMARK
+    hold: int | None = None
+
+
+class Asked(Value, frozen=True, gc=False, omit_defaults=True):
+    """What one run of user code asked of its row, beside the state (5.1, 5.2).
+
+    Attributes:
+        hold: of `Context.hold_watermark`, event time in microseconds: `MAX_TIME` releases it; ``None``: nothing.
+        timers: that it set or cancelled.
+    """
+
+    hold: int | None = None
+    timers: tuple[AskedTimer, ...] = ()
+
+
 class RowDelta(Value, frozen=True, gc=False):
     """One step's changes to one row, applied completely or not at all (MillWheel 6.2).
 

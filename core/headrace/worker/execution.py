@@ -13,7 +13,7 @@ from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.delivery.addressing import CONSUMED
 from headrace.delivery.deployed import Deployed
 from headrace.rules import Rules
-from headrace.wire.rows import Production, StoredTimer, Version
+from headrace.wire.rows import Asked, AskedTimer, Production, StoredTimer, Version
 
 
 def run_record(
@@ -90,6 +90,20 @@ def stored_timers(
             tag, request.timestamp, request.clock, due, overdue, request.hold, set_by, origin, set_at
         )
     return found
+
+
+def asked_of(context: Context | None) -> Asked:
+    """What user code asked of its row, for the History; ``None``: it did not get so far."""
+    if context is None or (context.timers is None and context.new_hold is None):
+        return _NOTHING
+    timers = [
+        AskedTimer(tag, None) if one is None else AskedTimer(tag, one.timestamp, one.clock, one.hold)
+        for tag, one in (context.timers or {}).items()
+    ]
+    return Asked(context.new_hold, tuple(timers))
+
+
+_NOTHING = Asked()
 
 
 def final_error(

@@ -24,6 +24,7 @@ from headrace.history import DeadLettered, DuplicateDropped, Event, Executed, Kn
 from headrace.rules import Rules
 from headrace.wire.rows import Production, StoredTimer, Version
 from headrace.worker.execution import (
+    asked_of,
     dead_letter,
     final_error,
     run_record,
@@ -178,7 +179,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             return self._fail(Cause(record_id, record.timestamp, origin, watermark, record, None), error)
         self._take(context, after, productions, watermark, origin)
         if self.setting.keeps or self.failures:
-            self._note_executed(record_id, record.timestamp, None, productions)
+            self._note_executed(record_id, record.timestamp, None, productions, context)
         return True
 
     # Timers
@@ -214,7 +215,7 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
                 return False
         else:
             self._take(context, after, productions, cause.handler_time, cause.origin)
-            self._note_executed(cause.identity, cause.timestamp, timer, productions)
+            self._note_executed(cause.identity, cause.timestamp, timer, productions, context)
         self.fired += (timer,)
         self.origins += (cause.origin,)
         return True
@@ -269,15 +270,17 @@ class StepRun(msgspec.Struct, eq=False, gc=False):
             self.productions += productions
 
     def _note_executed(
-        self, cause: str, timestamp: int, timer: StoredTimer | None, productions: tuple[Production, ...]
-    ) -> None:
+        self, cause: str, timestamp: int, timer: StoredTimer | None, productions: tuple[Production, ...],
+        context: Context | None = None,
+    ) -> None:  # fmt: skip
         if cause in self.failures:
             self.failures = {one: count for one, count in self.failures.items() if one != cause}
         if self.setting.keeps:
             watermark, version = self.watermark, self.version
             late = timer is None and self.where.is_late(timestamp, watermark)
+            here, asked = self.here, asked_of(context)
             self.events += (
-                Executed(*self.here, self.slot.key, cause, timestamp, late, timer, watermark, version, productions),
+                Executed(*here, self.slot.key, cause, timestamp, late, timer, watermark, version, productions, asked),
             )  # fmt: skip
 
     # Failures

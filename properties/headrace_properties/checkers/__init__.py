@@ -13,7 +13,13 @@ from headrace_properties.checkers.authority import WithinReports
 from headrace_properties.checkers.cases import CASES, reached
 from headrace_properties.checkers.collection import CollectedAreDone, Drained
 from headrace_properties.checkers.consumers import EveryConsumer
-from headrace_properties.checkers.deliveries import AckAfterCommit, DeliveriesArrive, ExactlyOnce, NoLoss
+from headrace_properties.checkers.deliveries import (
+    AckAfterCommit,
+    ComesToRest,
+    DeliveriesArrive,
+    ExactlyOnce,
+    NoLoss,
+)
 from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
 from headrace_properties.checkers.finding import Checker
 from headrace_properties.checkers.ledger import WorkLedger
@@ -116,6 +122,7 @@ def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker
         Drained(ledger, options),
         WatermarkArrives(ledger),
         Owned(ledger),
+        ComesToRest(ledger),
     ]
     if ledger.topology.weak:
         checkers.insert(5, WeakRerunsAgree(ledger))

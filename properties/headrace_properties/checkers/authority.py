@@ -34,7 +34,7 @@ class WithinReports:
 
     An interval whose owner has said nothing has the last value of the owners before it; one of which nobody has said
     anything is at minus infinity. What a zombie reports after it was replaced is not counted. An injector's processes are
-    its intervals.
+    its intervals, and report no more than their sources said.
     """
 
     name = "S12"
@@ -43,9 +43,11 @@ class WithinReports:
     finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
+        self._ledger = ledger
         self._injectors = ledger.topology.injectors
         self._computations = ledger.topology.computations
         self._found = Finding()
+        self._ahead = Finding()
         self._known: dict[str, list[_ReportedKeys]] = {}
         self._by_sequencer: dict[int, _ReportedKeys] = {}
         self._processes: dict[str, tuple[int, int]] = {}
@@ -79,6 +81,13 @@ class WithinReports:
             known.horizon = max(known.horizon, event.horizon)
 
     def _on_injector(self, event: InjectorReported) -> None:
+        source = self._ledger.sources.get(event.process)
+        if source is not None and event.low_watermark > source.low_us:
+            self._ahead.violated(
+                f"{event.process} reported the low watermark {format_time(event.low_watermark)} at {format_time(event.at_us)},"
+                f" and its source had not said more than {format_time(source.low_us)} (MillWheel 4.5, 5.2)",
+                event,
+            )
         low_us, horizon = self._processes.get(event.process, (MIN_TIME, MIN_TIME))
         self._processes[event.process] = (max(low_us, event.low_watermark), max(horizon, event.horizon))
 
@@ -117,6 +126,8 @@ class WithinReports:
 
     def verdict(self) -> Verdict:
         """What is known so far; a host whose owners report nothing has no authority to judge."""
+        if self._ahead.violation is not None:
+            return self._ahead.violation
         if not self._reports:
             return Unknown("no owner reported its progress")
         return self._found.verdict("nothing was broadcast")

@@ -1,9 +1,17 @@
-"""Nothing is lost, nothing counts twice, nothing is ACKed too early (MillWheel 3, 6.1, 6.2)."""
+"""Nothing is lost, nothing counts twice, nothing is ACKed too early (MillWheel 3, 5.2, 6.1, 6.2)."""
 
 from collections.abc import Iterator
 
 from headrace import format_time
-from headrace.history import AckSent, Applied, CheckpointsDeleted, DuplicateDropped, Executed, RunEnded
+from headrace.history import (
+    AckSent,
+    Applied,
+    CheckpointsDeleted,
+    DuplicateDropped,
+    Executed,
+    RunEnded,
+    SourceHeld,
+)
 from headrace.wire.rows import Production
 from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
@@ -13,11 +21,11 @@ from headrace_properties.verdict import Verdict
 
 
 class NoLoss:
-    """S1: when all is at rest, each record that was accepted or durably produced has been applied at its consumer."""
+    """S1: when all is at rest, each record that a source held or that was durably produced has been applied at its consumer."""
 
     name = "S1"
     title = "no record is lost"
-    section = "6.2"
+    section = "5.2, 6.2"
     finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
@@ -32,6 +40,12 @@ class NoLoss:
             return
         self._why = "no record was accepted"
         self._found.reached = self._ledger.deliveries
+        for held in self._ledger.not_injected():
+            self._found.violated(
+                f"{_of_source(held)} is lost: all is at rest and {held.process} never injected it (MillWheel 5.2)",
+                held,
+                event,
+            )
         for work in _unsettled(self._ledger):
             born = format_time(work.source.at_us)
             self._found.violated(
@@ -66,6 +80,13 @@ class DeliveriesArrive:
             return
         self._why = "no record was accepted"
         self._found.reached = self._ledger.deliveries
+        for held in self._ledger.not_injected():
+            self._found.violated(
+                f"{_of_source(held)} was not injected by {held.process} by the end, {format_time(event.at_us)}"
+                f"{left(event, self._ledger)} (MillWheel 5.2)",
+                held,
+                event,
+            )
         stuck = list(_unsettled(self._ledger))
         if stuck:
             oldest = min(stuck, key=lambda work: work.number)
@@ -86,6 +107,47 @@ class DeliveriesArrive:
 def _unsettled(ledger: WorkLedger) -> Iterator[WorkItem]:
     for owed in ledger.owed.values():
         yield from owed.values()
+
+
+def _of_source(held: SourceHeld) -> str:
+    """Name a record that was not injected."""
+    return f"the source's record at offset {held.what.offset}, there since {format_time(held.at_us)},"
+
+
+class ComesToRest:
+    """L6: once faults have stopped, the run comes to rest; it does not stand still with something left to do.
+
+    What stands still is another invariant's to say if it is a record, a timer, a checkpoint, a watermark or an interval. This one
+    is violated whatever it is.
+    """
+
+    name = "L6"
+    title = "the run comes to rest"
+    section = "6.2"
+    finding = False
+
+    def __init__(self, ledger: WorkLedger) -> None:
+        self._ledger = ledger
+        self._found = Finding()
+        self._calm = Calm()
+        self._why = "the run has not ended"
+        self.handlers: Handlers = {**self._calm.handlers, RunEnded: self._on_end}
+
+    def _on_end(self, event: RunEnded) -> None:
+        self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if self._why:
+            return
+        self._found.reached = 1
+        if event.why != "quiescent":
+            self._found.violated(
+                f"the run did not come to rest: it was ended at {format_time(event.at_us)}, after nothing had been done for long"
+                f"{left(event, self._ledger)} (MillWheel 6.2)",
+                event,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict(self._why)
 
 
 class ExactlyOnce:

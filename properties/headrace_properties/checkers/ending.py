@@ -46,9 +46,11 @@ def left(end: RunEnded, ledger: WorkLedger) -> str:
     """
     if end.why == "quiescent":
         return ""
+    held = [(len(source.owed), address) for address, source in ledger.sources.items() if source.owed]
     records = [(len(owed), consumer) for consumer, owed in ledger.owed.items() if owed]
     timers = Counter(work.sender for work in ledger.timers())
     parts = [
+        *[f"{_count(number, 'record')} in the source of {address}" for number, address in held],
         *[
             f"{_count(number, 'record')} for {repr(name) if name else 'the outside'}"
             for number, name in records

@@ -30,8 +30,10 @@ from headrace.history import (
     IntervalMinted,
     Output,
     Published,
+    SourceHeld,
 )
 from headrace.wire.rows import Production, StoredTimer
+from headrace_properties.checkers.sources import HeldSource
 from headrace_properties.checkers.topology import Topology
 from headrace_properties.checkers.work import PendingWork, WorkItem
 
@@ -64,6 +66,7 @@ class WorkLedger:
         published: name to the greatest low watermark that was broadcast; `MIN_TIME`: none.
         published_horizon: the same for horizons.
         deliveries: how many productions have been owed so far.
+        sources: address of an injector's process to what its source held, if the host tells.
         ids: computation to the record ids in its rows; of each its key, its origin, and when it was applied.
         handlers: the events that it wants.
     """
@@ -75,6 +78,7 @@ class WorkLedger:
         self.published: dict[str, int] = {}
         self.published_horizon: dict[str, int] = {}
         self.deliveries = 0
+        self.sources: dict[str, HeldSource] = {}
         self.ids: dict[str, dict[str, tuple[str, int, int]]] = {}
         self._settled: dict[str, dict[str, int]] = {}
         self._rows: dict[str, dict[str, RowWork]] = {}
@@ -88,6 +92,7 @@ class WorkLedger:
         self._undecided: dict[tuple[str, str], list[WorkItem]] = {}
         self._rises: dict[str, list[tuple[int, int, int]]] = {}
         self.handlers: dict[type, Callable[[Any], None]] = {
+            SourceHeld: self._on_held,
             Injected: self._on_injected,
             Executed: self._on_executed,
             Applied: self._on_applied,
@@ -237,7 +242,21 @@ class WorkLedger:
 
     # Deliveries
 
+    def not_injected(self) -> Iterator[SourceHeld]:
+        """What the sources held and nobody injected."""
+        for source in self.sources.values():
+            yield from source.owed.values()
+
+    def _on_held(self, event: SourceHeld) -> None:
+        source = self.sources.get(event.process)
+        if source is None:
+            source = self.sources[event.process] = HeldSource()
+        source.take(event)
+
     def _on_injected(self, event: Injected) -> None:
+        source = self.sources.get(event.process)
+        if source is not None:
+            source.owed.pop(event.offset, None)
         injector = event.process.partition("/")[0]
         for production in event.productions:
             work = self.owed.get(production.consumer, _NONE_OWED).get(production.record_id)

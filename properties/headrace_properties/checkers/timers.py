@@ -1,8 +1,10 @@
 """Timers fire in order, once, not too early, and at last (MillWheel 4.6)."""
 
+from itertools import pairwise
+
 from headrace import MIN_TIME, SECOND, Clock, format_time
 from headrace.history import Applied, Executed, RunEnded
-from headrace.wire.rows import StoredTimer
+from headrace.wire.rows import AskedTimer, StoredTimer
 from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
@@ -13,7 +15,8 @@ from headrace_properties.verdict import Verdict
 class TimersInOrder:
     """S8: when a timer fires, no durable pending timer of its key and clock is earlier.
 
-    A timer that the same step cancels or moves is not counted: a handler before it may have done so.
+    A timer that the same step cancels or moves is not counted: a handler before it may have done so. Nor does a step continue
+    after it has set a timer that is due at once, which the next record or timer would overtake.
     """
 
     name = "S8"
@@ -28,6 +31,8 @@ class TimersInOrder:
 
     def _on_applied(self, event: Applied) -> None:
         delta = event.delta
+        if delta.set_timers:
+            self._judge_inside(event)
         if not delta.fired:
             return
         self._found.reached += len(delta.fired)
@@ -40,6 +45,28 @@ class TimersInOrder:
             left.pop(timer.tag, None)
             for work in left.values():
                 self._compare(event, timer, work)
+
+    def _judge_inside(self, event: Applied) -> None:
+        """Within a step, nothing runs after a timer was set that is due at once."""
+        runs = self._ledger.runs(event.sequencer, event.delta.number)
+        for run, following in pairwise(runs):
+            for timer in run.asked.timers if run.asked is not None else ():
+                if timer.timestamp is None or not self._is_due(timer, run, event):
+                    continue
+                self._found.violated(
+                    f"timer {timer.tag!r} of key {event.delta.key!r} at {event.computation!r} was set at"
+                    f" {format_time(run.at_us)} for {format_time(timer.timestamp)}, and was due at once; {following.cause} ran"
+                    " before it in the same step (MillWheel 4.6)",
+                    run,
+                    following,
+                    event,
+                )
+
+    @staticmethod
+    def _is_due(asked: AskedTimer, run: Executed, event: Applied) -> bool:
+        if asked.clock is Clock.WATERMARK:
+            return asked.timestamp is not None and asked.timestamp <= run.input_watermark
+        return any(one.tag == asked.tag and one.overdue for one in event.delta.set_timers)
 
     def _compare(self, event: Applied, timer: StoredTimer, work: WorkItem) -> None:
         other = work.what

@@ -261,7 +261,9 @@ class Monotone:
 
 
 class WatermarkArrives:
-    """L4: once faults have stopped, every low watermark reaches that of the injectors upstream.
+    """L4: once faults have stopped, every low watermark reaches that of the sources upstream.
+
+    Where the host does not tell what the sources hold, it reaches what the injectors reported.
 
     Args:
         ledger: the truth.
@@ -269,7 +271,7 @@ class WatermarkArrives:
     """
 
     name = "L4"
-    title = "low watermarks reach the injectors'"
+    title = "low watermarks reach the sources'"
     section = "4.5"
     finding = False
 
@@ -293,19 +295,22 @@ class WatermarkArrives:
         self._why = self._calm.why_not_due(event, self._ledger, self._found)
         if self._why:
             return
-        self._why = "no injector reported a low watermark"
+        self._why = "no source and no injector had a low watermark"
         until_us = event.at_us - (0 if event.why == "quiescent" else self._grace_us)
         topology = self._ledger.topology
         for name in topology.computations:
             if not self._ledger.is_present(name):
                 continue
             addresses = topology.sources[name]
-            aim_us = min((self._report_until(address, until_us) for address in addresses), default=MIN_TIME)
+            aim_us = min((self._aim(address, until_us) for address in addresses), default=MIN_TIME)
             if aim_us > MIN_TIME:
                 self._found.reached += 1
                 self._check(event, name, aim_us)
 
-    def _report_until(self, address: str, until_us: int) -> int:
+    def _aim(self, address: str, until_us: int) -> int:
+        source = self._ledger.sources.get(address)
+        if source is not None:
+            return source.low_at(until_us)
         reports = self._reports.get(address, [])
         return max((report.low_watermark for report in reports if report.at_us <= until_us), default=MIN_TIME)
 
@@ -321,7 +326,7 @@ class WatermarkArrives:
         blame = f"{oldest or 'nothing'} is pending"
         self._found.violated(
             f"the low watermark of {name!r} stands at {format_time(reached_us)} at the end, {format_time(event.at_us)}, and its"
-            f" injectors had reported {format_time(aim_us)}; {blame}{left(event, ledger)} (MillWheel 4.5)",
+            f" {_whose(ledger)} {format_time(aim_us)}; {blame}{left(event, ledger)} (MillWheel 4.5)",
             *([oldest.source] if oldest else []),
             event,
             awaited=oldest.awaited(oldest.source.at_us) if oldest else self._stuck(name, aim_us),
@@ -345,3 +350,7 @@ class WatermarkArrives:
     def verdict(self) -> Verdict:
         """What is known so far."""
         return self._found.verdict(self._why)
+
+
+def _whose(ledger: WorkLedger) -> str:
+    return "sources had reached" if ledger.sources else "injectors had reported"

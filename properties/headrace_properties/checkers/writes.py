@@ -1,15 +1,29 @@
 """Writes are atomic, of the latest owner, and name what they make once (MillWheel 6.1.2, 6.2, 7.1)."""
 
+from collections.abc import Sequence
+
 from headrace import format_time
-from headrace.history import Applied, CheckpointsDeleted, Event, Executed, Injected, IntervalMinted, Output
-from headrace.wire.rows import Production, Version
+from headrace.history import (
+    Applied,
+    CheckpointsDeleted,
+    DeadLettered,
+    Event,
+    Executed,
+    Injected,
+    IntervalMinted,
+    Output,
+)
+from headrace.wire.rows import Asked, AskedTimer, Production, RowDelta, Version
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.verdict import Verdict
 
 
 class Atomicity:
-    """S4: an applied delta is exactly what the executions of its version did, and versions of a row only rise."""
+    """S4: an applied delta is exactly what the executions of its version did, and versions of a row only rise.
+
+    Its timers and its hold are those that user code asked for, where the host tells.
+    """
 
     name = "S4"
     title = "each step is applied whole, or not at all"
@@ -63,6 +77,10 @@ class Atomicity:
             claimed = [record_id for record_id, _ in delta.seen]
             if seen != claimed:
                 return f"it claims the records {claimed}, and {seen} ran"
+        asked = [run.asked for run in runs if run.asked is not None]
+        problem = _unlike_asked(asked, delta) if len(asked) == len(runs) else ""
+        if problem:
+            return problem
         if delta.set_timers:
             version = Version(event.sequencer, delta.number)
             for timer in delta.set_timers:
@@ -87,6 +105,22 @@ class Atomicity:
         return self._found.verdict("nothing was applied")
 
 
+def _unlike_asked(asked: Sequence[Asked], delta: RowDelta) -> str:
+    """How the hold and the timers of a delta differ from what user code asked for; ``""``: not at all."""
+    holds = [one.hold for one in asked if one.hold is not None]
+    if (holds[-1] if holds else None) != delta.hold:
+        return f"user code asked for the holds {_times(holds)}, and it writes {_times([delta.hold])}"
+    wanted = {timer.tag: timer for one in asked for timer in one.timers}
+    written = [AskedTimer(one.tag, one.timestamp, one.clock, one.hold) for one in delta.set_timers]
+    written += [AskedTimer(tag, None) for tag in delta.cancelled]
+    unlike = [one.tag for one in written if wanted.pop(one.tag, None) != one] + list(wanted)
+    return f"user code asked otherwise for timers {unlike}" if unlike else ""
+
+
+def _times(holds: Sequence[int | None]) -> list[str]:
+    return ["none" if hold is None else format_time(hold) for hold in holds]
+
+
 def _ids(productions: tuple[Production, ...] | list[Production]) -> list[str]:
     return [production.record_id for production in productions]
 
@@ -96,7 +130,11 @@ _Content = tuple[str, str, bytes, int]
 
 
 class OneIdOneRecord:
-    """S5: a production id stands for one byte string and one logical emission, wherever it is seen."""
+    """S5: a production id stands for one byte string and one logical emission, wherever it is seen.
+
+    An injected record's is its place in the source, and stands for what the source held there, or for its dead letter if that was
+    malformed.
+    """
 
     name = "S5"
     title = "one id, one record"
@@ -107,17 +145,36 @@ class OneIdOneRecord:
         self._ledger = ledger
         self._weak = ledger.topology.weak
         self._found = Finding()
+        self._letters: set[str] = set()
         self._emissions: dict[str, tuple[_Content, Event]] = {}
         self._weak_causes: dict[str, tuple[str, Event]] = {}
         self.handlers: Handlers = {
             Injected: self._on_injected,
             Executed: self._on_executed,
             Output: self._on_output,
+            DeadLettered: self._on_dead_lettered,
         }
 
+    def _on_dead_lettered(self, event: DeadLettered) -> None:
+        self._letters.add(event.cause)
+
     def _on_injected(self, event: Injected) -> None:
+        self._compare_with_source(event)
         for production in event.productions:
             self._note("", production, event)
+
+    def _compare_with_source(self, event: Injected) -> None:
+        source = self._ledger.sources.get(event.process)
+        if source is None:
+            return
+        is_letter = any(one.record_id in self._letters for one in event.productions)
+        problem = source.mismatch(event, self._ledger.topology, is_letter=is_letter)
+        if problem:
+            self._found.violated(
+                f"{event.process} injected a record at {format_time(event.at_us)} as that of offset {event.offset}: {problem}"
+                " (MillWheel 5.2, 6.1.1)",
+                event,
+            )
 
     def _on_executed(self, event: Executed) -> None:
         productions = event.productions

@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace import MAX_TIME, MIN_TIME, SECOND
 from headrace import history as h
+from headrace.wire.effects import SourceWatermark
 
 
 def seconds(time_us: int) -> str:
@@ -68,6 +69,11 @@ def _started(event: h.ProcessStarted) -> str:
 
 
 _PHRASES: dict[type, Callable[[Any], str]] = {
+    h.SourceHeld: lambda e: (
+        f"source: watermark {seconds(e.what.low_watermark)}"
+        if isinstance(e.what, SourceWatermark)
+        else f"source: record {e.what.offset}"
+    ),
     h.Injected: lambda e: (
         f"inject {', '.join(dict.fromkeys(production.record_id for production in e.productions))}"
     ),

@@ -1,12 +1,18 @@
-"""Mutants of injectors: what they sent, their watermark, and starting again (MillWheel 4.5, 5.2, 6.1.1)."""
+"""Mutants of injectors: what they read and sent, their watermark, and starting again (MillWheel 4.5, 5.2, 6.1.1)."""
 
 from typing import ClassVar
 
-from headrace.api.time import MIN_TIME
+import msgspec
+
+from headrace import MILLISECOND, SECOND
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.injector.injector import Injector
 from headrace.rules import Rules, Work
 from headrace.watermarks.authority import WatermarkAuthority
-from headrace.wire.messages import Progress
-from headrace_properties.mutants.mutant import Mutant, Parts, Probe
+from headrace.wire.effects import Effect, Event, SourceRecord, SourceWatermark, Start
+from headrace.wire.messages import Progress, Watermarks
+from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
+from headrace_sim.faults import Crash, FaultSchedule
 
 
 class WatermarkAtSend(Rules):
@@ -95,6 +101,80 @@ class SendsOnce(Rules):
         return not injected
 
 
+def _passed_over(record: SourceRecord) -> SourceWatermark:
+    """What an injector takes in the place of a record that it does not want: nothing new at this offset."""
+    return SourceWatermark(record.offset, MIN_TIME, record.arrived_us)
+
+
+class SkipsHalf(Injector):
+    """Injects every other record of its source."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Pass over records of odd offsets."""
+        if isinstance(event, SourceRecord) and event.offset % 2:
+            self.probe.note()
+            return super().handle(now, _passed_over(event))
+        return super().handle(now, event)
+
+
+class SkipsAfterCrash(Injector):
+    """A restarted injector passes over the first record that it reads."""
+
+    probe: ClassVar[Probe]
+    _skips = False
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take it for delivered."""
+        if isinstance(event, Start):
+            self._skips = event.incarnation > 1
+        elif isinstance(event, SourceRecord) and self._skips:
+            self._skips = False
+            self.probe.note()
+            return super().handle(now, _passed_over(event))
+        return super().handle(now, event)
+
+
+class NeverReleases(Injector):
+    """What waits for the slowest computation is not injected when that has advanced."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Learn of no watermark after it has begun to hold something back."""
+        if isinstance(event, Watermarks) and self.unfinished:
+            self.probe.note()
+            return []
+        return super().handle(now, event)
+
+
+class IgnoresEnd(Injector):
+    """Does not learn that its source has ended: its watermark stays behind the source's."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Take the last word of the source for nothing new."""
+        if isinstance(event, SourceWatermark) and event.low_watermark == MAX_TIME:
+            self.probe.note()
+            event = msgspec.structs.replace(event, low_watermark=MIN_TIME)
+        return super().handle(now, event)
+
+
+class AheadOfItsSource(Injector):
+    """Promises more than its source does."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Add 200 ms to what the source said."""
+        if isinstance(event, SourceWatermark) and event.low_watermark < MAX_TIME:
+            self.probe.note()
+            event = msgspec.structs.replace(event, low_watermark=event.low_watermark + 200 * MILLISECOND)
+        return super().handle(now, event)
+
+
 MUTANTS = (
     Mutant(
         "injector watermark at send", ("S10",), "4.5, 5.2",
@@ -134,6 +214,31 @@ MUTANTS = (
     Mutant(
         "an injector sends once", ("L2", "S1"), "6.1.1",
         "an injector does not retry what is not ACKed", Parts(rules=SendsOnce), "echoes",
+    ),
+    Mutant(
+        "an injector skips half of its source", ("S1",), "5.2",
+        "every other record of the source is never injected", Parts(injector=SkipsHalf), "late windows",
+    ),
+    Mutant(
+        "an injector forgets a record after a crash", ("S1",), "5.2, 6.1.1",
+        "a restarted injector takes the first record that it reads for delivered", Parts(injector=SkipsAfterCrash), "windows",
+        Directed(
+            FaultSchedule((Crash(at_us=400 * MILLISECOND, process="letters/0", restart_after_us=2 * SECOND),), 3 * SECOND),
+            why="the source must get a record while its injector is down: few random plans strike an injector so early",
+        ),
+    ),
+    Mutant(
+        "what waits for the slowest is not released", ("L2", "L4", "L6"), "8.4",
+        "an injector that holds records back does not hear that the low watermarks have advanced", Parts(injector=NeverReleases),
+        "limited",
+    ),
+    Mutant(
+        "an injector ignores the end of its source", ("L4", "L6"), "4.5, 5.2",
+        "the injector's watermark stays behind the last one of the source", Parts(injector=IgnoresEnd), "long quiet",
+    ),
+    Mutant(
+        "an injector promises more than its source", ("S12",), "4.5, 5.2",
+        "the injector's watermark is ahead of the source's", Parts(injector=AheadOfItsSource), "late windows",
     ),
 )  # fmt: skip
 """All of this file."""

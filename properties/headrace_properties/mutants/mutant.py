@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from headrace.injector.injector import Injector
 from headrace.rules import RULES, Rules
 from headrace.store.mediator import Mediator
 from headrace.watermarks.authority import WatermarkAuthority
@@ -79,6 +80,7 @@ class Parts:
     run: type[StepRun] = StepRun
     authority: type[WatermarkAuthority] = WatermarkAuthority
     map: type[IntervalMap] = IntervalMap
+    injector: type[Injector] = Injector
 
     def assembled(self, name: str, probe: Probe) -> Protocol:
         """Put them together. What is not replaced, nor has a part that is, stays the engine's own class."""
@@ -96,6 +98,7 @@ class Parts:
             mediator=derive(self.mediator, Mediator),
             worker=derive(Worker, Worker, interval_class=(interval, OwnedInterval)),
             authority=derive(self.authority, WatermarkAuthority, map_class=map_class),
+            injector=derive(self.injector, Injector),
         )
 
 

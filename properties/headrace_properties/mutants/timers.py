@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from headrace import SECOND
+from headrace import MAX_TIME, SECOND
 from headrace.rules import Rules
 from headrace.wire import messages as m
 from headrace.wire.rows import RowDelta, RowImage, StoredTimer
@@ -21,6 +21,16 @@ class WritesNoTimers(Rules):
     def written(self, delta: RowDelta) -> RowDelta:
         """All of it but them."""
         return msgspec.structs.replace(delta, set_timers=())
+
+
+class HoldsTooLate(Rules):
+    """Writes a hold a little later than user code asked of `hold_watermark`."""
+
+    def written(self, delta: RowDelta) -> RowDelta:
+        """All of it, with another hold."""
+        if delta.hold is None or delta.hold == MAX_TIME:
+            return delta
+        return msgspec.structs.replace(delta, hold=delta.hold + 1)
 
 
 class KeepsFired(Rules):
@@ -89,6 +99,14 @@ class OvertakesDueTimer(Rules):
         return False
 
 
+class OvertakesTimersTimer(Rules):
+    """Goes on with the next timer of a key when a timer's handler has set one that is due before it."""
+
+    def ends_step(self, timer: StoredTimer, watermark: int, wall: int) -> bool:
+        """As it should be only for what is due at the watermark itself: what a record's handler sets."""
+        return super().ends_step(timer, watermark, wall) and timer.due >= watermark
+
+
 class OneTimerAtATime(Rules):
     """Looks at a key once when the watermark advances, and fires the first of its timers that are due."""
 
@@ -136,6 +154,10 @@ class LetsGoWhenFired(Commits):
 
 MUTANTS = (
     Mutant(
+        "a hold is written too late", ("S4",), "5.2, 6.2",
+        "the state holds the watermark a little later than user code asked for", Parts(rules=HoldsTooLate), "holding",
+    ),
+    Mutant(
         "timers not journaled", ("S9",), "4.6",
         "timers are kept in memory, and not in the row", Parts(rules=WritesNoTimers), "windows",
     ),
@@ -178,6 +200,11 @@ MUTANTS = (
         "a due timer is overtaken", ("S8", "reference"), "4.6, 6.2",
         "a timer that a handler sets and that is due is overtaken by the next record or timer of its step",
         Parts(rules=OvertakesDueTimer), "prompt",
+    ),
+    Mutant(
+        "a timer overtakes what a timer set", ("S8",), "4.6, 6.2",
+        "a timer that a timer's handler sets is overtaken by a later one that is due in the same step",
+        Parts(rules=OvertakesTimersTimer), "chains",
     ),
     Mutant(
         "one timer for each advance", ("L1", "L4"), "4.6",

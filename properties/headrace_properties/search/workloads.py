@@ -224,6 +224,35 @@ class Prompt(Computation):
         context.produce(self._output, state["overtaken"])
 
 
+class Chain(Computation):
+    """Sets timers in timers: three more behind the end of each window. It counts those that fire out of order: none may (4.6).
+
+    Args:
+        output: the stream that the counts go to.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def initial_state(self) -> dict[str, int]:
+        """None has fired."""
+        return {"last": 0, "overtaken": 0}
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Set the first timer of its window."""
+        end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
+        context.set_timer(str(end), end)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Count, and set the next timer of the chain."""
+        state, at = context.state, timer.timestamp
+        state["overtaken"] += at < state["last"]
+        state["last"] = max(at, state["last"])
+        if timer.tag.count("+") < 3:
+            context.set_timer(f"{timer.tag}+", at + WINDOW_US // 4)
+        context.produce(self._output, state["overtaken"])
+
+
 class Refusing(Computation):
     """Passes on what it can read, and fails on the rest."""
 
@@ -411,6 +440,15 @@ def prompt() -> Workload:
     return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
+def chains() -> Workload:
+    """Timers that timers set, due before others of the same key that are due already."""
+    pipeline = Pipeline("chains")
+    pipeline.injector("letters")
+    pipeline.add(Chain("counts"), name="clerks", inputs={"letters": city}, outputs=["counts"])
+    feed = _letters(pipeline, "chains", records=8, lag_us=1_200 * MILLISECOND)
+    return Workload("chains", pipeline, feed, SHORT, settled=True)
+
+
 class Slips(Computation):
     """Adds up by second of event time, with all that a step can do: holds, wall timers, cancelled timers, failures.
 
@@ -528,6 +566,7 @@ def _all() -> list[Workload]:
         gaining(),
         prompt(),
         two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND).varied("limited", cache_bytes=300),
+        chains(),
     ]  # fmt: skip
 
 

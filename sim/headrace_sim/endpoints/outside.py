@@ -24,6 +24,7 @@ class Source:
     def __init__(self, entries: list[FeedEntry]) -> None:
         self._entries = entries
         self._reader: int | None = None
+        self._told = 0
         self.readings = 0
 
     def read_from(self, offset: int) -> None:
@@ -44,6 +45,14 @@ class Source:
         while end < len(self._entries) and self._entries[end].at_us <= now:
             end += 1
         self._reader = end
+        return [entry.event for entry in self._entries[begin:end]]
+
+    def news(self, now: int) -> list[SourceEvent]:
+        """Return what has appeared since the last call, whether or not there is a reader."""
+        begin = end = self._told
+        while end < len(self._entries) and self._entries[end].at_us <= now:
+            end += 1
+        self._told = end
         return [entry.event for entry in self._entries[begin:end]]
 
     def next_at(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.history import History
+from headrace.history import History, SourceHeld
 from headrace.wire.effects import Replayed
 from headrace_sim.endpoints.node import Give, Node, NodeState
 from headrace_sim.endpoints.outside import Source
@@ -42,13 +42,28 @@ class Readers:
             cause: the activation that asked for it; ``None``: it has just appeared.
         """
         source, node = self._sources.get(address), self._nodes[address]
-        if source is None or node.state is not NodeState.UP:
+        if source is None:
+            return
+        self.note(address)
+        if node.state is not NodeState.UP:
             return
         for event in source.take(self._kernel.now):
             self._give(node, event, cause)
         next_us = source.next_at()
         if next_us is not None:
             self._kernel.call_at(next_us, self._ready, (address, source.readings))
+
+    def note(self, address: str) -> None:
+        """Write to the History what a source has that it did not have before."""
+        history, now = self._history, self._kernel.now
+        if not history.keeps:
+            return
+        news = self._sources[address].news(now)
+        if news:
+            history.at_us = now
+            history.begin(address, "source", None)
+            for event in news:
+                history.record(SourceHeld(now, address, event))
 
     def replay(self, address: str, offset: int) -> None:
         """Let a process read its source again from an offset, and tell it when it has all that had appeared."""

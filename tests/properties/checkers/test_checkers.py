@@ -85,6 +85,7 @@ def test_checkers_say_what_they_check() -> None:
         "L3",
         "L4",
         "L5",
+        "L6",
     }
     assert set(names) == expected
     assert all(checker.title and checker.section for checker in checkers)

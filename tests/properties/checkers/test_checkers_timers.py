@@ -6,7 +6,7 @@ import pytest
 
 from headrace import Clock
 from headrace.history import Executed
-from headrace.wire.rows import StoredTimer
+from headrace.wire.rows import Asked, AskedTimer, StoredTimer
 from tests.properties.checkers.steps import (
     COUNT,
     QUERY,
@@ -141,6 +141,35 @@ HISTORIES: Table = {
     "a timer that the step sets is not overtaken by the one that fires": (
         partial(with_timer, LATE), fire("counter", 2, LATE, set_timers=(timer("a", 200, 2),)),
         holds("S8", 1)),
+    "a timer that is due at once is not overtaken by the next timer of its step": (
+        partial(with_timer, EARLY, LATE), run("counter", 2, EARLY, watermark=300, asked=Asked(timers=(AskedTimer("c", 250),))),
+        run("counter", 2, LATE, watermark=300), write("counter", 2, fired=(EARLY, LATE), set_timers=(timer("c", 250, 2),)),
+        violates("S8", "timer 'c' of key 'cats' at 'counter' was set at", "was due at once; counter@1.1!b ran before it")),
+    "a timer that is not yet due lets its step go on": (
+        partial(with_timer, EARLY, LATE), run("counter", 2, EARLY, watermark=300, asked=Asked(timers=(AskedTimer("c", 301),))),
+        run("counter", 2, LATE, watermark=300), write("counter", 2, fired=(EARLY, LATE), set_timers=(timer("c", 301, 2),)),
+        holds("S8")),
+    "a timer that is due at once may be the last of its step": (
+        partial(with_timer, EARLY), run("counter", 2, EARLY, watermark=300, asked=Asked(timers=(AskedTimer("c", 250),))),
+        write("counter", 2, fired=(EARLY,), set_timers=(timer("c", 250, 2),)),
+        holds("S8")),
+
+    # S4: what user code asked for
+    "a hold that user code did not ask for is caught": (
+        begin, run("counter", 1, QUERY, asked=Asked(hold=7)), write("counter", 1, seen=((QUERY.record_id, 0),), hold=8),
+        violates("S4", "user code asked for the holds ['0.000007s'], and it writes ['0.000008s']")),
+    "the hold that user code asked for last is right": (
+        begin, run("counter", 1, QUERY, asked=Asked(hold=7)), run("counter", 1, query(1, 100), asked=Asked(hold=8)),
+        write("counter", 1, seen=((QUERY.record_id, 0), ("queries/0:1", 0)), hold=8),
+        holds("S4")),
+    "a timer that is written for another time is caught": (
+        begin, run("counter", 1, QUERY, asked=Asked(timers=(AskedTimer("a", 7),))),
+        write("counter", 1, seen=((QUERY.record_id, 0),), set_timers=(timer("a", 8, 1),)),
+        violates("S4", "user code asked otherwise for timers ['a']")),
+    "a timer that is not cancelled is caught": (
+        begin, run("counter", 1, QUERY, asked=Asked(timers=(AskedTimer("a", None),))),
+        write("counter", 1, seen=((QUERY.record_id, 0),)),
+        violates("S4", "user code asked otherwise for timers ['a']")),
     "without a timer nothing is known of timers": (
         begin, inject(0, 100), take("counter", 1, QUERY), end(),
         unknown("S8"), unknown("S9"), unknown("L1")),

@@ -248,7 +248,7 @@ HISTORIES: Table = {
         holds("L4", 1)),
     "without a report nothing is known of the aim": (
         begin, report(MIN_TIME), end(),
-        unknown("L4", "no injector reported a low watermark")),
+        unknown("L4", "no source and no injector had a low watermark")),
     "an unhealed run is not asked to arrive": (
         partial(held, 100), add(FaultStruck, "worker-0", "pause", ""), end("deadline"),
         unknown("L4")),

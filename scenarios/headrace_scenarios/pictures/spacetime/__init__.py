@@ -29,6 +29,7 @@ from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict, Violated
 
 _GROUPS: dict[type, str] = {
+    h.SourceHeld: "record",
     h.Injected: "record", h.Delivered: "record", h.DuplicateDropped: "record", h.Resent: "record", h.Output: "record",
     h.Executed: "run", h.UserCodeFailed: "run", h.DeadLettered: "run", h.Checkpointed: "run",
     h.Applied: "write", h.WriteRefused: "write", h.CheckpointsDeleted: "write", h.IdsCollected: "write",

@@ -1,0 +1,84 @@
+"""What the sources of the injectors held, and what has been injected of it (MillWheel 5.2).
+
+A host that can look into its sources records what they hold (`headrace.history.SourceHeld`). If it records nothing of a source,
+what is injected is taken for all that there is.
+"""
+
+from headrace import MIN_TIME, DeadLetter, MalformedRecordError, format_time
+from headrace.history import Injected, SourceHeld
+from headrace.injector.injection import productions_of
+from headrace.wire.effects import SourceRecord
+from headrace.wire.rows import Production
+from headrace_properties.checkers.topology import Topology
+
+
+class HeldSource:
+    """The source of one injector's process.
+
+    Attributes:
+        owed: what was not injected yet, by offset.
+        low_us: the source's own low watermark, event time in microseconds.
+    """
+
+    __slots__ = ("_records", "_rises", "low_us", "owed")
+
+    def __init__(self) -> None:
+        self.owed: dict[int, SourceHeld] = {}
+        self.low_us = MIN_TIME
+        self._records: dict[int, SourceRecord] = {}
+        self._rises: list[tuple[int, int]] = []
+
+    def take(self, event: SourceHeld) -> None:
+        """Take in what it has now."""
+        what = event.what
+        if isinstance(what, SourceRecord):
+            self.owed[what.offset] = event
+            self._records[what.offset] = what
+        elif what.low_watermark > self.low_us:
+            self.low_us = what.low_watermark
+            self._rises.append((event.at_us, what.low_watermark))
+
+    def low_at(self, at_us: int) -> int:
+        """Its low watermark at some time, event time in microseconds; ``at_us``: true time."""
+        return max((low_us for risen_us, low_us in self._rises if risen_us <= at_us), default=MIN_TIME)
+
+    def mismatch(self, event: Injected, topology: Topology, *, is_letter: bool) -> str:
+        """How what was injected differs from what it held at that offset; ``""``: not at all.
+
+        Args:
+            event: the injection.
+            topology: of the run.
+            is_letter: the injector says that the record was malformed, and that this is its dead letter.
+        """
+        record = self._records.get(event.offset)
+        if record is None:
+            return "the source held no record there"
+        spec = topology.injectors[event.process.partition("/")[0]]
+        policy = spec.on_malformed
+        if not is_letter:
+            wrong = next((one for one in event.productions if not _is_of(one, record)), None)
+            return (
+                "" if wrong is None else f"the source held {_content(record)}, and {_content(wrong)} was sent"
+            )
+        if not isinstance(policy, DeadLetter):
+            return ""  # a History from a file does not tell
+        if any(one.stream != policy.stream for one in event.productions):
+            return f"its dead letter did not go to {policy.stream!r}"
+        for pipeline in topology.versions:
+            try:
+                productions_of(pipeline, event.process, spec.outputs, record, 0)
+            except MalformedRecordError:
+                return ""
+        return "it went to the dead letters, and is well formed"
+
+
+def _is_of(production: Production, record: SourceRecord) -> bool:
+    return (
+        production.value == record.value
+        and production.timestamp == record.timestamp
+        and production.stream == record.stream
+    )
+
+
+def _content(one: Production | SourceRecord) -> str:
+    return f"{one.value!r:.60} of {one.stream!r} at {format_time(one.timestamp)}"
