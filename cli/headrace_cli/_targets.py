@@ -4,6 +4,7 @@ Whatever is wrong with them is found here, before anything runs, and reported in
 """
 
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -158,6 +159,33 @@ def load_pipeline(name: str) -> Pipeline:
     return _load(name)[1]
 
 
+def load_named(name: str) -> tuple[ModuleType, object]:
+    """Import a module, and return it and what it calls so.
+
+    Args:
+        name: ``MODULE:NAME``. The current directory is searched first.
+
+    Raises:
+        TargetError: it is not there.
+    """
+    module_name, attribute = _split(name)
+    module = _import(name, module_name)
+    if not hasattr(module, attribute):
+        problem = f"module {module.__name__!r} has no {attribute!r}"
+        raise TargetError(name, problem, "Name what is at its top level")
+    return module, getattr(module, attribute)
+
+
+def is_spark_job(name: str) -> bool:
+    """Tell whether this names a Spark job that needs no schema: a ``SparkJob``, or a function of a session alone."""
+    module_name, attribute = _split(name)
+    found = getattr(_import(name, module_name), attribute, None)
+    jobs = sys.modules.get("headrace_sim.spark.job")  # not loaded: then it is no SparkJob
+    if jobs is not None and isinstance(found, jobs.SparkJob):
+        return True
+    return inspect.isfunction(found) and list(inspect.signature(found).parameters) == ["spark"]
+
+
 def load_named_promises(name: str) -> tuple[Promise, ...]:
     """Import promises.
 
@@ -184,13 +212,18 @@ def load_named_promises(name: str) -> tuple[Promise, ...]:
 
 
 def _load(name: str) -> tuple[ModuleType, Pipeline]:
-    module_name, _, attribute = name.partition(":")
-    if not (_is_dotted(module_name) and attribute.isidentifier()) or module_name.endswith(".py"):
-        raise TargetError(name, "expected MODULE:PIPELINE", _suggestion(module_name, attribute))
+    module_name, attribute = _split(name)
     module = _import(name, module_name)
     pipeline = _pipeline(name, module, attribute)
     pipeline.validate()
     return module, pipeline
+
+
+def _split(name: str) -> tuple[str, str]:
+    module_name, _, attribute = name.partition(":")
+    if not (_is_dotted(module_name) and attribute.isidentifier()) or module_name.endswith(".py"):
+        raise TargetError(name, "expected MODULE:PIPELINE", _suggestion(module_name, attribute))
+    return module_name, attribute
 
 
 def _is_dotted(name: str) -> bool:
@@ -233,7 +266,12 @@ def _pipeline(name: str, module: ModuleType, attribute: str) -> Pipeline:
     found = getattr(module, attribute)
     if not isinstance(found, Pipeline):
         kind = "function" if callable(found) and not isinstance(found, type) else type(found).__name__
-        raise TargetError(name, f"{attribute!r} is a {kind}, not a Pipeline", _pipelines_of(module))
+        remedy = _pipelines_of(module)
+        if kind == "function":
+            remedy += (
+                ". For a Spark job or a foreachBatch function, give the columns of its input with --schema"
+            )
+        raise TargetError(name, f"{attribute!r} is a {kind}, not a Pipeline", remedy)
     return found
 
 

@@ -23,7 +23,8 @@ from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
-from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, load_target
+from headrace_cli._spark_targets import verify_spark
+from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, is_spark_job, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
 from headrace_properties.search.judging import Failure, run_plan
@@ -47,6 +48,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
+  headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
 
 [bold]Exit codes[/]
   0 every invariant holds, 1 one is violated, 2 usage error, 3 unknown: no run exercised some invariant
@@ -158,6 +160,15 @@ UnknownOption = Annotated[
         " exercise S8, S9 and L1. The report lists them.",
     ),
 ]
+SchemaOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schema",
+        metavar="[PARAM=]COLUMNS",
+        help="Columns of the input of a Spark job, such as 'word STRING, at TIMESTAMP'. The target is then a foreachBatch"
+        " function, or a function that starts a query.",
+    ),
+]
 SaveOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
@@ -177,6 +188,7 @@ def verify(
     save: SaveOption = None,
     history: HistoryOption = None,
     failures: FailuresOption = None,
+    schema: SchemaOption = None,
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -187,6 +199,8 @@ def verify(
     the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
     """
     with tidy_errors():
+        if schema is not None or is_spark_job(pipeline):
+            raise typer.Exit(verify_spark(pipeline, schema or (), feed, options.seed, as_json=as_json))
         files = OutputFiles(force=force)
         files.claim(save, "--save")
         files.claim(history, HISTORY)

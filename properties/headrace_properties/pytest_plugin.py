@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pytest
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from headrace_properties.search.verification import Verification
     from headrace_properties.user_code.habits import UserFinding
     from headrace_sim import ClusterOptions, Protocol
+    from headrace_sim.spark.job import SparkJob
+    from headrace_sim.spark.sinks import SinkReport
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
 """Profile to how many runs each pipeline gets in which a fault really struck."""
@@ -127,7 +129,83 @@ class Verifier:
     record: Callable[[str, object], None]
     allow_unknown: tuple[str, ...] = ()
 
+    @overload
     def __call__(
+        self,
+        pipeline: "Pipeline",
+        feed: "FeedOf | SearchStrategy[Any]",
+        *,
+        examples: int | None = None,
+        seed: int | None = None,
+        options: "ClusterOptions | None" = None,
+        protocol: "Protocol | None" = None,
+        promises: "Sequence[Promise] | None" = None,
+        allow_unknown: Iterable[str] = (),
+    ) -> "Verification": ...
+
+    @overload
+    def __call__(
+        self,
+        pipeline: "SparkJob | Callable[..., Any]",
+        feed: "Sequence[Sequence[Any]] | Callable[[int], Sequence[Sequence[Any]]] | None" = None,
+        *,
+        schema: str | None = None,
+        prepare: Callable[[], Any] | None = None,
+        seed: int | None = None,
+    ) -> "SinkReport": ...
+
+    def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
+        """Run a pipeline, or the sink of a Spark job, under faults, and fail the test unless all was exercised and holds.
+
+        Args:
+            pipeline: a pipeline (see `pipeline`), or a Spark job (see `spark_job`).
+            feed: its input.
+            given: what else the one or the other takes.
+        """
+        __tracebackhide__ = True
+        from headrace import Pipeline  # noqa: PLC0415
+
+        return (self.pipeline if isinstance(pipeline, Pipeline) else self.spark_job)(pipeline, feed, **given)
+
+    def spark_job(
+        self,
+        job: Any,
+        feed: Any = None,
+        *,
+        schema: str | None = None,
+        prepare: Callable[[], Any] | None = None,
+        seed: int | None = None,
+    ) -> "SinkReport":
+        """Try a Spark job's sink at each of its effects, and fail the test unless each row is there exactly once.
+
+        Args:
+            job: a ``foreachBatch`` function, a function that starts a query, or a ``SparkJob``.
+            feed: the rows of each batch, or a function that makes them from a seed; default: drawn.
+            schema: the columns of its input, such as ``"account STRING, amount INT"``; a ``SparkJob`` has it.
+            prepare: makes the tables that the sink takes for granted.
+            seed: instead of the command line's.
+
+        Raises:
+            InvariantViolatedError: an effect is not idempotent.
+            NotExercisedError: nothing is violated, but something could not be judged.
+            HeadraceError: the job cannot be tried.
+        """
+        __tracebackhide__ = True
+        from headrace_properties.spark_jobs.targets import spark_target  # noqa: PLC0415
+
+        name = getattr(job, "__name__", "the Spark job")
+        used_seed = self.seed if seed is None else seed
+        report = spark_target(name, job, schemas=schema, feed=feed, seed=used_seed, prepare=prepare).verify()
+        self.record("headrace trials", report.trials)
+        if report.findings:
+            raise InvariantViolatedError(
+                "\n\n".join(f"{name} breaks: each row exactly once\n\n  {one}" for one in report.findings)
+            )
+        if report.unknown:
+            raise NotExercisedError(name, report.trials, report.unknown)
+        return report
+
+    def pipeline(
         self,
         pipeline: "Pipeline",
         feed: "FeedOf | SearchStrategy[Any]",

@@ -10,6 +10,9 @@ from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
 
+Schema = t.StructType
+"""The schema of rows."""
+
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<word>\w+)|(?P<mark>[<>(),:]))"
 )

@@ -114,6 +114,22 @@ def test_content_that_cannot_be_compared_is_unknown() -> None:
     assert not _check(scribble, ignore=["note.txt"]).unknown
 
 
+def test_order_of_rows_counts_only_where_it_decides_the_result() -> None:
+    def write_all(df: Any, batch_id: int) -> None:
+        Path("new").write_text(str(df.collect()))
+        Path("new").replace(f"{batch_id}.txt")
+
+    def write_last(df: Any, batch_id: int) -> None:
+        Path("new").write_text(str(df.collect()[-1]))
+        Path("new").replace(f"{batch_id}.txt")
+
+    two_rows = [[("ann", 1), ("bob", 2)]]
+    assert _check(write_all, batches=two_rows).holds
+    assert [finding.fault.kind for finding in _check(write_last, batches=two_rows).findings] == [
+        FaultKind.REORDER
+    ]
+
+
 def test_sink_without_effects_is_unknown() -> None:
     report = _check(lambda df, batch_id: df.collect())
     assert (report.holds, report.unknown) == (False, ("no effect of the sink was seen: nothing was tried",))

@@ -80,10 +80,15 @@ class Story:
                 Wrong.MEMORY, destination, surplus, self._again(destination, usual.names), told, remedy
             )
         if missing and not surplus:
-            told = f"{self._struck()}; then {_shown(missing)} is missing from {destination}."
+            told = f"{self._struck()}; then {destination} lacks {_shown(missing)}."
             remedy = "Mark the batch as done together with its last row, in one transaction or by one rename, not before."
             return self._blamed(Wrong.MISSING, destination, missing, self._last_durable(), told, remedy)
         blamed = self._again(destination, usual.names)
+        if missing and self.fault.kind is FaultKind.REORDER:
+            remedy = "Do not depend on the order of rows in a batch, which differs when it is run again: sort them first."
+            return self._blamed(
+                Wrong.DIFFERS, destination, surplus, blamed, f"{self._struck()}; then {instead}.", remedy
+            )
         if missing:
             return self._blamed(
                 Wrong.DIFFERS,
@@ -93,7 +98,7 @@ class Story:
                 f"{self._struck()}; then {instead}.",
                 _remedy(blamed),
             )
-        told = f"{self._struck()}; then {_shown(surplus)} is in {destination} once too often."
+        told = f"{self._struck()}; then {destination} has {_shown(surplus)} once too often."
         return self._blamed(Wrong.TWICE, destination, surplus, blamed, told, _remedy(blamed))
 
     def _blamed(

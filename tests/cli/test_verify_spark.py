@@ -1,0 +1,95 @@
+"""``headrace verify`` on a Spark job or sink: exit codes, the text and the JSON document."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.rig import Run
+
+pytestmark = pytest.mark.spark  # it needs PySpark, though not Java
+
+PAYMENTS = """
+from pathlib import Path
+
+feed = [[("ann", 1)], [("bob", 2)]]
+
+
+def append(df, batch_id):
+    with open("payments.txt", "a") as file:
+        file.write("".join(f"{row.account}\\n" for row in df.collect()))
+
+
+def replace(df, batch_id):
+    Path("new").write_text(str(df.collect()))
+    Path("new").replace(f"{batch_id}.txt")
+
+
+def show(df, batch_id):
+    df.show()
+
+
+def build(payments):
+    return payments.select("account").writeStream.foreachBatch(replace).start()
+
+
+def reads_a_topic(spark):
+    spark.readStream.format("kafka").load().select("topic").writeStream.foreachBatch(replace).start()
+"""
+SCHEMA = ("--schema", "account STRING, amount INT")
+
+
+@pytest.fixture
+def payments(folder: Path) -> Path:
+    (folder / "payments.py").write_text(PAYMENTS)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "told"),
+    [
+        ("append", 1, "payments.py:8: In batch 0 the driver died after write on payments.txt"),
+        ("replace", 0, "Holds."),
+        ("build", 0, "Holds."),
+        ("show", 3, "UNKNOWN: no effect of the sink was seen"),
+    ],
+)
+def test_exit_code_says_what_was_found(payments: Path, run: Run, target: str, code: int, told: str) -> None:
+    done = run("verify", f"payments:{target}", *SCHEMA)
+    assert (done.exit_code, told in done.output) == (code, True), done.output
+    assert not (payments / "payments.txt").exists()
+
+
+def test_json_names_the_line_and_the_fault(payments: Path, run: Run) -> None:
+    done = run("verify", "payments:append", *SCHEMA, "--json")
+    document = json.loads(done.stdout)
+    finding = document["findings"][0]
+    assert (document["result"], document["effects"], finding["wrong"]) == ("violated", [2, 2], "twice")
+    assert finding["fault"] == {"kind": "killed", "batch": 0, "effect": 2}
+    assert finding["place"] == f"{payments}/payments.py:8"
+
+
+def test_function_of_a_session_needs_no_schema(payments: Path, run: Run) -> None:
+    (payments / "payments.py").write_text(PAYMENTS.replace("feed =", "rows ="))
+    assert run("verify", "payments:reads_a_topic").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("payments:append",), "give the columns of its input with --schema"),
+        (("payments:missing", *SCHEMA), "has no 'missing'"),
+        (("payments:append", "--schema", "account STRINGG"), "unsupported data type 'stringg'"),
+        (
+            ("payments:build", "--schema", "other=account STRING"),
+            "takes 'payments', whose schema is not known",
+        ),
+        (("payments:build", *SCHEMA, "--schema", "x=a INT"), "with a parameter's name and without"),
+        (("payments:feed", *SCHEMA), "list is no Spark job"),
+    ],
+)
+def test_wrong_use_is_told_in_one_message(
+    payments: Path, run: Run, arguments: tuple[str, ...], told: str
+) -> None:
+    done = run("verify", *arguments)
+    assert (done.exit_code, told in done.output) == (2, True), done.output

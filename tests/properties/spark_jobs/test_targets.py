@@ -1,0 +1,109 @@
+"""What a user names is found and tried: a foreachBatch function, a function that starts a query, or a SparkJob."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.pytest_plugin import InvariantViolatedError, NotExercisedError, Verifier
+from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
+from headrace_properties.spark_jobs.targets import spark_target
+from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.recording import record
+from tests.sim.spark.recorded_jobs import WORDS, words
+
+SCHEMA = "account STRING, amount INT"
+FEED = [[("ann", 1), ("bob", -2)], [("eve", 3)]]
+
+
+def append(df: Any, batch_id: int) -> None:
+    with Path("rows.txt").open("a") as file:
+        file.write("".join(f"{row.account}\n" for row in df.collect()))
+
+
+def replace_batch(df: Any, batch_id: int) -> None:
+    Path("new").write_text("".join(f"{row}\n" for row in df.collect()))
+    Path("new").replace(f"{batch_id}.txt")
+
+
+def positive(events: Any) -> Any:
+    return events.filter(F.col("amount") > 0).writeStream.foreachBatch(replace_batch).start()
+
+
+def _verifier(noted: dict[str, object] | None = None) -> Verifier:
+    return Verifier(1, 0, Path(), lambda name, value: None if noted is None else noted.update({name: value}))
+
+
+def test_stateless_job_is_run_up_to_its_sink() -> None:
+    target = spark_target("positive", positive, schemas=SCHEMA, feed=FEED)
+    assert [[tuple(row) for row in batch] for batch in target.batches] == [[("ann", 1)], [("eve", 3)]]
+    assert target.verify().holds
+
+
+def test_recorded_job_and_its_function_are_the_same_target() -> None:
+    one = spark_target("job", record(positive, SCHEMA), feed=FEED)
+    other = spark_target("positive", positive, schemas=SCHEMA, feed=lambda seed: FEED)
+    assert (one.batches, one.schema, one.function) == (other.batches, other.schema, other.function)
+
+
+def test_state_that_is_not_run_is_unknown() -> None:
+    target = spark_target("words", words, schemas=WORDS)
+    assert [line.partition(" at ")[0] for line in target.untried] == ["TransformWithState"]
+    with pytest.raises(NotExercisedError, match=r"TransformWithState at .*test_targets.py:\d+ was not run"):
+        _verifier()(record(_with_state, WORDS))
+
+
+def _with_state(df: Any) -> Any:
+    from tests.sim.spark.recorded_jobs import Count  # noqa: PLC0415
+
+    counted = df.groupBy("word").transformWithState(Count(), SCHEMA, "update", "none")
+    return counted.writeStream.foreachBatch(replace_batch).start()
+
+
+def test_fixture_fails_on_an_effect_that_is_not_idempotent() -> None:
+    with pytest.raises(
+        InvariantViolatedError,
+        match=r"append breaks: each row exactly once\n\n  .*test_targets.py:\d+: In batch 0",
+    ):
+        _verifier()(append, FEED, schema=SCHEMA)
+
+
+def test_fixture_passes_a_sink_that_holds_and_notes_its_trials() -> None:
+    noted: dict[str, object] = {}
+    report = _verifier(noted)(replace_batch, FEED, schema=SCHEMA)
+    assert noted == {"headrace trials": report.trials}
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (7, "int is no Spark job"),
+        (dict, "type is no Spark job"),
+        (append, "the schema of its rows is not known. Give it: --schema"),
+        (
+            lambda spark: spark.readStream.format("rate").load().writeStream.format("delta").start("x"),
+            "writes to delta itself",
+        ),
+    ],
+)
+def test_target_that_cannot_be_tried_is_refused(found: Any, told: str) -> None:
+    with pytest.raises(HeadraceError, match=told):
+        spark_target("it", found)
+
+
+def test_rows_are_drawn_for_each_type_from_the_seed() -> None:
+    schema = parse_schema(
+        "a STRING, b TINYINT, c BIGINT, d DOUBLE, e BOOLEAN, f BINARY, g DATE, h TIMESTAMP, i DECIMAL(4,2), j ARRAY<INT>,"
+        "k MAP<STRING, INT>, l STRUCT<x: INT>"
+    )
+    assert drawn_batches(schema, 1) == drawn_batches(schema, 1) != drawn_batches(schema, 2)
+    with pytest.raises(UndrawableError, match="VARIANT"):
+        drawn_batches(parse_schema("a VARIANT"), 1)
+
+
+@pytest.mark.parametrize("function", [append, replace_batch], ids=lambda function: function.__name__)
+def test_function_of_a_frame_and_an_id_is_a_sink(function: Callable[..., Any]) -> None:
+    assert spark_target("it", function, schemas=SCHEMA).function is function
