@@ -9,7 +9,7 @@ from headrace import Codec, Computation, DuplicateNameError, Pipeline, TypedCode
 from headrace.dataflow.checks import check_grouping, percentiles
 from headrace.dataflow.codecs import StructCodec
 from headrace.dataflow.combining import CombineFn
-from headrace.dataflow.engines import Engine
+from headrace.dataflow.engines import Engine, MicroBatch
 from headrace.dataflow.enriching import Enrich, Spread
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping, KeyState
@@ -23,7 +23,7 @@ from headrace.dataflow.transforms import (
     PercentileProbe,
     TaggedParDo,
 )
-from headrace.dataflow.triggers import Trigger
+from headrace.dataflow.triggers import Trigger, goes_by_arrival
 from headrace.dataflow.windows import WindowFn
 
 
@@ -296,6 +296,7 @@ class Builder:
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
             outputs=outputs,
             state_codec=StructCodec(KeyState),
+            ordered=goes_by_arrival(node.trigger) or isinstance(self._engine, MicroBatch),
         )
         for stream in outputs:
             self._declare(stream, inside=stream == inner)

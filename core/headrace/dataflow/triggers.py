@@ -6,7 +6,7 @@ merges.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, assert_never, runtime_checkable
 
 import msgspec
 
@@ -306,3 +306,20 @@ def after_watermark(early: Trigger | None = None, late: Trigger | None = None) -
 
 DEFAULT_TRIGGER = Repeat(AtWatermark())
 """The default (2.4): fires when the watermark passes the window's end, and again for each late element."""
+
+
+def goes_by_arrival(trigger: Trigger) -> bool:
+    """Tell whether the panes of a trigger depend on when elements arrive, and not only on their event times (2.3)."""
+    match trigger:
+        case AtWatermark(percentile=percentile):
+            return percentile < 100
+        case Repeat(trigger=inner):
+            return goes_by_arrival(inner)
+        case RepeatUntil(trigger=inner, until=until) | OrFinally(trigger=inner, until=until):
+            return goes_by_arrival(inner) or goes_by_arrival(until)
+        case SequenceOf(triggers=several) | AnyOf(triggers=several) | AllOf(triggers=several):
+            return any(map(goes_by_arrival, several))
+        case AtPeriod() | AtCount() | AfterDelay() | When() | Custom():
+            return True
+        case _:
+            assert_never(trigger)

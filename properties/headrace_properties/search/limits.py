@@ -77,8 +77,12 @@ class CodeOverrunError(OverrunError):
 
 
 @contextmanager
-def call_time_limited(limits: CodeLimits) -> Iterator[None]:
+def call_time_limited(limits: CodeLimits, on_progress: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Interrupt what takes too long within: calls of user code, and the handling of one event. Only the main thread can be.
+
+    Args:
+        limits: say what is too long.
+        on_progress: called now and then as long as no call of user code takes its time.
 
     Raises:
         CodeOverrunError: a call of user code did.
@@ -106,7 +110,10 @@ def call_time_limited(limits: CodeLimits) -> Iterator[None]:
             )
         if call is not running:
             running, since_s = call, now_s
-        elif call is not None and now_s - since_s >= limits.call_s - tick_s:
+            on_progress()
+        elif call is None:
+            on_progress()
+        elif now_s - since_s >= limits.call_s - tick_s:
             raise CodeOverrunError(limits.call_s, _cause_of(call), place_in(frame, base))
 
     handler = signal.signal(signal.SIGALRM, look)

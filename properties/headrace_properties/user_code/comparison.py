@@ -5,6 +5,10 @@ from host to host and from run to run. Records are counted: one that comes twice
 
 Dead letters name what failed by an id. The id of a production, or of a timer, contains the version of the row that made it
 (6.1.1): with another owner, other commits or a stage in between, the same record has another id.
+
+Choice: two values count as the same if their floats are equal to `DIGITS` digits, and if the lists in a final state have the same
+entries in another order. Sums of floats depend on the order in their last digits, and lists of what has come as a
+whole; neither is anybody's fault as long as nothing else shows it.
 """
 
 import dataclasses
@@ -15,9 +19,12 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from headrace import MAX_TIME, DeadLetter, Pipeline
+from headrace import MAX_TIME, Codec, DeadLetter, Pipeline
 from headrace.api.dead_letters import Letter
 from headrace_properties.reference import Emitted, RunResult
+
+DIGITS = 9
+"""To so many digits floats are compared between runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +122,40 @@ def _is_letter(value: Any) -> TypeGuard[Letter]:
         and isinstance(value.get("error"), str)
         and isinstance(value.get("stream"), str | None)
     )
+
+
+def leveled(result: RunResult, pipeline: Pipeline) -> RunResult:
+    """Replace each value by one that is the same for values that count as the same.
+
+    Args:
+        result: of a run of this pipeline.
+        pipeline: has the codecs.
+    """
+    outputs: Counter[Emitted] = Counter()
+    for record, times in result.outputs.items():
+        value = leveled_value(pipeline.codec(record.stream), record.value).encode()
+        outputs[msgspec.structs.replace(record, value=value)] += times
+    states = {
+        (name, key): leveled_value(pipeline.computations[name].state_codec, state, is_state=True).encode()
+        for (name, key), state in result.states.items()
+    }
+    return RunResult(outputs, states)
+
+
+def leveled_value(codec: Codec, data: bytes, *, is_state: bool = False) -> str:
+    """Write a value as a text that is the same for values that count as the same."""
+    return repr(_level(codec.decode(data), is_state=is_state)) if data else ""
+
+
+def _level(value: Any, *, is_state: bool) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        items = ((key, _level(one, is_state=is_state)) for key, one in value.items())
+        return dict(sorted(items, key=lambda item: repr(item[0])))
+    if isinstance(value, list | tuple):
+        parts = [_level(one, is_state=is_state) for one in value]
+        return sorted(parts, key=repr) if is_state else parts
+    if isinstance(value, set | frozenset):
+        return sorted((_level(one, is_state=is_state) for one in value), key=repr)
+    return value

@@ -1,14 +1,20 @@
-"""A feed, changed: in another order. Times of arrival and source watermarks stay where they were."""
+"""A feed, changed: in another order at the same times, or in the same order at later times."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 import msgspec
 
-from headrace import MIN_TIME
+from headrace import MIN_TIME, MINUTE, SECOND
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
+
+_LAGS_US = (0, SECOND, MINUTE)
+_CHANGES = 0.1
+"""How often a source's lag changes, as a probability for each entry."""
+_SKIPPED = (0.0, 0.5, 1.0)
+"""Probabilities with which a watermark is skipped: one is chosen for a whole feed."""
 
 
 def permuted(feed: Feed, random: Random) -> Feed:
@@ -25,16 +31,56 @@ def permuted(feed: Feed, random: Random) -> Feed:
     return _numbered(entries)
 
 
+def slower(feed: Feed, random: Random) -> Feed:
+    """Let each source fall behind now and then, and skip some of its watermarks but the last: no record becomes late by it."""
+    last = {
+        entry.address: place
+        for place, entry in enumerate(feed.entries)
+        if not isinstance(entry.event, SourceRecord)
+    }
+    skipped, entries = random.choice(_SKIPPED), []
+    lags: dict[str, int] = {}
+    arrived: dict[str, int] = {}
+    for place, entry in enumerate(feed.entries):
+        address = entry.address
+        if address not in lags or random.random() < _CHANGES:
+            lags[address] = random.choice(_LAGS_US)
+        if (
+            last.get(address, place) != place
+            and not isinstance(entry.event, SourceRecord)
+            and random.random() < skipped
+        ):
+            continue
+        at_us = arrived[address] = max(arrived.get(address, 0), entry.at_us + lags[address])
+        event = msgspec.structs.replace(entry.event, arrived_us=at_us)
+        entries.append(msgspec.structs.replace(entry, at_us=at_us, event=event))
+    return Feed(tuple(sorted(entries, key=lambda entry: entry.at_us)))
+
+
 def has_late_records(feed: Feed) -> bool:
     """Tell whether a source brings a record behind its own low watermark (4.5)."""
+    return len(_on_time(feed)) < feed.records
+
+
+def without_late_records(feed: Feed) -> Feed:
+    """Leave out the records that a source brings behind its own low watermark (4.5)."""
+    return feed.only(_on_time(feed)) if has_late_records(feed) else feed
+
+
+def _on_time(feed: Feed) -> frozenset[int]:
+    """The records that are not late, by their order in the feed, from 0."""
     promised: dict[str, int] = {}
+    found, number = set(), 0
     for entry in feed.entries:
+        known = promised.get(entry.address, MIN_TIME)
         match entry.event:
             case SourceWatermark(low_watermark=low_watermark):
-                promised[entry.address] = max(promised.get(entry.address, MIN_TIME), low_watermark)
-            case SourceRecord(timestamp=timestamp) if timestamp < promised.get(entry.address, MIN_TIME):
-                return True
-    return False
+                promised[entry.address] = max(known, low_watermark)
+            case SourceRecord(timestamp=timestamp):
+                if timestamp >= known:
+                    found.add(number)
+                number += 1
+    return frozenset(found)
 
 
 def smallest(kept: tuple[int, ...], fails: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ whatever is found is the user's.
 * It is made twice in a row: what it changes in its surroundings the second time, too, a retry repeats. So it does what leaves the
   process: files, sockets, databases, processes.
 * The records come in another order, none of them late and all at the same times: the outcome is the same.
+* They come in the same order at other times, with fewer watermarks, and none of them late: likewise.
 * A call that raises, that ends the process, or that never ends. A production behind its cause (4.5), which the engine refuses.
 
 A computation that declares ``ordered`` is not asked about order, and one that declares ``nondeterministic`` only about the last.
@@ -25,7 +26,7 @@ from headrace_properties.user_code.calls import (
     Caller,
 )
 from headrace_properties.user_code.feeds import smallest
-from headrace_properties.user_code.habits import Habit, UserFinding, Witness, shown_records
+from headrace_properties.user_code.habits import ORDERS, Habit, UserFinding, Witness, shown_records
 from headrace_properties.user_code.look import Look, OtherProcess, Report
 from headrace_sim import Feed
 
@@ -84,7 +85,7 @@ class Examiner:
         look = self._look(feed)
         found: set[Habit] = {habit for habit, _ in known}
         for habit in Habit if only is None else (only,):
-            if habit is Habit.DEPENDS_ON_ORDER and found - {Habit.DEPENDS_ON_ORDER}:
+            if habit in ORDERS and found - {habit}:
                 continue  # what differs then need not be the order's work
             for witness in look.witnesses(habit):
                 found.add(habit)
@@ -102,7 +103,7 @@ class Examiner:
         spec = self.pipeline.computations.get(computation)
         if spec is None or habit.stops or habit is Habit.GOES_BACK:
             return False
-        return bool(spec.nondeterministic) or (spec.ordered and habit is Habit.DEPENDS_ON_ORDER)
+        return bool(spec.nondeterministic) or (spec.ordered and habit in ORDERS)
 
     def _smallest(self, habit: Habit, witness: Witness, feed: Feed) -> UserFinding:
         best, latest = tuple(range(feed.records)), witness

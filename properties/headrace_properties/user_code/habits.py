@@ -34,6 +34,7 @@ class Habit(enum.Enum):
     LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
     STARTS_THREADS = "starts threads"
     DEPENDS_ON_ORDER = "depends on the order of arrival"
+    DEPENDS_ON_SCHEDULE = "depends on when records arrive, or on how far the low watermark has come"
 
     @property
     def verdict_name(self) -> str:
@@ -53,15 +54,19 @@ REMEDIES = {
     Habit.GOES_BACK: "Give the production the timestamp of its cause or a later one",
     Habit.SHARES_STATE: "Keep it in context.state",
     Habit.KEEPS_STATE: "Keep it in context.state",
-    Habit.READS_CLOCK: 'Use record.timestamp, or context.wall_time with strong productions; or declare nondeterministic="why"',
+    Habit.READS_CLOCK: 'Use record.timestamp; or declare nondeterministic="why"',
     Habit.USES_CHANCE: 'Derive it from the record; or declare nondeterministic="why"',
     Habit.USES_HASHES: 'Sort the set, or use zlib.crc32 for hash(); or declare nondeterministic="why"',
     Habit.NOT_DETERMINISTIC: 'Use the record and the state only; or declare nondeterministic="why"',
     Habit.HAS_EFFECTS: 'Produce a record instead, and let a consumer of it do that once; or declare nondeterministic="why"',
     Habit.LEAVES_TRACES: 'Keep it in context.state, or produce it; or declare nondeterministic="why"',
     Habit.STARTS_THREADS: 'Produce a record instead; or declare nondeterministic="why"',
+    Habit.DEPENDS_ON_SCHEDULE: "Go by record.timestamp and record.late, or by a timer for each window; or declare ordered=True",
     Habit.DEPENDS_ON_ORDER: "Compare timestamps, or wait for the low watermark; or declare ordered=True",
 }  # fmt: skip
+
+ORDERS = (Habit.DEPENDS_ON_ORDER, Habit.DEPENDS_ON_SCHEDULE)
+"""What ``ordered=True`` declares."""
 
 
 @dataclass(frozen=True, slots=True)

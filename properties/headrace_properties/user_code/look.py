@@ -1,6 +1,7 @@
 """One input looked at: what each call of user code came to, and what it comes to under other circumstances."""
 
 import copy
+import dis
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -27,13 +28,16 @@ from headrace_properties.user_code.calls import (
     clock_at,
 )
 from headrace_properties.user_code.habits import Habit, Witness
-from headrace_properties.user_code.orders import Ordered, outcomes_of
+from headrace_properties.user_code.orders import Ordered, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
 from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY, Trace, tracing
 from headrace_sim import Feed
 
 PERMUTATIONS = 5
 """Orders of arrival that are tried."""
+
+SCHEDULES = 4
+"""Likewise schedules."""
 
 MOST_AT_ONCE = 10_000
 """Calls of one key without time or input going on: then it is taken to set off its own timers without end."""
@@ -121,6 +125,8 @@ class Look:
                 pass  # that is how a small input shows that state is kept
             case Habit.DEPENDS_ON_ORDER:
                 yield from self._other_orders()
+            case Habit.DEPENDS_ON_SCHEDULE:
+                yield from self._other_schedules()
 
     # From first to last
 
@@ -419,6 +425,33 @@ class Look:
             shown,
         )
 
+    def _other_schedules(self) -> Iterator[Witness]:
+        self._caller.restore()
+        found = schedules_of(self._pipeline, self._feed, self._seed, SCHEDULES)
+        self._caller.restore()
+        if found is None:
+            return
+        shown = (
+            ("On the schedule of the input it came to", found.first),
+            ("On another, on which no record is late either, to", found.second),
+        )
+        computation = self._pipeline.computations[found.computation].computation
+        detail, cause, place = "the same records come to another outcome", "", _entry_place(computation)
+        if found.step is not None and found.other is not None:
+            name = self._went_by(found.step, found.other)
+            is_timer = found.step.timer is not None
+            place = _line_with(computation, name, is_timer=is_timer) or _entry_place(
+                computation, is_timer=is_timer
+            )
+            detail, cause = f"it goes by context.{name}", self._cause(found.step)
+        yield Witness(found.computation, detail, self._feed.records, cause, place, shown)
+
+    def _went_by(self, step: Step, other: Step) -> str:
+        """Which of the two things that a schedule decides makes the difference between two calls."""
+        with clock_at(THE_DAY):
+            plain, later = self._caller.call(step), self._caller.call(replace(step, now=other.now))
+        return "low_watermark" if self._caller.same(step, plain, later) else "wall_time"
+
     # Words
 
     def _witness(
@@ -463,6 +496,18 @@ def _entry_place(computation: Computation, *, is_timer: bool = False) -> Place |
     hook = type(computation).process_timer if is_timer else type(computation).process_record
     code = getattr(hook, "__code__", None)
     return None if code is None else place_of(code, code.co_firstlineno)
+
+
+def _line_with(computation: Computation, name: str, *, is_timer: bool) -> Place | None:
+    """The first line of a computation's hook that names an attribute."""
+    hook = type(computation).process_timer if is_timer else type(computation).process_record
+    code = getattr(hook, "__code__", None)
+    if code is None:
+        return None
+    for one in dis.get_instructions(code):
+        if one.argval == name and one.positions is not None and one.positions.lineno:
+            return place_of(code, one.positions.lineno)
+    return None
 
 
 def _entry_of(computation: Computation, step: Step) -> list[Any]:

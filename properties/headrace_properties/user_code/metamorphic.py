@@ -21,7 +21,7 @@ from headrace_properties.checkers import judge
 from headrace_properties.reference import RunResult, run_reference
 from headrace_properties.results import result_of
 from headrace_properties.search.plans import draw_faults, ground_of
-from headrace_properties.user_code.comparison import same_output, without_ids
+from headrace_properties.user_code.comparison import leveled, same_output, without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted
 from headrace_properties.user_code.hosting import with_fresh_code
 from headrace_properties.user_code.reexecution import check_replay
@@ -120,9 +120,11 @@ def check_relations(
     chosen = RELATIONS if relations is None else relations
     arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, setup, base)
     found = {one.name: arrival if one is _ARRIVAL else _check(one, setup, base) for one in chosen}
-    expected = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
+    expected = leveled(without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline), pipeline)
     found[REFERENCE] = _compare("the sequential reference", base, expected)
     found[REPLAY] = check_replay(history, pipeline)
+    if isinstance(weak := found.get("weak"), Violated):
+        found["weak"] = Unknown(f"this code needs strong productions; {weak.message}")
     why = _excuse(arrival, feed)
     return {name: _excused(name, one, why) for name, one in found.items()} if why else found
 
@@ -317,7 +319,7 @@ def _deeper(setup: RunSetup) -> list[RunSetup]:
 
 
 def _result_of(history: History, pipeline: Pipeline) -> RunResult:
-    """What a run came to, as far as runs can be compared.
+    """What a run came to, as far as runs can be compared (`headrace_properties.user_code.comparison`).
 
     Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the
     user's. A dead letter of theirs is their consumer's.
@@ -337,7 +339,7 @@ def _result_of(history: History, pipeline: Pipeline) -> RunResult:
 
     found = result_of(history)
     states = {name: state for name, state in found.states.items() if name[0] not in identities}
-    return without_ids(replace(found, states=states), pipeline, told)
+    return leveled(without_ids(replace(found, states=states), pipeline, told), pipeline)
 
 
 _ARRIVAL = Relation(ARRIVAL, "another order of arrival comes to the same", _reordered, finding=True)

@@ -1,18 +1,20 @@
-"""The same records in another order of arrival: which computation's outcome changes though its input is the same.
+"""The same records in another order, or on another schedule: which computation's outcome changes though its input is the same.
 
 Rules of this file:
 
 * All records between two watermarks of their source arrive when the later one does, in every order: so the orders differ in
   nothing else, neither in lateness nor in what the wall clock shows.
+* On another schedule each source has its records in the same order, but falls behind now and then, and says less often how far it
+  is: timers fire later, the clock shows another time, and the low watermark is further behind. No record becomes late by that,
+  and those that are late are left out: what becomes of them is for the low watermark to decide.
 * Computations are asked one by one, sources first. One whose input has changed is not accused: what stands before it is.
-* Choice: lists in a final state count as the same in another order, and numbers as equal to nine digits: sums of floats depend on
-  the order, and nobody is to blame.
+* What counts as the same says `headrace_properties.user_code.comparison`.
 """
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -22,24 +24,29 @@ from headrace_properties.reference import Step, StepResult, run_reference, run_s
 from headrace_properties.reference.computation import RunningComputation
 from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.calls import LOTS, THE_DAY, clock_at
-from headrace_properties.user_code.feeds import permuted
+from headrace_properties.user_code.comparison import leveled_value
+from headrace_properties.user_code.feeds import permuted, slower, without_late_records
 from headrace_sim import Feed
 from headrace_sim.feed import FeedEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A computation whose outcome depends on the order.
+    """A computation whose outcome depends on the order, or on the schedule.
 
     Attributes:
         computation: its name; of two runs, of which one stops, that which stopped it.
         first: what is only in the outcome of the one order.
         second: only in that of the other.
+        step: a call that comes to something else though its record and state are the same; ``None``: there is none.
+        other: the same call in the other run.
     """
 
     computation: str
     first: str
     second: str
+    step: Step | None = None
+    other: Step | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +56,7 @@ class _Told:
     inputs: Counter[object] = field(default_factory=Counter)
     made: Counter[object] = field(default_factory=Counter)
     states: dict[str, object] = field(default_factory=dict)
+    steps: dict[object, tuple[Step, object]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,13 +75,28 @@ def outcomes_of(pipeline: Pipeline, feed: Feed, seed: int, orders: int) -> Order
         orders: how many.
     """
     level = at_watermarks(feed)
-    base = _run(pipeline, level)
-    for number in range(orders):
-        other = _run(pipeline, permuted(level, random.Random(f"{seed}/{number}")))
-        found = _difference(pipeline, base, other)
-        if found is not None:
-            return found
-    return None
+    others = (permuted(level, random.Random(f"{seed}/{number}")) for number in range(orders))
+    return _compared(pipeline, level, others)
+
+
+def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> Ordered | None:
+    """Run a feed on several schedules; ``None``: all come to the same.
+
+    Args:
+        pipeline: what to run.
+        feed: its input.
+        seed: of the schedules.
+        schedules: how many.
+    """
+    feed = without_late_records(feed)
+    others = (slower(feed, random.Random(f"{seed}/slower/{number}")) for number in range(schedules))
+    return _compared(pipeline, feed, others)
+
+
+def _compared(pipeline: Pipeline, feed: Feed, others: Iterable[Feed]) -> Ordered | None:
+    base = _run(pipeline, feed)
+    differences = (_difference(pipeline, base, _run(pipeline, other)) for other in others)
+    return next((one for one in differences if one is not None), None)
 
 
 def at_watermarks(feed: Feed) -> Feed:
@@ -113,10 +136,17 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
             mine.made[type(error).__name__, step.key] += 1
             stopped = step.computation
             raise
-        for one in result.made:
-            mine.made[one.stream, one.key, one.timestamp, _value(pipeline.codec(one.stream), one.value)] += 1
+        made = [
+            (one.stream, one.key, one.timestamp, leveled_value(pipeline.codec(one.stream), one.value))
+            for one in result.made
+        ]
+        mine.made.update(made)
         if result.state is not None:
-            mine.states[step.key] = _value(stage.spec.state_codec, result.state, is_state=True)
+            mine.states[step.key] = leveled_value(stage.spec.state_codec, result.state, is_state=True)
+        timers = {tag: timer and (timer.at, timer.clock) for tag, timer in result.timers.items()}
+        mine.steps.setdefault(
+            (step.record, step.timer, step.key, step.state), (step, (made, result.state, timers))
+        )
         return result
 
     with clock_at(THE_DAY):
@@ -138,13 +168,23 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run) -> Ordered | None:
         one, two = base.told[name], other.told[name]
         if spec.ordered or spec.nondeterministic or one.inputs != two.inputs:
             continue
+        steps = _differing(one, two)
         if one.made != two.made:
-            return Ordered(name, _shown(one.made - two.made), _shown(two.made - one.made))
+            return Ordered(name, _shown(one.made - two.made), _shown(two.made - one.made), *steps)
         for key in sorted(one.states.keys() | two.states.keys()):
             before, after = one.states.get(key), two.states.get(key)
             if before != after:
-                return Ordered(name, f"state {before} of key {key!r}", f"state {after}")
+                return Ordered(name, f"state {before} of key {key!r}", f"state {after}", *steps)
     return None
+
+
+def _differing(one: _Told, two: _Told) -> tuple[Step, Step] | tuple[()]:
+    """The first call whose record and state are the same in both runs, and whose outcome is not."""
+    for same, (step, outcome) in one.steps.items():
+        other, other_outcome = two.steps.get(same, (step, outcome))
+        if outcome != other_outcome:
+            return step, other
+    return ()
 
 
 def _shown(made: Counter[object]) -> str:
@@ -153,24 +193,3 @@ def _shown(made: Counter[object]) -> str:
             return f"{one[3]} on {one[0]!r}, key {one[1]!r}, timestamp {one[2]}"
         return str(one)
     return "no such record"
-
-
-def _value(codec: Any, data: bytes, *, is_state: bool = False) -> object:
-    """A value as a text that is the same for values that count as the same."""
-    if not data:
-        return ""
-    return repr(_level(codec.decode(data), is_state=is_state))
-
-
-def _level(value: Any, *, is_state: bool) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        items = ((key, _level(one, is_state=is_state)) for key, one in value.items())
-        return dict(sorted(items, key=lambda item: repr(item[0])))
-    if isinstance(value, list | tuple):
-        parts = [_level(one, is_state=is_state) for one in value]
-        return sorted(parts, key=repr) if is_state else parts
-    if isinstance(value, set | frozenset):
-        return sorted((_level(one, is_state=is_state) for one in value), key=repr)
-    return value

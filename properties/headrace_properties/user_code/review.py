@@ -13,13 +13,16 @@ from headrace_properties.search.limits import CodeLimits, CodeOverrunError
 from headrace_properties.search.user_frames import Place
 from headrace_properties.user_code.findings import Examiner
 from headrace_properties.user_code.habits import Habit, UserFinding, shown_records
-from headrace_properties.user_code.metamorphic import ARRIVAL, RELATIONS, check_relations
+from headrace_properties.user_code.metamorphic import RELATIONS, check_relations
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 
 RECORDS = 200
 """Only this many records of a longer input are used, because each question runs it several times."""
+
+_ALL = 100.0
+"""The percentile of a low watermark that waits for all records."""
 
 _Key = tuple[Habit, str]
 _Item = tuple[str, object]
@@ -31,7 +34,8 @@ class CodeReview:
 
     Attributes:
         findings: what it does that it should not, each with the smallest input that shows it.
-        relations: what may be changed in a run without changing its outcome, by name (`metamorphic`). None contradicts a finding.
+        relations: what may be changed in a run without changing its outcome, by name (`metamorphic`). None contradicts a finding,
+            and each that is broken is one.
         declared: what computations declare of themselves, and so are not asked about.
         permitted: what switched-off guarantees permit, in sentences.
         not_asked: questions that could not be asked, and why.
@@ -96,6 +100,7 @@ def review(
             findings.append(item)
         else:
             relations = item
+    findings += _of_relations(relations, findings, versions[0], few)
     habits = list(Habit)
     return CodeReview(
         tuple(sorted(findings, key=lambda one: habits.index(one.habit))),
@@ -166,7 +171,24 @@ class _Review:
             return _unknown(f"the run stops without any fault: {error}")
         for finding in findings:
             relations = {name: _beside(finding, one) for name, one in relations.items()}
-        return {name: _as_declared(name, one, self.versions[0]) for name, one in relations.items()}
+        return {name: _as_declared(one, self.versions[0]) for name, one in relations.items()}
+
+
+def _of_relations(
+    relations: Mapping[str, Verdict], findings: list[UserFinding], pipeline: Pipeline, feeds: dict[int, Feed]
+) -> list[UserFinding]:
+    """The first relation that is broken, as a finding, unless there is one: it is found in the cluster only."""
+    broken = [one.message for one in relations.values() if isinstance(one, Violated)]
+    if findings or not broken:
+        return []
+    feed_seed, feed = next(iter(feeds.items()))
+    names, kept = ", ".join(pipeline.computations), tuple(range(feed.records))
+    return [
+        UserFinding(
+            Habit.DEPENDS_ON_SCHEDULE, names, broken[0], feed, kept=kept, feed_seed=feed_seed,
+            shown=shown_records(pipeline, feed),
+        )
+    ]  # fmt: skip
 
 
 def _write_to(board: Board, feed_seed: int, entry: tuple[object, ...]) -> None:
@@ -231,12 +253,17 @@ def _unknown(why: str) -> dict[str, Verdict]:
     return {relation.name: unknown for relation in RELATIONS}
 
 
-def _as_declared(name: str, verdict: Verdict, pipeline: Pipeline) -> Verdict:
-    """What has been declared is no news."""
-    if name == ARRIVAL and isinstance(verdict, Violated):
+def _as_declared(verdict: Verdict, pipeline: Pipeline) -> Verdict:
+    """What has been declared, or follows from what has been switched, is no news."""
+    if isinstance(verdict, Violated):
         for computation, spec in pipeline.computations.items():
             if spec.ordered or spec.nondeterministic:
-                return Unknown(f"{computation!r} declares that its outcome may differ")
+                return Unknown(f"{computation!r} declares that its outcome may differ; {verdict.message}")
+            if not spec.exactly_once:
+                return Unknown(f"{computation!r} has exactly_once=False; {verdict.message}")
+            if spec.watermark_percentile < _ALL:
+                why = f"{computation!r} follows {spec.watermark_percentile:g} percent of the records"
+                return Unknown(f"{why}; {verdict.message}")
     return verdict
 
 

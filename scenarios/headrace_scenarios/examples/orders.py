@@ -42,6 +42,12 @@ class Process(Computation):
             outcome = "shipped" if shipped else "not shipped"
         if outcome is not None:
             context.produce("outcomes", {"order": context.key, "outcome": outcome})
+        if (
+            outcome == "expired" and len(context.state) > 1
+        ):  # what came too late is treated alike before this and after
+            del context.state["orders"]
+            context.set_timer("stray", at=max(context.state.values()) + SHIP_US)
+            return
         if paid is not None and outcome != "shipped":
             context.produce("refunds", {"order": context.key})
         context.clear_state()

@@ -6,7 +6,28 @@ from typing import Any
 import pytest
 
 from headrace import SECOND, DuplicateNameError, HeadraceError, JsonCodec, PickleCodec, Pipeline
-from headrace.dataflow import DataflowError, Element, FixedWindows, Flow, PCollection, read
+from headrace.dataflow import (
+    AfterDelay,
+    AnyOf,
+    AtCount,
+    AtPeriod,
+    AtWatermark,
+    Batch,
+    DataflowError,
+    Element,
+    Engine,
+    FixedWindows,
+    Flow,
+    MicroBatch,
+    PCollection,
+    Repeat,
+    RepeatUntil,
+    SequenceOf,
+    Streaming,
+    Trigger,
+    When,
+    read,
+)
 from headrace_properties.reference import run_reference
 from headrace_sim import Feed, FeedBuilder, simulate
 
@@ -170,3 +191,33 @@ def test_what_a_function_gives_wrongly_is_named_with_function_and_element(
         assert isinstance(caught.value, DataflowError)
         assert str(caught.value).startswith("element with key 'ann', value 5: ")
         assert [word for word in words if word not in str(caught.value)] == []
+
+
+# What a trigger declares
+
+
+@pytest.mark.parametrize(
+    ("trigger", "engine", "declared"),
+    [
+        (Repeat(AtWatermark()), Streaming(), False),
+        (Repeat(AtWatermark()), Batch(), False),
+        (SequenceOf(AtWatermark(), AtWatermark()), Streaming(), False),
+        (Repeat(AtWatermark()), MicroBatch(SECOND), True),
+        (Repeat(AtWatermark(95)), Streaming(), True),
+        (Repeat(AtCount(2)), Streaming(), True),
+        (RepeatUntil(AtPeriod(SECOND), AtWatermark()), Streaming(), True),
+        (SequenceOf(AtWatermark(), Repeat(AfterDelay(SECOND))), Streaming(), True),
+        (AnyOf(AtWatermark(), When(bool)), Streaming(), True),
+    ],
+)
+def test_panes_that_depend_on_when_elements_arrive_are_declared(
+    trigger: Trigger, engine: Engine, *, declared: bool
+) -> None:
+    pipeline = (
+        windowed()
+        .trigger(trigger, allow_unsafe_triggers=True)
+        .sum(name="sum")
+        .to("out")
+        .pipeline("games", engine=engine)
+    )
+    assert pipeline.computations["sum"].ordered is declared

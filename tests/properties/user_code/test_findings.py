@@ -35,6 +35,8 @@ NUMBERS = itertools.count()
 LOTS = random.Random(1)
 TURN = itertools.cycle("ab")
 
+WINDOW_US = 50 * MILLISECOND
+
 Note = Callable[[Context, Record], None]
 
 
@@ -93,6 +95,44 @@ class Newest(Computation):
 
     def process_record(self, context: Context, record: Record) -> None:
         context.state = record.value
+
+
+class Lag(Computation):
+    """Tells how far the low watermark is behind."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        lag_us = record.timestamp - context.low_watermark
+        context.produce("out", lag_us)
+
+
+class Resetting(Computation):
+    """Counts until a timer: whether the next record comes before it is for the schedule to decide."""
+
+    def initial_state(self) -> int:
+        return 0
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state += 1
+        context.set_timer("tell", at=record.timestamp + 1)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("out", context.state)
+        context.clear_state()
+
+
+class LateAside(Computation):
+    """Sound: what comes behind its window is told apart."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        end = record.timestamp // WINDOW_US * WINDOW_US + WINDOW_US
+        if context.low_watermark >= end:
+            context.produce("out", "late")
+            return
+        context.state[str(end)] = context.state.get(str(end), 0) + 1
+        context.set_timer(str(end), at=end)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        context.produce("out", context.state.pop(timer.tag), timer.timestamp)
 
 
 class Endless(Computation):
@@ -262,6 +302,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
     (Sum(produce(lambda: date.today().isoformat())), Habit.READS_CLOCK, 1, "date.today"),  # noqa: DTZ011
     (Sum(produce(lambda: datetime.now(UTC).hour)), Habit.READS_CLOCK, 1, "datetime.now"),
     (Newest(), Habit.DEPENDS_ON_ORDER, 2, "another order"),
+    (Lag(), Habit.DEPENDS_ON_SCHEDULE, 1, "it goes by context.low_watermark"),
     (Sum(lambda context, record: SENT.append(record.value)), Habit.LEAVES_TRACES, 1, "SENT"),
     (Sum(write_file), Habit.HAS_EFFECTS, 1, FILE.name),
     (Sum(insert), Habit.HAS_EFFECTS, 1, "sqlite3"),
@@ -289,6 +330,28 @@ def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     assert f"Shown by {'one record' if records == 1 else f'{records} records'}" in str(finding)
 
 
+def test_a_timer_that_may_fire_before_or_after_a_record_is_a_finding() -> None:
+    pipeline, _ = numbers(Resetting())
+    builder = FeedBuilder(pipeline)
+    for number in range(10):
+        at_us = (300 + 10 * number) * MILLISECOND
+        builder.record(at_us=at_us, value=number, timestamp=at_us, key="a")
+        builder.watermark(at_us=at_us + 2, low_watermark=at_us + 2)
+    (finding,) = examine(pipeline, builder.build())
+    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
+    assert finding.feed.records == 2
+
+
+def test_what_becomes_of_late_records_is_for_the_low_watermark_to_decide() -> None:
+    pipeline, _ = numbers(LateAside())
+    builder = FeedBuilder(pipeline)
+    for number in range(20):
+        at_us, late_us = (300 + 10 * number) * MILLISECOND, number % 3 * 40 * MILLISECOND
+        builder.record(at_us=at_us, value=number, timestamp=at_us - late_us, key="a")
+        builder.watermark(at_us=at_us, low_watermark=at_us - 30 * MILLISECOND)
+    assert examine(pipeline, builder.build()) == []
+
+
 def test_a_finding_names_the_line_and_the_record() -> None:
     finding = found(Sum(fail))
     assert finding.place is not None
@@ -310,6 +373,7 @@ def test_a_finding_tells_both_outcomes() -> None:
 
 def test_what_is_declared_is_no_finding() -> None:
     assert examine(*numbers(Newest(), ordered=True)) == []
+    assert examine(*numbers(Lag(), ordered=True)) == []
     reason = "samples one record in ten"
     for note in (produce(random.random), produce(time.time), write_file, with_default):
         assert examine(*numbers(Sum(note), nondeterministic=reason)) == []
@@ -324,8 +388,10 @@ def stamp(context: Context, record: Record) -> None:
     context.produce("out", context.wall_time)
 
 
-def test_going_by_the_wall_time_is_a_finding_where_productions_are_weak() -> None:
-    assert [one.habit for one in examine(*numbers(Sum(stamp)))] == []
+def test_going_by_the_wall_time_is_a_finding_and_a_worse_one_where_productions_are_weak() -> None:
+    (finding,) = examine(*numbers(Sum(stamp)))
+    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
+    assert "it goes by context.wall_time" in finding.story()[0]
     (finding,) = examine(*numbers(Sum(stamp), productions=Productions.WEAK))
     assert finding.habit is Habit.READS_CLOCK
     assert "its productions are weak and go by context.wall_time" in finding.story()[0]

@@ -1,6 +1,7 @@
 """Runs that must come to the same do; what breaks a relation is told; what does not apply is Unknown."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -26,7 +27,15 @@ from headrace_properties.reference import Emitted, RunResult
 from headrace_properties.search.workloads import WORKLOADS, Echo, Refusing, Workload, city
 from headrace_properties.user_code.comparison import without_ids
 from headrace_properties.user_code.feeds import has_late_records, permuted, smallest
-from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY, check_relations
+from headrace_properties.user_code.metamorphic import (
+    ARRIVAL,
+    REFERENCE,
+    RELATIONS,
+    REPLAY,
+    Relation,
+    RunSetup,
+    check_relations,
+)
 from headrace_properties.user_code.reexecution import check_replay
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_scenarios import zeitgeist
@@ -229,6 +238,33 @@ def test_what_excuses_other_relations_is_what_the_one_of_arrival_says(seed: int)
 def test_an_order_that_is_known_to_matter_is_told_by_the_relation_of_arrival() -> None:
     pipeline, feed = planted(Adder())
     assert broken(check_relations(pipeline, feed, order_matters="seen elsewhere")) == {ARRIVAL}
+
+
+class Inexact(Computation):
+    """Adds up fractions, whose sum has other last digits in another order, and lists what it was given."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state["sum"] = context.state.get("sum", 0) + record.value / 7
+        context.state["seen"] = [*context.state.get("seen", []), record.value]
+
+
+def test_last_digits_of_sums_and_the_order_of_lists_in_states_count_as_the_same() -> None:
+    assert broken(check_relations(*planted(Inexact()))) == set()
+
+
+def test_strong_productions_need_not_do_as_well_as_weak_ones() -> None:
+    found = check_relations(*planted(Adder()), relations=[replace_weak_with(Newest())])
+    assert isinstance(found["weak"], Unknown)
+    assert found["weak"].why.startswith("this code needs strong productions")
+
+
+def replace_weak_with(computation: Computation) -> Relation:
+    """A relation of that name that cannot hold."""
+
+    def change(setup: RunSetup) -> list[RunSetup]:
+        return [replace(setup, pipeline=setup.pipeline.with_computation("planted", computation=computation))]
+
+    return Relation("weak", "other code comes to the same", change)
 
 
 def test_state_that_is_kept_outside_the_row_breaks_the_replay() -> None:

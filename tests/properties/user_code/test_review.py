@@ -5,6 +5,7 @@ import os
 import time
 from random import Random
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from headrace_properties.search import apart
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.workloads import WORKLOADS
 from headrace_properties.user_code import metamorphic
+from headrace_properties.user_code import review as reviewing
 from headrace_properties.user_code.habits import Habit
 from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, RELATIONS, REPLAY
 from headrace_properties.user_code.review import RECORDS, review
@@ -134,6 +136,40 @@ def test_a_finding_about_order_is_what_the_relation_of_arrival_says(monkeypatch:
     assert isinstance(found.relations[ARRIVAL], Violated)
 
 
+def relation_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the cluster say that faults change the output."""
+    broken = {"faults": Violated("a faulty run comes to something else", ()), ARRIVAL: Holds(1)}
+    monkeypatch.setattr(reviewing, "check_relations", lambda *_, **__: broken)
+
+
+def test_a_relation_that_only_the_cluster_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    relation_broken(monkeypatch)
+    (finding,) = review(*of(Memo())).findings
+    assert finding.habit is Habit.DEPENDS_ON_SCHEDULE
+    assert finding.kept == tuple(range(6))
+    assert "a faulty run comes to something else" in str(finding)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"ordered": True},
+        {"nondeterministic": "tells the time"},
+        {"exactly_once": False},
+        {"watermark_percentile": 90.0},
+    ],
+    ids=lambda declared: next(iter(declared)),
+)
+def test_a_broken_relation_is_no_finding_where_it_is_declared(
+    declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relation_broken(monkeypatch)
+    pipeline, feed = of(Memo())
+    found = review(pipeline.with_computation("code", **declared), feed)
+    assert found.findings == ()
+    assert isinstance(found.relations["faults"], Unknown)
+
+
 def test_ids_in_dead_letters_are_no_dependence_on_order() -> None:
     workload = late_refusal()
     found = review(workload.pipeline, workload.feed(1), options=workload.options)
@@ -173,6 +209,19 @@ def test_code_that_cannot_be_interrupted_is_ended_with_its_process(monkeypatch: 
     (finding,) = review(*of(Stubborn()), limits=CodeLimits(call_s=0.1)).findings
     assert finding.habit is Habit.NEVER_ENDS
     assert finding.cause.startswith("record 0 of key 'a'")
+
+
+class Ticking(Computation):
+    """Takes its time, but not in one call."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        time.sleep(0.03)
+
+
+def test_code_that_takes_long_in_many_calls_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor while no call is told on the board, as in the runs that are compared."""
+    monkeypatch.setattr(apart, "_PATIENCE_S", 0.1)
+    assert review(*of(Ticking(), records=2), limits=CodeLimits(call_s=0.3)).findings == ()
 
 
 @pytest.mark.parametrize("module", [hash_buckets, set_order])
