@@ -276,6 +276,22 @@ class Rules:
         """Tell whether a scan continues after this key: the whole interval is scanned (7.1)."""
         return after is not None
 
+    def may_run_during_scan(self, known: bool) -> bool:
+        """Tell whether a key runs while its interval is scanned asynchronously, processing input records meanwhile (6.2).
+
+        Choice: it does once its row is known, that is, was read or has come with the scan. All timers of a key are in its row, so
+        they fire in order, by the low watermark that was journaled when the scan began.
+        """
+        return known
+
+    def read_during_scan(self, image: RowImage) -> RowImage:
+        """Return what a read during an asynchronous scan recovers of a row (6.2): all that the scan would, timers included."""
+        return image
+
+    def takes_scanned(self, known: bool) -> bool:
+        """Tell whether a row is taken from the scan: not if it is known already, since its key may have run meanwhile (6.2)."""
+        return not known
+
     def recovered(self, image: RowImage) -> RowImage:
         """Return what a scan recovers of a row: pending timers, checkpointed productions to replay, record ids (6.1.2, 7.1)."""
         return image
@@ -428,9 +444,9 @@ class Rules:
 
         It does once the initial scan has populated in-memory structures, on whose consistency the report depends (7.1, 7.2).
 
-        Deviation: in the paper the scan is asynchronous, allowing the computation to continue processing input records while it
-        progresses (6.2). Here an interval does no work until its scan has ended, so that no key is processed before its timers
-        and ids are known; what is delivered meanwhile is kept.
+        Deviation: in the paper a scan can often be asynchronous, allowing the computation to continue processing input records
+        while it progresses (6.2). Here that is an option (`EngineOptions.asynchronous_scans`); by default what is delivered waits
+        for the end of the scan, which costs no further reads.
         """
         return scanned
 

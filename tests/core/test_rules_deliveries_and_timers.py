@@ -237,6 +237,21 @@ def test_a_scan_continues_as_long_as_there_are_pages(rule: str, asked: Any, answ
 IMAGE = RowImage("ab", VERSION, b"state", 20, (timer("a", 20),), (PRODUCTION,), (("letters/0:7", 5),))
 
 
+@answers("may_run_during_scan", ((True,), True), ((False,), False))
+def test_during_a_scan_a_key_runs_once_its_row_is_known(rule: str, asked: Any, answer: Any) -> None:
+    assert ask(rule, asked) is answer
+
+
+@answers("takes_scanned", ((True,), False), ((False,), True))
+def test_a_scan_brings_only_rows_that_are_not_known(rule: str, asked: Any, answer: Any) -> None:
+    assert ask(rule, asked) is answer
+
+
+@answers("read_during_scan", ((IMAGE,), IMAGE))
+def test_a_read_during_a_scan_recovers_the_whole_row(rule: str, asked: Any, answer: Any) -> None:
+    assert ask(rule, asked) == answer
+
+
 @answers("recovered", ((IMAGE,), IMAGE))
 def test_a_scan_recovers_the_whole_row(rule: str, asked: Any, answer: Any) -> None:
     assert ask(rule, asked) == answer

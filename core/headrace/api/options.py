@@ -58,6 +58,8 @@ class EngineOptions:
         injector_journal_us: period at which an injector journals its position and progress.
         sweep_period_us: period at which workers check retries, timeouts, stragglers and deletions.
         scan_page_rows: number of rows per page of a recovery scan.
+        asynchronous_scans: process input records while a recovery scan of several pages goes on (6.2); a key whose row has not
+            come yet is read first. ``False``: records wait for the end of the scan.
         masters: number of replicas of the master.
         authority_replicas: number of replicas of each shard of the authority.
         authority_shards: number of shards of the authority; each serves some of the computations (7.2).
@@ -94,6 +96,7 @@ class EngineOptions:
     injector_journal_us: int = 100 * MILLISECOND
     sweep_period_us: int = 50 * MILLISECOND
     scan_page_rows: int = 1_000
+    asynchronous_scans: bool = False
     masters: int = 2
     authority_replicas: int = 2
     authority_shards: int = 1
@@ -102,6 +105,7 @@ class EngineOptions:
         """Refuse values that cannot work."""
         may_be_zero = {
             "balance_period_us", "merge_load", "id_slack_us", "cache_bytes", "delete_delay_us", "commit_linger_us",
+            "asynchronous_scans",
         }  # fmt: skip
         for option in fields(self):
             value = getattr(self, option.name)

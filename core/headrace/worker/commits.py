@@ -19,7 +19,7 @@ from headrace.history import Checkpointed, DuplicateDropped
 from headrace.rules import Act
 from headrace.wire import messages as m
 from headrace.wire.effects import Halt, WakeAt
-from headrace.wire.rows import Production, Version
+from headrace.wire.rows import Production, RowImage, Version
 from headrace.worker.cache import CachedRow
 from headrace.worker.pace import Pace, PaceInput, moved
 from headrace.worker.running import MOST_IN_STEP, Setting, StepRun
@@ -33,6 +33,9 @@ _OPEN, _LINGERING, _AWAITING_WAKE, _AWAITING_ANSWER = Pace
 _COMPLETE, _WRITE, _WRITTEN = StepInput.COMPLETE, StepInput.WRITE, StepInput.WRITTEN
 
 
+RestoresRead = Callable[[int, KeySlot, RowImage | None], bool]
+
+
 class Commits:
     """The steps and writes of one owned interval.
 
@@ -44,6 +47,8 @@ class Commits:
     Attributes:
         pace: what the next write waits for.
         batch: see `EngineOptions.commit_batch`.
+        restores_read: takes the clock, a key and its row as it was read, and tells whether it has restored all of it; ``None``:
+            no scan goes on, and a read brings what was evicted.
         run_class: what runs its steps.
     """
 
@@ -53,7 +58,7 @@ class Commits:
         "_acks_after", "_acks_first", "_awaits", "_committable", "_delivered", "_delivered_since", "_failures",
         "_linger_until", "_locks_key", "_most_writes", "_needs_write", "_next_number", "_on_refused", "_ready",
         "_resting", "_rules", "_sends_after", "_sends_first", "_setting", "_stragglers", "_strong", "_writes",
-        "_written", "batch", "pace", "sending", "shared", "soft",
+        "_written", "batch", "pace", "restores_read", "sending", "shared", "soft",
     )  # fmt: skip
 
     def __init__(self, soft: SoftState, sending: Sending, on_refused: Callable[[], None]) -> None:
@@ -89,6 +94,7 @@ class Commits:
         self.batch = options.commit_batch
         self._linger_until = MIN_TIME
         self.pace = Pace.OPEN
+        self.restores_read: RestoresRead | None = None
 
     def pump(self, now: int) -> None:
         """Run what is ready, and write what is to be committed, as far as writes may be under way.
@@ -203,8 +209,9 @@ class Commits:
                 self._on_refused()
                 return
             assert isinstance(reply, m.RowRead)
-            row = reply.row
-            slot.row = CachedRow(row.state, dict(row.seen)) if row is not None else CachedRow()
+            row, restores = reply.row, self.restores_read
+            if restores is None or not restores(now, slot, row):
+                slot.row = CachedRow(row.state, dict(row.seen)) if row is not None else CachedRow()
             slot.busy = False
             self._ready.append(slot)
             self.pump(now)

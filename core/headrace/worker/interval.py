@@ -19,18 +19,20 @@ from headrace.wire import messages as m
 from headrace.wire.rows import Production, RowImage
 from headrace.worker.commits import Commits
 from headrace.worker.interval_state import INTERVAL, IntervalInput, IntervalState
-from headrace.worker.recovery import Recovery
+from headrace.worker.recovery import Recovery, Scanned
 from headrace.worker.sending import Sending
 from headrace.worker.shared import Shared
-from headrace.worker.slot import Arrival
+from headrace.worker.slot import Arrival, KeySlot
 from headrace.worker.soft_state import SoftState
 from headrace.worker.step import Holder
 
 # Asked for with each record: a global name is found faster than an enumeration's member.
-_SCANNING, _OWNED = IntervalState.SCANNING, IntervalState.OWNED
+_SCANNING, _OWNED, _RECOVERING = IntervalState.SCANNING, IntervalState.OWNED, IntervalState.RECOVERING
+WORKING = (_OWNED, _RECOVERING)
+"""In these an interval processes records."""
 
 OnRecovered = Callable[[int, "OwnedInterval", dict[str, m.Progress]], None]
-"""Takes the clock, the interval, and the journaled progress of its senders, before it begins to work."""
+"""Takes the clock, the interval, and the journaled progress of its senders: before it begins to work, and when it is scanned."""
 
 
 class OwnedInterval:
@@ -68,7 +70,7 @@ class OwnedInterval:
         self.sending = Sending(shared, self.soft)
         self.commits = self.commits_class(self.soft, self.sending, self._on_refused)
         self.pump: Callable[[int], None] = self.commits.pump
-        self._recovery = Recovery(self.soft, self._recover, self._on_refused)
+        self._recovery = Recovery(self.soft, self._take_rows, self._on_refused)
         self._on_recovered: OnRecovered | None = None
         rules = self._rules = shared.rules
         self._is_remnant = rules.is_remnant
@@ -84,22 +86,46 @@ class OwnedInterval:
         self._on_recovered = on_recovered
         self._recovery.begin(now, progress_of)
 
-    def _recover(self, now: int, images: list[RowImage], progress: dict[str, m.Progress]) -> None:
+    def _take_rows(self, now: int, scanned: Scanned) -> None:
         """Build timers and productions from the rows; what was journaled of this computation is never taken back."""
-        soft = self.soft
-        own = progress.get(self.computation, m.Progress())
-        soft.accounts.start_from(own.low_watermark, own.horizon)
-        self.move(IntervalInput.SCAN_ENDED)
-        for image in images:
-            self._restore(now, self._rules.recovered(image))
-        self._record_scan_ended(images)
+        soft, recovery, rules = self.soft, self._recovery, self._rules
         assert self._on_recovered is not None
-        self._on_recovered(now, self, progress)
-        early, self._recovery.early = self._recovery.early, []
+        if self.state is _SCANNING:
+            own = scanned.progress.get(self.computation, m.Progress())
+            soft.accounts.start_from(own.low_watermark, own.horizon)
+            if not scanned.ended:
+                self.move(IntervalInput.PAGE_CAME)
+                self.commits.restores_read = self._restore_read
+                self._on_recovered(now, self, scanned.progress)
+        by_page = self.state is _RECOVERING
+        if scanned.ended:
+            self.move(IntervalInput.SCAN_ENDED)
+            self.commits.restores_read = None
+        for image in scanned.images:
+            if not by_page or rules.takes_scanned(recovery.is_read(image.key)):
+                self._restore(now, rules.recovered(image))
+        if scanned.ended:
+            self._record_scan_ended()
+            self._on_recovered(now, self, scanned.progress)
+        early, recovery.early = recovery.early, []
         for production, sender in early:
             self.deliver(production, sender)
+        if by_page:
+            soft.mark_due(now)
         soft.wake_for_wall_timers(now)
         self.pump(now)
+
+    def _restore_read(self, now: int, slot: KeySlot, image: RowImage | None) -> bool:
+        """Build timers and productions of a key that was read during the scan; tell whether there were any rows to build from."""
+        if self._recovery.knows(slot.key):
+            return False
+        self._recovery.note_read(slot.key)
+        if image is None:
+            return False
+        self._restore(now, self._rules.read_during_scan(image))
+        self.soft.mark_due(now)
+        self.soft.wake_for_wall_timers(now)
+        return True
 
     def _restore(self, now: int, image: RowImage) -> None:
         slot = self.soft.restore(image)
@@ -109,17 +135,17 @@ class OwnedInterval:
             else:  # its consumer has left the topology
                 self.commits.delete(now, slot.key, production)
 
-    def _record_scan_ended(self, images: list[RowImage]) -> None:
+    def _record_scan_ended(self) -> None:
         """Write what is in memory now, and not what the scan brought: whoever restores less shows it here."""
-        soft = self.soft
-        scanned = [(made.record_id, made.consumer) for image in images for made in image.productions]
+        soft, recovery = self.soft, self._recovery
+        scanned, recovery.productions = recovery.productions, []
         deleted = [(record_id, consumer) for _, record_id, consumer in self.commits.delivered]
         known = dict.fromkeys([*self.sending.names(), *deleted])
         expected = frozenset(scanned)
         productions = [name for name in scanned if name in known]
         productions += [name for name in known if name not in expected]
         self.shared.record(
-            ScanEnded, soft.computation, self.interval, self.sequencer, len(images), tuple(soft.queued_timers()),
+            ScanEnded, soft.computation, self.interval, self.sequencer, recovery.rows, tuple(soft.queued_timers()),
             tuple(productions),
         )  # fmt: skip
 
@@ -156,8 +182,9 @@ class OwnedInterval:
 
         Tells whether to `pump` for it: its key's turn has come, and nothing is waited for that will.
         """
-        if self.state is not _OWNED:
-            if self.state is _SCANNING:
+        state = self.state
+        if state is not _OWNED and state is not _RECOVERING:
+            if state is _SCANNING:
                 self._recovery.keep(production, sender)
             return False
         record_id, key = production.record_id, production.key
@@ -169,19 +196,21 @@ class OwnedInterval:
             self._note_duplicate(production, KnownBy.IN_PROGRESS)
             return False
         slot = soft.slots.get(key)
+        must_read = state is _RECOVERING and not rules.may_run_during_scan(self._recovery.knows(key))
         print_, maybe_seen = 0, False
         if soft.exactly_once:
             if self._is_remnant(production.origin, soft.horizon):
                 self._drop_duplicate(production, sender, KnownBy.HORIZON)
                 return False
             print_ = crc32(record_id.encode())  # as `fingerprint` does
-            maybe_seen = print_ in soft.seen_filter.known and rules.must_check_row()
+            maybe_seen = must_read or (print_ in soft.seen_filter.known and rules.must_check_row())
             row = slot.row if maybe_seen and slot is not None else None
             if row is not None and rules.is_duplicate(record_id in row.seen):
                 self._drop_duplicate(production, sender, KnownBy.ID)
                 return False
         if slot is None:
             slot = soft.add_slot(key)
+        slot.stored |= must_read
         arrival = in_progress[record_id] = Arrival(production, sender, print_, maybe_seen)
         shared = self.shared
         if shared.history.keeps:
@@ -222,7 +251,7 @@ class OwnedInterval:
 
     def sweep(self, now: int) -> None:
         """Look after what has waited long enough."""
-        if self.state is _OWNED:
+        if self.state in WORKING:
             self.commits.sweep(now)
 
     def set_clock_back(self, now: int) -> None:

@@ -1,7 +1,7 @@
 """The life of an assignment (MillWheel 6.2, 7.1): scanned, then owned, then dropped.
 
-Rules of this file: work begins when the recovery scan has ended, and never again after the interval was dropped; any other move
-is our bug.
+Rules of this file: work begins when the recovery scan has ended, or, if scans are asynchronous, with its first page; and never
+again after the interval was dropped. Any other move is our bug.
 """
 
 import enum
@@ -13,6 +13,8 @@ class IntervalState(enum.IntEnum):
     SCANNING = 0
     OWNED = 1
     DROPPED = 2
+    RECOVERING = 3
+    """It processes records while the scan goes on, and reports nothing."""
 
 
 class IntervalInput(enum.IntEnum):
@@ -21,10 +23,15 @@ class IntervalInput(enum.IntEnum):
     SCAN_ENDED = 0
     REFUSED = 1
     REASSIGNED = 2
+    PAGE_CAME = 3
 
 
 INTERVAL: dict[tuple[IntervalState, IntervalInput], IntervalState] = {
     (IntervalState.SCANNING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,  # 7.1: timer heap and queue are consistent
+    (IntervalState.SCANNING, IntervalInput.PAGE_CAME): IntervalState.RECOVERING,  # 6.2: scans can often be asynchronous
+    (IntervalState.RECOVERING, IntervalInput.SCAN_ENDED): IntervalState.OWNED,
+    (IntervalState.RECOVERING, IntervalInput.REFUSED): IntervalState.DROPPED,
+    (IntervalState.RECOVERING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
     (IntervalState.SCANNING, IntervalInput.REFUSED): IntervalState.DROPPED,
     (IntervalState.SCANNING, IntervalInput.REASSIGNED): IntervalState.DROPPED,
     (IntervalState.OWNED, IntervalInput.REFUSED): IntervalState.DROPPED,  # 6.2: the sequencer is not valid any more

@@ -84,9 +84,9 @@ class Sending:
         )
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """Record id and consumer of what is pending."""
+        """Record id and consumer of the checkpoints that are pending."""
         for known in self._shared.outbox:
-            if any(holder.sequencer == self._sequencer for holder in known.holder.all()):
+            if any(holder.durable and holder.sequencer == self._sequencer for holder in known.holder.all()):
                 yield known.production.record_id, known.production.consumer
 
     def stop(self) -> None:

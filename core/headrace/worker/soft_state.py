@@ -80,8 +80,11 @@ class SoftState:
         return slot
 
     def restore(self, image: RowImage) -> KeySlot:
-        """Take in a row that the recovery scan has found (7.1)."""
-        slot = self.slots[image.key] = KeySlot(image.key, stored=True)
+        """Take in a row that the recovery scan has found (7.1), or a read before the scan has come to it (6.2)."""
+        slot = self.slots.get(image.key)
+        if slot is None:
+            slot = self.slots[image.key] = KeySlot(image.key)
+        slot.stored = True
         self.accounts.set_hold(slot, image.hold)
         if image.timers:
             slot.timers = {timer.tag: self.accounts.add_timer(timer) for timer in image.timers}
@@ -237,13 +240,13 @@ class SoftState:
             self.wake_for_wall_timers(now)
 
     def queued_timers(self) -> list[tuple[str, str]]:
-        """Key and tag of each pending timer that the queue knows of."""
+        """Key and tag of each pending timer that the queue knows of, or that has left it to be looked at."""
         entries = self.timers.entries()
         return [
             (key, live.timer.tag)
             for key, slot in self.slots.items()
             for live in (slot.timers or {}).values()
-            if (live.timer.due, key) in entries[live.timer.clock]
+            if slot.due or slot.busy or (live.timer.due, key) in entries[live.timer.clock]
         ]
 
     def _queue(self, slot: KeySlot, timer: StoredTimer, *, recovered: bool) -> None:

@@ -21,7 +21,7 @@ from headrace.rules import RULES, Rules
 from headrace.wire import messages as m
 from headrace.wire.effects import Deliveries, Effect, Event, Send, Start, Wake, WakeAt
 from headrace.wire.rows import Production
-from headrace.worker.interval import OwnedInterval
+from headrace.worker.interval import WORKING, OwnedInterval
 from headrace.worker.interval_state import IntervalInput, IntervalState
 from headrace.worker.shared import Load, Shared
 from headrace.worker.step import Holder
@@ -123,7 +123,7 @@ class Worker:
     @property
     def unfinished(self) -> int:
         """How much it is in the middle of, or has sent and not got ACKed; 0: it only waits."""
-        scanning = sum(interval.state is IntervalState.SCANNING for interval in self._intervals.values())
+        scanning = sum(interval.state is not _OWNED for interval in self._intervals.values())
         return self.unacked + scanning + sum(interval.unfinished for interval in self._intervals.values())
 
     def handle(self, now: int, event: Event) -> list[Effect]:
@@ -166,7 +166,7 @@ class Worker:
 
     def _on_wake(self, now: int, _event: Wake) -> None:
         for interval in self._intervals.values():
-            if interval.state is _OWNED:
+            if interval.state in WORKING:
                 interval.soft.fire_wall_timers(now)
                 interval.pump(now)
         if now < self._sweep_due.due_us:  # as `is_due` does: an idle worker does little else

@@ -7,7 +7,7 @@ its back is unknown to it: a timer does not fire, a production holds no watermar
 from collections.abc import Iterable, Sequence
 
 from headrace import Clock, format_time
-from headrace.history import Applied, CheckpointsDeleted, Event, Output, ScanEnded
+from headrace.history import Acked, Applied, CheckpointsDeleted, Event, Output, ScanBegun, ScanEnded
 from headrace.wire.rows import Production, StoredTimer
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import RowWork, WorkLedger
@@ -29,11 +29,30 @@ class _Lost:
         self.replaced = False
 
 
+class _Touched:
+    """What an owner has changed during its scan: timers by key and tag, productions by id and consumer."""
+
+    __slots__ = ("process", "productions", "timers")
+
+    def __init__(self, process: str) -> None:
+        self.process = process
+        self.timers: set[tuple[str, str]] = set()
+        self.productions: set[tuple[str, str]] = set()
+
+    def note(self, event: Applied) -> None:
+        """A write of the owner was applied."""
+        delta = event.delta
+        tags = [*delta.cancelled, *(timer.tag for timer in (*delta.set_timers, *delta.fired))]
+        self.timers.update((delta.key, tag) for tag in tags)
+        self.productions.update((made.record_id, made.consumer) for made in delta.productions)
+
+
 class SoftState:
     """S7: for a scanned owner, soft timers and productions are those of the rows.
 
     Told by two things: what the recovery scan brought, against the rows at that moment; and writes under any other
-    sequencer that are applied after it.
+    sequencer that are applied after it. What the owner itself has touched during an asynchronous scan is left to other
+    invariants (a timer that it forgets does not fire, L1): a write of it may be under way.
     """
 
     name = "S7"
@@ -45,10 +64,13 @@ class SoftState:
         self._ledger = ledger
         self._found = Finding()
         self._scans: dict[int, ScanEnded] = {}
+        self._scanning: dict[int, _Touched] = {}
         self._lost: list[_Lost] = []
         self._end = ""
         self.handlers: Handlers = {
+            ScanBegun: self._on_scan_begun,
             ScanEnded: self._on_scan,
+            Acked: self._on_acked,
             Applied: self._on_applied,
             CheckpointsDeleted: self._on_deleted,
             Output: self._on_output,
@@ -56,18 +78,32 @@ class SoftState:
 
     # Finding it
 
+    def _on_scan_begun(self, event: ScanBegun) -> None:
+        self._scanning[event.sequencer] = _Touched(event.process)
+
+    def _on_acked(self, event: Acked) -> None:
+        for touched in self._scanning.values():
+            if touched.process == event.process:
+                touched.productions.add((event.record_id, event.consumer))
+
     def _on_scan(self, event: ScanEnded) -> None:
         ledger = self._ledger
+        touched = self._scanning.pop(event.sequencer, _Touched(event.process))
         if not ledger.owns_all(event.computation, event.sequencer, event.interval):
             return  # It has been replaced meanwhile, and what it knows does not matter.
         self._scans[event.sequencer] = event
         self._found.reached += 1
         rows = list(ledger.rows(event.computation, event.interval))
-        timers = {(key, tag) for key, row in rows for tag in row.timers}
-        checkpoints = {name for _, row in rows for name in row.checkpoints}
-        known_timers, known_checkpoints = set(event.timers), set(event.productions)
+        timers = {(key, tag) for key, row in rows for tag in row.timers} - touched.timers
+        checkpoints = {name for _, row in rows for name in row.checkpoints} - touched.productions
+        known_timers, known_checkpoints = (
+            set(event.timers) - touched.timers,
+            set(event.productions) - touched.productions,
+        )
         if timers != known_timers or checkpoints != known_checkpoints:
-            self._lose_in_scan(event, rows, known_timers, known_checkpoints)
+            self._lose_in_scan(
+                event, rows, known_timers | touched.timers, known_checkpoints | touched.productions
+            )
             phantoms = sorted(known_timers - timers) + sorted(known_checkpoints - checkpoints)
             self._note(event, f"its scan brought {phantoms}, which no row has" if phantoms else "", event)
 
@@ -93,6 +129,8 @@ class SoftState:
     def _on_applied(self, event: Applied) -> None:
         if self._lost:
             self._find_again(event)
+        if event.sequencer in self._scanning:
+            self._scanning[event.sequencer].note(event)
         owner = self._ledger.owner(event.computation, event.delta.key)
         if not owner or owner == event.sequencer or owner not in self._scans:
             return
@@ -104,6 +142,9 @@ class SoftState:
         self._note(scan, "" if self._lost else "the row changed behind its back", event)
 
     def _on_deleted(self, event: CheckpointsDeleted) -> None:
+        if event.sequencer in self._scanning:
+            names = [(record_id, consumer) for _, record_id, consumer in event.checkpoints]
+            self._scanning[event.sequencer].productions.update(names)
         for key, _, _ in event.checkpoints:
             owner = self._ledger.owner(event.computation, key)
             if owner and owner != event.sequencer and owner in self._scans:

@@ -2,12 +2,15 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from headrace import MILLISECOND, SECOND
 from headrace.history import History
 from headrace.rules import Change, Rules
 from headrace.store.mediator import Mediator
 from headrace.wire import messages as m
 from headrace.wire.keys import KeyInterval
+from headrace.wire.rows import RowImage
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
 from headrace_sim import Does, Step
 from headrace_sim.faults import DelayCommit, FaultSchedule, Operate, Pause, StepFault
@@ -140,6 +143,32 @@ class AppliesTwice(Rules):
         """Take every write for a new one."""
         del write, row
         return False
+
+
+class RunsUnknownKeys(Rules):
+    """Does not wait for a key's row while the scan goes on."""
+
+    def may_run_during_scan(self, known: bool) -> bool:
+        """Run it."""
+        del known
+        return True
+
+
+class TakesScannedAgain(Rules):
+    """Takes every row from the scan, also one that was read before."""
+
+    def takes_scanned(self, known: bool) -> bool:
+        """Take it."""
+        del known
+        return True
+
+
+class ReadsNoTimers(Rules):
+    """Reads a row during the scan as it is read after an eviction."""
+
+    def read_during_scan(self, image: RowImage) -> RowImage:
+        """State and ids."""
+        return msgspec.structs.replace(image, timers=())
 
 
 class ScansOnePage(Rules):
@@ -278,6 +307,19 @@ MUTANTS = (
     Mutant(
         "a scan stops after its first page", ("S7",), "7.1",
         "recovery reads the first page of rows only", Parts(rules=ScansOnePage), "one row a page",
+    ),
+    Mutant(
+        "a key runs before its row is known", ("reference", "S2", "S4"), "6.2",
+        "during an asynchronous scan a key runs whose row has not come yet", Parts(rules=RunsUnknownKeys), "slow scans",
+    ),
+    Mutant(
+        "a scan takes a key back", ("S9", "L1", "reference"), "6.2",
+        "a row that comes with the scan replaces what has been read and run since", Parts(rules=TakesScannedAgain), "slow scans",
+    ),
+    Mutant(
+        "a row is read without its timers", ("S8", "S7", "L1"), "6.2, 4.6",
+        "a key that is read during an asynchronous scan gets its state and ids from the row, and not its timers",
+        Parts(rules=ReadsNoTimers), "slow scans",
     ),
     Mutant(
         "no recovery scan", ("S7",), "7.1",

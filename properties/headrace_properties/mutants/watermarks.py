@@ -314,6 +314,11 @@ MUTANTS = (
         "a new owner reports before it has scanned what is pending", Parts(rules=ReportsBeforeScan), "windows",
     ),
     Mutant(
+        "report during an asynchronous scan", ("S10",), "6.2, 7.2",
+        "a new owner that processes records during its scan reports before it knows all rows", Parts(rules=ReportsBeforeScan),
+        "slow scans",
+    ),
+    Mutant(
         "an observer's watermark goes back", ("S11",), "4.5",
         "a worker takes the last broadcast that it gets for the latest", Parts(rules=GoesBack),
         "windows",

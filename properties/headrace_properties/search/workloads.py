@@ -5,7 +5,7 @@ use every part of the protocol.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from headrace import (
     Timer,
 )
 from headrace_properties.search.application import Application
-from headrace_sim import ClusterOptions, Feed, FeedBuilder
+from headrace_sim import ClusterOptions, Feed, FeedBuilder, Uniform
 
 RECORDS = 5
 
@@ -286,8 +286,9 @@ def _letters(
     quiet_us: int = 0,
     begin_us: int = 300 * MILLISECOND,
     gap_ms: int = 400,
+    keys: Sequence[str] = ("ab", "ac", "ba"),
 ) -> Callable[[int], Feed]:
-    """Numbers for three keys in bursts and some disorder, spread over all processes of all injectors.
+    """Numbers for a few keys in bursts and some disorder, spread over all processes of all injectors.
 
     Args:
         pipeline: whose input.
@@ -298,6 +299,7 @@ def _letters(
         quiet_us: how long nothing comes before the end.
         begin_us: when the first comes, or a little later.
         gap_ms: less than this between two of them.
+        keys: of the records.
     """
 
     def feed(seed: int) -> Feed:
@@ -312,7 +314,7 @@ def _letters(
             if late and number % 3 == 2:
                 timestamp -= min(timestamp, SECOND)
             builder.record(
-                at_us=at_us, value=number + 1, timestamp=timestamp, key=random.choice(["ab", "ac", "ba"]),
+                at_us=at_us, value=number + 1, timestamp=timestamp, key=random.choice(keys),
                 injector=injector, process=process,
             )  # fmt: skip
             for door, process in doors:
@@ -391,6 +393,19 @@ def long_quiet() -> Workload:
 def same(record: Record) -> str:
     """The record's own key."""
     return record.key
+
+
+def slow_scans(productions: Productions = Productions.STRONG) -> Workload:
+    """Windows whose rows are scanned asynchronously (6.2), one at a time and slowly, while records come for them.
+
+    Args:
+        productions: of both stages.
+    """
+    name = "slow scans" if productions is Productions.STRONG else "weak slow scans"
+    one = two_stages(name, Windows, productions).varied(name, asynchronous_scans=True, scan_page_rows=1)
+    options = msgspec.structs.replace(one.options, store_scan=Uniform(50 * MILLISECOND, 400 * MILLISECOND))
+    feed = _letters(one.pipeline, name, records=20, keys=["aa", "ab", "ac", "ad", "ae", "af", "ba"])
+    return dataclasses.replace(one, feed=feed, options=options)
 
 
 def forked() -> Workload:
@@ -567,6 +582,7 @@ def _all() -> list[Workload]:
         prompt(),
         two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND).varied("limited", cache_bytes=300),
         chains(),
+        slow_scans(), slow_scans(weak),
     ]  # fmt: skip
 
 

@@ -29,12 +29,13 @@ def test_nothing_revives_a_dropped_interval() -> None:
 
 def test_only_the_end_of_its_scan_makes_an_interval_owned() -> None:
     assert [pair for pair, after in INTERVAL.items() if after is IntervalState.OWNED] == [
-        (IntervalState.SCANNING, IntervalInput.SCAN_ENDED)
+        (IntervalState.SCANNING, IntervalInput.SCAN_ENDED),
+        (IntervalState.RECOVERING, IntervalInput.SCAN_ENDED),
     ]
 
 
 def test_an_interval_is_dropped_by_a_refusal_and_by_a_table_at_any_time_of_its_life() -> None:
-    for state in (IntervalState.SCANNING, IntervalState.OWNED):
+    for state in (IntervalState.SCANNING, IntervalState.RECOVERING, IntervalState.OWNED):
         for input_ in (IntervalInput.REFUSED, IntervalInput.REASSIGNED):
             assert INTERVAL[state, input_] is IntervalState.DROPPED
 

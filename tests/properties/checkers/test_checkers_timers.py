@@ -5,13 +5,14 @@ from functools import partial
 import pytest
 
 from headrace import Clock
-from headrace.history import Executed
+from headrace.history import Acked, Executed, ScanBegun
 from headrace.wire.rows import Asked, AskedTimer, StoredTimer
 from tests.properties.checkers.steps import (
     COUNT,
     QUERY,
     Row,
     Table,
+    add,
     back,
     breaks,
     check,
@@ -32,7 +33,7 @@ from tests.properties.checkers.steps import (
     wait,
     write,
 )
-from tests.properties.stories import Story, begin, counting, healthy, timer
+from tests.properties.stories import ALL, Story, begin, counting, healthy, timer
 
 
 def with_timer(*timers: StoredTimer) -> Story:
@@ -119,6 +120,27 @@ HISTORIES: Table = {
         begin, mint("counter", 3, "worker-1"), own("counter", 4, "worker-2"), inject(0, 100),
         take("counter", 1, QUERY, sequencer=4, set_timers=(timer("w", 200, 1, sequencer=4),)), scan("counter", 3, "worker-1"),
         holds("S7", 3)),
+    "what an owner has written during its scan may be in its memory, or not yet": (
+        begin, inject(0, 100), mint("counter", 3, "worker-1"), add(ScanBegun, "worker-1", "counter", ALL, 3),
+        run("counter", 1, QUERY, COUNT, sequencer=3, process="worker-1"),
+        write("counter", 1, sequencer=3, seen=(("queries/0:0", 0),), set_timers=(WINDOW,), productions=(COUNT,)),
+        scan("counter", 3, "worker-1"),
+        holds("S7", 3)),
+    "a checkpoint that was ACKed during the scan may be in its owner's memory, or not any more": (
+        begin, inject(0, 100), take("counter", 1, QUERY, COUNT), mint("counter", 3, "worker-1"),
+        add(ScanBegun, "worker-1", "counter", ALL, 3), add(Acked, "worker-1", COUNT.record_id, "detector"),
+        scan("counter", 3, "worker-1"),
+        holds("S7", 3)),
+    "what another process was told during a scan does not count": (
+        begin, inject(0, 100), take("counter", 1, QUERY, COUNT), mint("counter", 3, "worker-1"),
+        add(ScanBegun, "worker-1", "counter", ALL, 3), add(Acked, "worker-0", COUNT.record_id, "detector"),
+        scan("counter", 3, "worker-1"),
+        violates("S7", "was missed by its owner")),
+    "a timer that its owner has not touched during its scan must be found": (
+        begin, inject(0, 100), take("counter", 1, QUERY, set_timers=(EARLY,)), mint("counter", 3, "worker-1"),
+        add(ScanBegun, "worker-1", "counter", ALL, 3), write("counter", 1, sequencer=3, set_timers=(LATE,)),
+        scan("counter", 3, "worker-1", timers=(("cats", "b"),)),
+        violates("S7", "timer 'a' of key 'cats' at 'counter' was missed by its owner")),
 
     # S8
     "a timer that overtakes an earlier one is caught": (
