@@ -72,7 +72,7 @@ def failure_document(failure: Failure) -> dict[str, Any]:
     return {
         "violations": invariants_document(failure.violations),
         "error": failure.error,
-        "fault_schedule": failure.plan.faults.describe().splitlines(),
+        "fault_schedule": failure.plan.describe(),
         "plan": failure.plan,
         "feed_seed": failure.feed_seed,
         "digest": failure.digest,

@@ -123,12 +123,14 @@ def exit_code_of_search(verification: Verification, may_be_unknown: Collection[s
 
     Args:
         verification: its result.
-        may_be_unknown: invariants allowed to go unexercised. A search that judged nothing at all is unknown, even so.
+        may_be_unknown: invariants allowed to go unexercised. A search that judged nothing at all is unknown, even so, and one
+            that was to exhaust a scope and did not.
     """
     if verification.failure is not None:
         return ExitCode.VIOLATED
     missing = set(verification.unknown).difference(may_be_unknown)
-    return ExitCode.UNKNOWN if missing or _all_unknown(verification.verdicts.values()) else ExitCode.HOLDS
+    unknown = missing or not verification.exhausted or _all_unknown(verification.verdicts.values())
+    return ExitCode.UNKNOWN if unknown else ExitCode.HOLDS
 
 
 def _all_unknown(verdicts: Iterable[Verdict]) -> bool:

@@ -20,6 +20,7 @@ from rich.progress import (
 from headrace import ComputationProgress
 from headrace_cli._consoles import error_console
 from headrace_cli._progress_table import progress_line, progress_table
+from headrace_cli._render import counted
 from headrace_properties.search.verification import Verification
 
 _LINE_PERIOD_S = 10.0
@@ -89,20 +90,33 @@ class SearchProgress:
         now = time.monotonic()
         self.elapsed_s = now - self._began
         if self._bar is not None:
-            word = "shrinking a failure" if self.shrinking else "searching"
+            word, (done, of) = self._how_far(verification)
             self._bar.update(
                 self._bar.task_ids[0],
                 description=word,
-                completed=verification.runs,
+                completed=done,
+                total=of,
                 rate=f"{self.runs_per_second:.0f} runs/s",
             )
         elif now - self._last_line >= _LINE_PERIOD_S:
             self._last_line = now
             self._console.print(self._line(verification))
 
+    def _how_far(self, verification: Verification) -> tuple[str, tuple[int, int]]:
+        """What is being done, how much of it is done, and of how much."""
+        exploration = verification.exploration
+        if exploration is not None:
+            departures = counted(exploration.rounds, "departure")
+            return f"schedules with {departures}", (exploration.done, exploration.expected)
+        word = "shrinking a failure" if self.shrinking else "searching"
+        return word, (verification.runs, self._examples)
+
     def _line(self, verification: Verification) -> str:
         if self.shrinking:
             return f"shrinking a failure: {self.runs - verification.runs - verification.idle} runs"
+        if verification.exploration is not None:
+            word, (done, of) = self._how_far(verification)
+            return f"{word}: {done:,} of about {of:,}, {self.runs_per_second:.0f} runs a second"
         return f"{verification.runs} of {self._examples} runs, {self.runs_per_second:.0f} a second"
 
 

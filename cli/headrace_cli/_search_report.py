@@ -32,6 +32,7 @@ from headrace_cli._render import (
     print_verdicts,
     print_violations,
 )
+from headrace_cli._scope import result_words, scope_document, scope_lines
 from headrace_cli._targets import PipelineTarget
 from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
@@ -128,9 +129,15 @@ class SearchReport:
         if self.code is ExitCode.VIOLATED:
             return f"VIOLATED: {violated}"
         unknown = ", ".join(found.unknown)
+        if self.code is ExitCode.UNKNOWN and not found.exhausted:
+            assert found.exploration is not None
+            return f"UNKNOWN: nothing is violated {result_words(found.exploration)}"
         if self.code is ExitCode.UNKNOWN:
             return f"UNKNOWN: nothing is violated, but no run exercised {unknown or 'anything'}"
         what = "every invariant and promise" if self._titles else "every invariant"
+        if found.exploration is not None:
+            holds = f"HOLDS: {what}, {result_words(found.exploration)}"
+            return f"{holds}; not exercised: {unknown}" if unknown else holds
         holds = f"HOLDS: {what}, in {counted(found.runs, 'run')} with faults"
         return f"{holds}; not exercised: {unknown}" if unknown else holds
 
@@ -145,6 +152,10 @@ class SearchReport:
         print_text(console, self.headline, style=_STYLES.get(self.code, "bold yellow"))
         names = ", then ".join([self.target.name, *self.target.versions])
         print_text(console, f"{names}, seed {self.seed}, protocol: {self.protocol.name}")
+        if found.exploration is not None:
+            records = self.target.application.feed(self.seed).records
+            for line in scope_lines(found.exploration, self.target.application.pipeline, records):
+                print_text(console, line)
         if found.events:
             runs, events = counted(found.runs, "run"), counted(found.events, "event")
             print_text(console, f"{runs} in which a fault struck, {found.idle:,} in which none did")
@@ -277,6 +288,7 @@ class SearchReport:
             "dropped": dict(sorted(found.dropped.items())),
             "interesting_cases": {case: found.reached[case] for case in CASES},
             "coverage": [{**spot._asdict(), "times": times} for spot, times in sorted(found.covered.items())],
+            "exploration": scope_document(found.exploration),
             "unseen": unseen_document(found),
             "kept_failures": list(self.kept),
             "failure": self._failure_document(),

@@ -20,7 +20,7 @@ def print_unseen(console: Console, found: Verification) -> None:
     """Print how much of what can happen has probably not been seen."""
     if found.stopped_for:
         print_text(console, _STOPPED[found.stopped_for])
-    if not found.novelty.runs:
+    if not found.novelty.runs or found.exploration is not None:
         return
     shown = counted(found.novelty.things, "kind")
     print_text(

@@ -111,7 +111,7 @@ def _hunt(names: list[str], seeds: int, jobs: int) -> tuple[list[Hunted], signal
 
 def _document(hunted: Hunted) -> dict[str, Any]:
     mutant = CATALOGUE[hunted.name]
-    faults = [] if hunted.plan is None else hunted.plan.faults.describe().splitlines()
+    faults = [] if hunted.plan is None else hunted.plan.describe()
     return {
         "name": hunted.name,
         "invariant": ", ".join(hunted.breaks),
@@ -189,4 +189,4 @@ def _print_kill(hunted: Hunted) -> None:
     console.print(f"{hunted.killed_by[0]}: {hunted.message}", soft_wrap=True)
     healed = f", healed at {format_time(hunted.plan.faults.heals_at_us)}" if hunted.faults else ""
     console.print(f"The smallest plan{healed}:", soft_wrap=True)
-    console.print(hunted.plan.faults.describe(), soft_wrap=True)
+    console.print("\n".join(hunted.plan.describe()), soft_wrap=True)

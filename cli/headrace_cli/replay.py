@@ -337,6 +337,6 @@ def _document(replayed: ReplayedFailure) -> dict[str, Any]:
         "recorded_digest": file.digest,
         "error": replayed.error,
         "input": list(replayed.records),
-        "fault_schedule": file.plan.faults.describe().splitlines(),
+        "fault_schedule": file.plan.describe(),
         "invariants": invariants_document(replayed.verdicts),
     }

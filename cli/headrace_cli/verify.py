@@ -21,17 +21,20 @@ from headrace_cli._options import JsonOption, PromiseOption, VerboseOption, with
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
+from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
 from headrace_cli._spark_targets import verify_spark
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, is_spark_job, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
+from headrace_properties.search.exhaustive import explore
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.kept_failures import found_again, retry
 from headrace_properties.search.limits import CALL_S, CodeLimits
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
+from headrace_properties.search.scope import Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
@@ -46,13 +49,14 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --version my_job:next_pipeline
   headrace verify my_job:pipeline --search enumerate --jobs 2
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
+  headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
 
 [bold]Exit codes[/]
   0 every invariant holds, 1 one is violated, 2 usage error, 3 unknown: no run exercised some invariant
-  or promise that --allow-unknown does not name, 130 interrupted"""
+  or promise that --allow-unknown does not name, or a scope was not exhausted, 130 interrupted"""
 
 
 class SearchKind(enum.Enum):
@@ -61,6 +65,7 @@ class SearchKind(enum.Enum):
     RANDOM = "random"
     ENUMERATE = "enumerate"
     PAIRS = "pairs"
+    EXHAUSTIVE = "exhaustive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,8 @@ class SearchOptions:
         SearchKind,
         typer.Option(
             "--search",
-            help="Random fault schedules; every single fault at every protocol step (enumerate); or pairs of those.",
+            help="Random fault schedules; every single fault at every protocol step (enumerate); pairs of those; or every"
+            " order of arrivals and every fault of a small scope (exhaustive).",
         ),
     ] = SearchKind.RANDOM
     examples: Annotated[
@@ -79,7 +85,7 @@ class SearchOptions:
         typer.Option(
             min=1,
             show_default="200, or no limit with --until-quiet or --minutes",
-            help="Number of runs in which at least one fault really strikes, or of pairs. Enumerate tries all.",
+            help="Number of runs in which at least one fault really strikes, or of pairs. Enumerate and exhaustive try all.",
         ),
     ] = None
     until_quiet: Annotated[
@@ -99,7 +105,7 @@ class SearchOptions:
             "--minutes",
             metavar="M",
             min=0.0,
-            help="Random: stop after this many minutes; results then depend on the machine.",
+            help="Random, exhaustive: stop after this many minutes; results then depend on the machine.",
         ),
     ] = None
     jobs: Annotated[
@@ -180,6 +186,7 @@ SaveOption = Annotated[
 def verify(
     pipeline: PipelineArgument,
     options: SearchOptions,
+    scope: ScopeOptions,
     versions: VersionsOption = None,
     feed: FeedOption = DEFAULT_FEED,
     promise: PromiseOption = None,
@@ -209,7 +216,7 @@ def verify(
             target = load_target(pipeline, feed, versions or (), promise or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
             memory = Memory(failures, target, protocol)
-            report = _search(target, protocol, options, memory)
+            report = _search(target, protocol, options, scope.scope, memory)
         report.may_be_unknown = may_be_unknown
         _save(report, save, memory, files)
         failure = report.verification.failure
@@ -252,7 +259,7 @@ def _saved(
 
 
 def _search(
-    target: PipelineTarget, protocol: Protocol, options: SearchOptions, memory: Memory
+    target: PipelineTarget, protocol: Protocol, options: SearchOptions, scope: Scope, memory: Memory
 ) -> SearchReport:
     """Try the failures that are kept, then search until it is done or a signal arrives."""
     limits = CodeLimits(call_s=options.code_timeout)
@@ -270,7 +277,7 @@ def _search(
                 verification = found_again(retried)
                 again = next((one.kept.path for one in retried if one.failed), None)
                 if verification is None:
-                    verification = _found(application, protocol, options, progress.on_run)
+                    verification = _found(application, protocol, options, scope, progress.on_run)
         except KeyboardInterrupt as stop:
             stopped_by = signal_of(stop)
     return SearchReport(
@@ -304,6 +311,7 @@ def _found(
     application: Application,
     protocol: Protocol,
     options: SearchOptions,
+    scope: Scope,
     on_run: Callable[[Verification], None],
 ) -> Verification:
     examples, seed, jobs = options.runs, options.seed, options.jobs or cores()
@@ -316,6 +324,17 @@ def _found(
             until_quiet=options.until_quiet,
             minutes=math.inf if options.minutes is None else options.minutes,
             protocol=protocol,
+            jobs=jobs,
+            on_run=on_run,
+        )
+    if options.how is SearchKind.EXHAUSTIVE:
+        return explore(
+            application,
+            scope,
+            feed_seed=seed,
+            protocol=protocol,
+            examples=math.inf if options.examples is None else options.examples,
+            minutes=math.inf if options.minutes is None else options.minutes,
             jobs=jobs,
             on_run=on_run,
         )

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pytest
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace_properties.search.application import Application, FeedOf
     from headrace_properties.search.judging import Failure
     from headrace_properties.search.kept_failures import KeptFailures
+    from headrace_properties.search.scope import Scope
     from headrace_properties.search.verification import Verification
     from headrace_properties.user_code.habits import UserFinding
     from headrace_sim import ClusterOptions, Protocol
@@ -141,6 +142,8 @@ class Verifier:
         protocol: "Protocol | None" = None,
         promises: "Sequence[Promise] | None" = None,
         allow_unknown: Iterable[str] = (),
+        search: Literal["random", "exhaustive"] = "random",
+        scope: "Scope | None" = None,
     ) -> "Verification": ...
 
     @overload
@@ -216,6 +219,8 @@ class Verifier:
         protocol: "Protocol | None" = None,
         promises: "Sequence[Promise] | None" = None,
         allow_unknown: Iterable[str] = (),
+        search: Literal["random", "exhaustive"] = "random",
+        scope: "Scope | None" = None,
     ) -> "Verification":
         """Run a pipeline under fault schedules, and fail the test unless every invariant and promise was exercised and holds.
 
@@ -231,30 +236,32 @@ class Verifier:
             promises: what must hold besides the invariants; default: the list ``promises`` beside the pipeline and its feed.
             allow_unknown: invariants and promises that no run needs to exercise, or ``["all"]`` for all invariants; added to
                 the setting ``headrace_allow_unknown``.
+            search: ``random``, or ``exhaustive``: every schedule of the scope; ``examples`` and ``options`` then do nothing.
+            scope: of an exhaustive search; default: three records, one fault and two delays, on two workers.
 
         Raises:
             PromiseError: a promise is wrong in itself.
             InvariantViolatedError: an invariant or a promise is broken, the run stopped with an error, or user code keeps
                 or shares state.
             NotExercisedError: nothing is violated, but an invariant or a promise that is not allowed to was never exercised.
-            OptionsError: ``examples`` is less than 1.
+            OptionsError: ``examples`` is less than 1, or ``search`` is neither.
         """
         __tracebackhide__ = True
-        from headrace import OptionsError  # noqa: PLC0415
         from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
         from headrace_properties.drawn_feeds import feed_function  # noqa: PLC0415
         from headrace_properties.explain.descriptions import describe_failure  # noqa: PLC0415
         from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
+        from headrace_properties.search.exhaustive import explore  # noqa: PLC0415
         from headrace_properties.search.kept_failures import KeptFailures, found_again, retry  # noqa: PLC0415
+        from headrace_properties.search.scope import Scope  # noqa: PLC0415
         from headrace_properties.search.verification import FEEDS, verify  # noqa: PLC0415
         from headrace_properties.user_code.review import CodeReview, review  # noqa: PLC0415  see the module's docstring
         from headrace_sim import SOUND  # noqa: PLC0415
 
         hosted, used_seed = protocol or SOUND, self.seed if seed is None else seed
         runs = self.examples if examples is None else examples
-        if runs < 1:
-            raise OptionsError("examples", runs, "at least 1")
+        _check_search(runs, search)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
         application = Application(pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]))
         name = _importable_name(pipeline, feed)
@@ -275,7 +282,10 @@ class Verifier:
             if kept is not None and one.passed:
                 with contextlib.suppress(OSError):  # a read-only directory: it is tried again
                     kept.retire(one.kept)
-        found = found_again(retried) or verify(
+        found = found_again(retried)
+        if found is None and search == "exhaustive":
+            found = explore(application, scope or Scope(), feed_seed=used_seed, protocol=hosted, jobs=jobs)
+        found = found or verify(
             application,
             examples=runs,
             seed=used_seed,
@@ -299,6 +309,15 @@ class Verifier:
         if unknown:
             raise NotExercisedError(pipeline.name, found.runs, tuple(unknown))
         return found
+
+
+def _check_search(examples: int, search: str) -> None:
+    from headrace import OptionsError  # noqa: PLC0415
+
+    if examples < 1:
+        raise OptionsError("examples", examples, "at least 1")
+    if search not in ("random", "exhaustive"):
+        raise OptionsError("search", search, "random or exhaustive")
 
 
 @pytest.fixture

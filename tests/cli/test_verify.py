@@ -135,6 +135,48 @@ def test_pairs_of_faults_are_drawn(folder: Path, run: Run) -> None:
     assert {"role", "step", "fault", "times"} == set(document["coverage"][0])
 
 
+SMALL_SCOPE = ("views:pipeline", "--search", "exhaustive", "--records", "1", "--delays", "1")
+
+
+def test_a_scope_is_exhausted_and_the_report_says_so(folder: Path, run: Run) -> None:
+    result = run("verify", *SMALL_SCOPE, "--faults", "0", "--allow-unknown", "all")
+    assert result.exit_code == 0
+    assert re.match(r"HOLDS: every invariant, in every schedule of the scope: \d+ schedules", result.stdout)
+    scope = "Scope: 1 record, 1 computation, 2 workers; at most 0 faults and 1 delay in a run\nExhausted: "
+    assert scope in result.stdout
+    assert "chance that the next run" not in result.stdout
+
+
+def test_a_scope_that_was_not_exhausted_is_unknown(folder: Path, run: Run) -> None:
+    result = run("verify", *SMALL_SCOPE, "--examples", "3", "--allow-unknown", "all")
+    assert result.exit_code == 3
+    assert result.stdout.startswith(
+        "UNKNOWN: nothing is violated in 3 schedules, but the scope is not exhausted\n"
+    )
+    assert "Not exhausted (--examples): 3 schedules run" in result.stdout
+    said = " ".join(result.stdout.split())
+    assert re.search(r"; all with fewer than 1 departure were run, and \d+ of about \d+ with 1 ", said)
+
+
+def test_the_smallest_counterexample_of_a_scope_is_replayed(folder: Path, run: Run) -> None:
+    document = searched(run, *SMALL_SCOPE, "--fault-kinds", "reassign", "--without", "sequencers")
+    exploration = document["exploration"]
+    assert (document["result"], exploration["exhausted"], exploration["stopped_for"]) == (
+        "violated",
+        False,
+        "failure",
+    )
+    assert len(document["failure"]["fault_schedule"]) == exploration["all_with_fewer_departures_than"]
+    (saved,) = folder.rglob("headrace-failure-????????.json")
+    assert "byte for byte" in run("replay", str(saved)).stdout
+
+
+def test_a_scope_of_unknown_faults_is_refused(folder: Path, run: Run) -> None:
+    result = run("verify", *SMALL_SCOPE, "--fault-kinds", "flood")
+    assert result.exit_code == 2
+    assert "flood" in result.stderr
+
+
 VERSIONS = ("grown:audited", "--version", "grown:plain")
 
 

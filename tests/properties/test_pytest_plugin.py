@@ -98,6 +98,14 @@ def test_a_pipeline_that_holds_passes_in_one_line(project: Path) -> None:
     assert (code, "1 passed" in text) == (0, True), text
 
 
+def test_a_small_scope_is_exhausted(project: Path) -> None:
+    scope = "search='exhaustive', scope=Scope(records=1, faults=0, delays=1), allow_unknown=['all'])"
+    test = HOLDS.replace(".runs >= 5", ".exploration.exhausted").replace("feed)", f"feed, {scope}")
+    (project / "test_views.py").write_text("from headrace_properties.search.scope import Scope\n" + test)
+    code, text = pytest_in(project)
+    assert (code, "1 passed" in text) == (0, True), text
+
+
 def test_a_failure_that_was_kept_fails_again_first(project: Path) -> None:
     """One run with a fault would not find it."""
     (project / "test_views.py").write_text(BREAKS)

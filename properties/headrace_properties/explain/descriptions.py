@@ -46,9 +46,11 @@ def describe_failure(failure: Failure, application: Application) -> str:
 
 def plan_lines(plan: Plan) -> list[str]:
     """Write a plan: its faults, when they end, and what is unusual about the cluster, a line each."""
-    lines = plan.faults.describe().splitlines()
+    lines = plan.describe()
     if plan.faults.count:
         lines.append(f"{format_time(plan.faults.heals_at_us)} all faults end")
+    if plan.delays is not None:
+        lines.append("every other arrival comes as early as it can")
     return [*lines, "; ".join([f"seed {plan.seed}", *unusual_options(plan.options)])]
 
 

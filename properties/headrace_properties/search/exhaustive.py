@@ -142,13 +142,17 @@ class _Search:
             exploration.rounds, frontier = moves + 1, following
 
     def _children(self, frontier: list[_Node]) -> Iterator[list[_Node]]:
-        for number, parent in enumerate(frontier):
-            self.exploration.expanded = number, len(frontier)
-            yield [parent.then(move) for move in self._moves(parent)]
+        exploration, known = self.exploration, 0
+        exploration.done = 0
+        for number, parent in enumerate(frontier, 1):
+            children = [parent.then(move) for move in self._moves(parent)]
+            known += len(children)
+            exploration.expected = max(known * len(frontier) // number, exploration.done)
+            yield children
 
     def _run(self, families: Iterable[list[_Node]], run: RunTrials) -> Iterator[tuple[_Node, JudgedRun]]:
         """Run schedules, and each of them again with its last delay longer, as long as that makes a difference."""
-        waiting, families = list[_Node](), iter(families)
+        exploration, waiting, families = self.exploration, list[_Node](), iter(families)
         while True:
             while len(waiting) < _AT_ONCE and (family := next(families, None)) is not None:
                 waiting += family
@@ -156,10 +160,12 @@ class _Search:
                 return
             batch, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             for node, judged in zip(batch, run([self.trial(node) for node in batch]), strict=True):
-                self.exploration.runs[len(node.faults), len(node.delays)] += 1
+                exploration.runs[len(node.faults), len(node.delays)] += 1
+                exploration.done += 1
                 yield node, judged
                 if judged.further is not None and node.ends_in_delay:
                     waiting.append(node.later(judged.further))
+                    exploration.expected += 1
 
     def _moves(self, parent: _Node) -> Iterator[Move]:
         """Give the moves that can follow a schedule's last one, in the order in which they begin."""

@@ -63,6 +63,11 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int
     delays: tuple[Delay, ...] | None = None
 
+    def describe(self) -> list[str]:
+        """Write what is out of the usual in a run of it, a line each."""
+        delays = [delay.describe() for delay in self.delays or ()]
+        return delays + (self.faults.describe().splitlines() if self.faults.count or not delays else [])
+
 
 def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:
     """Turn bytes into a plan; all zeros are a run without faults, with the base options and seed 0.

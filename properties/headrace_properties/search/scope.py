@@ -72,7 +72,8 @@ class Exploration:
         runs: schedules run, by their numbers of faults and delays.
         pruned: moves left out because another one is equivalent; each stands for at least one schedule, and all that follow it.
         rounds: with fewer moves than this, all schedules of the scope have been run.
-        expanded: how many schedules have had all their next moves run in this round, and of how many.
+        done: how many schedules with as many moves as ``rounds`` have been run.
+        expected: about how many of them there are.
         exhausted: all schedules of the scope have been run.
         stopped_for: why not: ``examples``, ``minutes`` or ``failure``; ``""``: it is, or somebody interrupted it.
     """
@@ -81,7 +82,8 @@ class Exploration:
     runs: Counter[tuple[int, int]] = field(default_factory=Counter)
     pruned: int = 0
     rounds: int = 0
-    expanded: tuple[int, int] = (0, 1)
+    done: int = 0
+    expected: int = 1
     exhausted: bool = False
     stopped_for: str = ""
 

@@ -75,7 +75,12 @@ class Verification:
         """
         if self.failure is not None:
             return False
-        return None if self.unknown or not self.verdicts else True
+        return None if self.unknown or not self.verdicts or not self.exhausted else True
+
+    @property
+    def exhausted(self) -> bool:
+        """All that was to be run has been run; only an exhaustive search can say otherwise."""
+        return self.exploration is None or self.exploration.exhausted
 
     @property
     def unknown(self) -> tuple[str, ...]:
