@@ -141,7 +141,7 @@ def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tm
 
 
 def test_commands_on_spark_are_among_them() -> None:
-    assert sum(needs_spark(one) for page in ON_SPARK for one in commands_of(page)) == 4
+    assert sum(needs_spark(one) for page in ON_SPARK for one in commands_of(page)) == 7
 
 
 @pytest.mark.parametrize(
