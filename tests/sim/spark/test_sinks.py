@@ -1,6 +1,7 @@
 """Sinks under every failure: right ones hold, wrong ones are found at their line, and a trial reaches nothing outside it."""
 
 import contextlib
+import http.client
 import inspect
 import json
 import os
@@ -218,3 +219,16 @@ def test_this_process_is_left_as_it_was() -> None:
     before = (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep)
     assert _check(RIGHT[1], prepare=make_tables).holds
     assert (open, os.rename, sqlite3.connect, Path.cwd(), time.sleep) == before
+
+
+def test_connection_is_not_taken_for_one_that_can_be_used_again() -> None:
+    """As urllib3 does, which asks the socket of a kept connection whether it is still there."""
+
+    def post_twice(df: Any, batch_id: int) -> None:
+        connection = http.client.HTTPConnection("bank.test")
+        for row in df.collect():
+            connection.request("PUT", f"/{batch_id}/{row.account}", b"x")
+            assert connection.getresponse().read() == b"{}"
+            assert connection.sock is None
+
+    assert _check(post_twice, batches=[[("ann", 1), ("bob", 2)]]).holds

@@ -87,12 +87,12 @@ class _Line:
         if request.method in _CHANGES:
             action = request.method if request.key is None else f"{request.method} with an Idempotency-Key"
             with self._probe.effect(action, request.address, replied=True, payload=request):
-                return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+                return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
         kept = resources(self._probe.ledger.effects()).get(request.address)
         if kept is None:
-            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+            return b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         body = kept[0] if len(kept) == 1 else b"[" + b",".join(kept) + b"]"
-        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + (
+        return b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + (
             body if request.method == "GET" else b""
         )
 

@@ -144,7 +144,7 @@ class Story:
             later = [effect for effect in self.effects[taken_over:] if effect.attempt == 0]
         else:
             later = [effect for effect in self.effects[taken_over:] if effect.batch == self.fault.batch]
-        later = later or self.effects[taken_over:]
+        later = later or self.effects[taken_over:] or self.effects
         return [effect for effect in later if self._writes(effect, destination, names)] or later
 
     def _last_durable(self) -> list[Effect]:
