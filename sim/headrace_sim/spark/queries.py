@@ -1,0 +1,477 @@
+"""A streaming query, batch by batch, as Spark's micro-batch engine runs it.
+
+A batch has its number, its rows, its clock and its watermark written to the offset log before it runs. Its tasks start from the
+state that the batch before left; what they commit counts from then on. The sink is called, the commit log is written, and the
+watermark advances. A batch that the offset log has and the commit log does not have is run again with the same number, rows,
+clock and watermark. Rows are late by the watermark of the batch before; timers expire by that of the batch itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from pyspark.sql import types as t
+
+from headrace_sim.spark.jobs import (
+    JobError,
+    MapInPandas,
+    PerFrame,
+    SparkJob,
+    Stateful,
+    TimeMode,
+    Watermark,
+    as_schema,
+)
+from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
+from headrace_sim.spark.sessions import Session
+from headrace_sim.spark.state_server import BatchTimes
+from headrace_sim.spark.stores import Key, Store
+from headrace_sim.spark.tasks import Operator, Rows
+from headrace_sim.spark.values import InputRows, OutputRows, byte_order
+
+SETTLING_BATCHES = 20
+"""How many batches without data run at most after the last row, in time mode ProcessingTime."""
+_STEP_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in the run. ``partition`` is -1 where there is none."""
+
+    batch: int
+    what: str
+    partition: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An entry of the offset log: the batch's number, rows, clock, and watermarks (for late rows, and for timers), in ms."""
+
+    number: int
+    rows: tuple[tuple[Any, ...], ...]
+    now_ms: int
+    late_ms: int
+    watermark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCall:
+    """A call of the sink: which batch, with which rows, and whether a driver made it that had been replaced."""
+
+    batch: int
+    rows: tuple[tuple[Any, ...], ...]
+    zombie: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to.
+
+    Args:
+        batches: The offset log.
+        outputs: The rows of each committed batch.
+        sink_calls: Every call of the sink, in order.
+        state: Of each stateful stage (by its place among the job's stages): rows by (variable, key).
+        timers: Of each stateful stage: (key, expiry in ms), in order of expiry.
+        late: How many rows were dropped as late.
+        watermark_ms: After the last batch.
+        events: What happened, in order.
+        failure: The error that ended the query, if one did.
+
+    """
+
+    batches: list[Batch] = field(default_factory=list)
+    outputs: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    sink_calls: list[SinkCall] = field(default_factory=list)
+    state: dict[int, dict[tuple[str, Key], Any]] = field(default_factory=dict)
+    timers: dict[int, list[tuple[Key, int]]] = field(default_factory=dict)
+    late: int = 0
+    watermark_ms: int = 0
+    events: list[Event] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        """Count the output rows of all batches. Values that cannot be hashed count by their text."""
+        return Counter(hashable(row) for rows in self.outputs.values() for row in rows)
+
+
+def hashable(value: Any) -> Any:
+    """Return a value that is equal where the given one is, and can be hashed."""
+    if isinstance(value, dict):
+        return tuple(sorted(((hashable(key), hashable(item)) for key, item in value.items()), key=repr))
+    return tuple(map(hashable, value)) if isinstance(value, (tuple, list)) else value
+
+
+def run_job(
+    job: SparkJob,
+    feed: Feed,
+    schedule: Schedule | None = None,
+    *,
+    after_batch: Callable[[Batch, Outcome], None] | None = None,
+) -> Outcome:
+    """Run a job on a feed under a schedule.
+
+    Args:
+        job: The job.
+        feed: The source's rows, batch by batch.
+        schedule: How it runs. Without one: as the feed is cut, and nothing fails.
+        after_batch: Called after each committed batch, with the state as it is then.
+
+    Returns:
+        What it came to. An error that a processor or a sink raises ends the query and is its `failure`.
+
+    Raises:
+        JobError: If Spark would refuse to start the job.
+        PySparkException: If a row of the feed does not fit the input's schema.
+
+    """
+    with ExitStack() as stack:
+        session = Session()
+        stack.enter_context(columns_without_java(session))
+        query = _Query(job, schedule or Schedule(), session)
+        query.run(feed, after_batch or (lambda _batch, _outcome: None))
+        return query.outcome
+
+
+class _TaskDiedError(BaseException):
+    """Ends a task where the schedule says so. User code does not catch it."""
+
+
+class _DriverDiedError(BaseException):
+    """Ends a driver."""
+
+
+_Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, int | None]
+"""A batch's rows, the state after it, how many rows were late, and the watermark that its rows ask for."""
+
+
+class _Query:
+    def __init__(self, job: SparkJob, schedule: Schedule, session: Session) -> None:
+        self.outcome = Outcome()
+        self._job = job
+        self._schedule = schedule
+        self._session = session
+        self._partitions = schedule.partitions or job.partitions
+        self._faults = list(schedule.faults)
+        self._zombies: list[tuple[int, Batch, list[tuple[Any, ...]]]] = []
+        self._watermark = 0
+        self._observed: int | None = None
+        self._stages = _Plan(job, session).stages
+        self._input = as_schema(job.input_schema)
+        self._state = {
+            place: [Store() for _ in range(self._partitions)]
+            for place, stage in enumerate(self._stages)
+            if isinstance(stage.work, Operator)
+        }
+
+    def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
+        batches = self._schedule.batches(feed)
+        try:
+            for place, rows in enumerate(batches):
+                self._commit(self._next(rows), after_batch)
+                last = place == len(batches) - 1
+                if last or place in self._schedule.idle_after:
+                    self._idle(SETTLING_BATCHES if last else 1, after_batch)
+        except Exception as error:  # noqa: BLE001  whatever the user's code raises
+            self.outcome.failure = error
+        for _, batch, rows in self._zombies:
+            self._give(batch, rows, zombie=True)
+
+    # The driver.
+
+    def _next(self, rows: Rows, at_least_ms: int | None = None) -> Batch:
+        log = self.outcome.batches
+        number = len(log)
+        steps = self._schedule.steps_ms
+        now = self._schedule.start_ms
+        if log:
+            now = log[-1].now_ms + (steps[number - 1] if number <= len(steps) else _STEP_MS)
+        if at_least_ms is not None:
+            now = max(now, at_least_ms)
+        late = log[-1].watermark_ms if log else 0
+        return Batch(number, tuple(rows), now, late, self._watermark)
+
+    def _idle(self, most: int, after_batch: Callable[[Batch, Outcome], None]) -> None:
+        for _ in range(most):
+            wanted, at_least = self._wants_a_batch()
+            if not wanted:
+                return
+            self._commit(self._next((), at_least if most > 1 else None), after_batch)
+
+    def _wants_a_batch(self) -> tuple[bool, int | None]:
+        """Tell whether Spark runs a batch without data, and from which time on it has something to do."""
+        modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, Operator)}
+        expiries = [
+            expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
+        ]
+        if TimeMode.PROCESSING in modes and expiries:
+            return True, min(expiries)
+        return TimeMode.EVENT in modes and self._watermark > self.outcome.batches[-1].watermark_ms, None
+
+    def _commit(self, batch: Batch, after_batch: Callable[[Batch, Outcome], None]) -> None:
+        """Run a batch, by as many drivers as it takes, until the commit log has it."""
+        while self._takes(FaultKind.DRIVER_DIES_BEFORE_OFFSETS, batch):
+            self._note(batch, "restart from the batch before")
+        self.outcome.batches.append(batch)
+        while (done := self._driven(batch)) is None:
+            self._note(batch, "restart: the commit log does not have the batch")
+        rows, state, late, observed = done
+        if fault := self._takes(FaultKind.ZOMBIE_DRIVER, batch):
+            again, *_ = self._execute(batch)
+            self._zombies.append((batch.number + fault.delay, batch, again))
+        self._state = state
+        self.outcome.outputs[batch.number] = rows
+        self.outcome.late += late
+        if observed is not None:
+            self._watermark = max(self._watermark, observed)
+        self._note(batch, "committed")
+        self._tell_state()
+        after_batch(batch, self.outcome)
+        due = [zombie for zombie in self._zombies if zombie[0] <= batch.number]
+        self._zombies = [zombie for zombie in self._zombies if zombie[0] > batch.number]
+        for _, old, again in due:
+            self._give(old, again, zombie=True)
+
+    def _driven(self, batch: Batch) -> _Done | None:
+        """Run a batch up to its entry in the commit log. None if the driver dies before."""
+        try:
+            done = self._execute(batch)
+        except _DriverDiedError:
+            return None
+        self._give(batch, done[0])
+        lost = (FaultKind.DRIVER_DIES_AFTER_SINK, FaultKind.COMMIT_ENTRY_LOST)
+        return None if any(self._takes(kind, batch) for kind in lost) else done
+
+    def _takes(self, kind: FaultKind, batch: Batch, partition: int | None = None) -> Fault | None:
+        """Return the fault of this kind that strikes here, if there is one. Each strikes once."""
+        for fault in self._faults:
+            if (
+                fault.kind is kind
+                and fault.batch == batch.number
+                and partition in {None, fault.partition % self._partitions}
+            ):
+                self._faults.remove(fault)
+                self._note(batch, fault.kind.value, -1 if partition is None else partition)
+                return fault
+        return None
+
+    def _note(self, batch: Batch, what: str, partition: int = -1) -> None:
+        self.outcome.events.append(Event(batch.number, what, partition))
+
+    def _give(self, batch: Batch, rows: list[tuple[Any, ...]], *, zombie: bool = False) -> None:
+        self.outcome.sink_calls.append(SinkCall(batch.number, tuple(rows), zombie))
+        self._note(batch, "sink called by a driver that was replaced" if zombie else "sink called")
+        if self._job.sink is not None:
+            self._job.sink(
+                self._session.rows(self._stages[-1].output if self._stages else self._input, [rows]),
+                batch.number,
+            )
+
+    def _tell_state(self) -> None:
+        self.outcome.watermark_ms = self._watermark
+        for place, stores in self._state.items():
+            self.outcome.state[place] = {
+                (name, key): held for store in stores for name, key, held in store.contents()
+            }
+            timers = sorted(
+                (timer for store in stores for timer in store.timers),
+                key=lambda timer: (timer[0], byte_order(timer[1])),
+            )
+            self.outcome.timers[place] = [(key, expiry) for expiry, key in timers]
+
+    # The batch.
+
+    def _execute(self, batch: Batch) -> _Done:
+        rows: list[tuple[Any, ...]] = list(batch.rows)
+        state = dict(self._state)
+        late, observed = 0, None
+        for place, stage in enumerate(self._stages):
+            if isinstance(stage.work, Operator):
+                rows, dropped = self._on_time(rows, stage, batch)
+                late += dropped
+                rows, state[place] = self._tasks(batch, place, stage.work, rows)
+                if stage.work.stage.event_time_column:
+                    self._expect_fresh(rows, stage, batch)
+            elif isinstance(stage.work, _Delay):
+                times = [time for row in rows if (time := stage.work.time_ms(row)) is not None]
+                observed = max(times) - stage.work.delay_ms if times else None
+            else:
+                rows = stage.work(rows)
+        return rows, state, late, observed
+
+    @staticmethod
+    def _on_time(
+        rows: list[tuple[Any, ...]], stage: "_Stage", batch: Batch
+    ) -> tuple[list[tuple[Any, ...]], int]:
+        if stage.event_time is None:
+            return rows, 0
+        kept = [row for row in rows if (time := stage.event_time(row)) is None or time > batch.late_ms]
+        return kept, len(rows) - len(kept)
+
+    @staticmethod
+    def _expect_fresh(rows: list[tuple[Any, ...]], stage: "_Stage", batch: Batch) -> None:
+        assert isinstance(stage.work, Operator)
+        time_ms = _event_time(stage.work.stage.event_time_column, stage.output)
+        for row in rows:
+            if (time := time_ms(row)) is not None and time < batch.late_ms:
+                raise OldRowError(batch.number, row, batch.late_ms)
+
+    def _tasks(
+        self, batch: Batch, place: int, operator: Operator, rows: Rows
+    ) -> tuple[list[tuple[Any, ...]], list[Store]]:
+        parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
+        for row in rows:
+            parts[self._partition(operator.key_of(row))].append(row)
+        initial: list[list[tuple[Any, ...]] | None] = [None] * self._partitions
+        if operator.stage.initial_state is not None and batch.number == 0:
+            initial = [[] for _ in range(self._partitions)]
+            for key, row in operator.initial_rows():
+                initial[self._partition(key)].append(row)  # type: ignore[union-attr]
+        done = [
+            self._task(batch, place, operator, number, part, initial[number])
+            for number, part in enumerate(parts)
+        ]
+        if fault := self._takes(FaultKind.EXECUTOR_LOST, batch):
+            lost = fault.partition % self._partitions
+            done[lost] = self._task(batch, place, operator, lost, parts[lost], initial[lost])
+        return [row for out, _ in done for row in out], [store for _, store in done]
+
+    def _partition(self, key: Key) -> int:
+        return crc32(byte_order(key)) % self._partitions
+
+    def _task(
+        self, batch: Batch, place: int, operator: Operator, number: int, rows: Rows, initial: Rows | None
+    ) -> tuple[list[tuple[Any, ...]], Store]:
+        """Run a task, by as many attempts as it takes."""
+        times = BatchTimes(batch.now_ms, batch.watermark_ms)
+        before = self._state[place][number]
+        while True:
+            dies = self._takes(FaultKind.TASK_DIES, batch, number)
+            try:
+                told = operator.run(rows, initial, before, times, _dying_at(dies.step) if dies else _going_on)
+            except _TaskDiedError:
+                continue
+            if self._takes(FaultKind.DRIVER_DIES_IN_BATCH, batch, number):
+                raise _DriverDiedError
+            again = (
+                FaultKind.TASK_DIES_BEFORE_COMMIT,
+                FaultKind.TASK_DIES_AFTER_COMMIT,
+                FaultKind.SPECULATIVE_ATTEMPT,
+            )
+            if any(self._takes(kind, batch, number) for kind in again):
+                continue
+            return told.rows, told.store
+
+
+class OldRowError(JobError):
+    """A row whose event time is behind the watermark, for a stage with ``eventTimeColumnName``: Spark ends the query."""
+
+    def __init__(self, batch: int, row: tuple[Any, ...], watermark_ms: int) -> None:
+        super().__init__(
+            f"batch {batch}",
+            f"the row {row} is older than the watermark, {watermark_ms} ms (EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED)",
+            "Yield rows whose event time is at or after timerValues.getCurrentWatermarkInMs()",
+        )
+        self.args = (batch, row, watermark_ms)
+
+
+def _dying_at(step: int) -> Callable[[str], None]:
+    left = iter(range(step - 1))
+
+    def count(_what: str) -> None:
+        if next(left, None) is None:
+            raise _TaskDiedError
+
+    return count
+
+
+def _going_on(_what: str) -> None:
+    """Let the task go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    time_ms: Callable[[tuple[Any, ...]], int | None]
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A stage, ready to run: its work, the schema of what comes out, and how it reads event time from its input, if it does."""
+
+    work: Operator | _Delay | Callable[[list[tuple[Any, ...]]], list[tuple[Any, ...]]]
+    output: t.StructType
+    event_time: Callable[[tuple[Any, ...]], int | None] | None = None
+
+
+class _Plan:
+    """The stages of a job with their schemas."""
+
+    def __init__(self, job: SparkJob, session: Session) -> None:
+        self._session = session
+        self._column: str | None = None
+        self.stages: list[_Stage] = []
+        schema = as_schema(job.input_schema)
+        for number, stage in enumerate(job.stages):
+            made = self._made(f"stage {number + 1}", stage, schema)
+            self.stages.append(made)
+            schema = made.output
+
+    def _made(self, part: str, stage: Any, schema: t.StructType) -> _Stage:
+        if isinstance(stage, Watermark):
+            self._column = stage.column
+            if stage.column not in schema.names:
+                raise JobError(
+                    part,
+                    f"no column {stage.column!r} among {', '.join(schema.names)}",
+                    "Name a TIMESTAMP column",
+                )
+            return _Stage(_Delay(_event_time(stage.column, schema), stage.delay_ms), schema)
+        if isinstance(stage, Stateful):
+            read = _event_time(self._column, schema) if self._column in schema.names else None
+            self._column = stage.event_time_column or None
+            operator = Operator(part, stage, schema)
+            return _Stage(operator, operator.output.schema, read)
+        if isinstance(stage, PerFrame):
+            return self._per_frame(stage, schema)
+        assert isinstance(stage, MapInPandas)
+        return _map_in_pandas(stage, schema)
+
+    def _per_frame(self, stage: PerFrame, schema: t.StructType) -> _Stage:
+        def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in stage.function(self._session.rows(schema, [rows])).collect()]
+
+        return _Stage(work, stage.function(self._session.rows(schema, [()])).schema)
+
+
+def _map_in_pandas(stage: MapInPandas, schema: t.StructType) -> _Stage:
+    read, out = InputRows(schema), OutputRows(as_schema(stage.output_schema))
+
+    def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        frames: Iterator[Any] = iter([read.frame(rows)] if rows else [])
+        return out.from_frames(stage.function(frames))
+
+    return _Stage(work, out.schema)
+
+
+def _event_time(column: str | None, schema: t.StructType) -> Callable[[tuple[Any, ...]], int | None]:
+    assert column is not None
+    place = schema.names.index(column)
+    kind = schema.fields[place].dataType
+    if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
+        problem = f"the event-time column {column!r} is of type {kind.simpleString()}"
+        raise JobError(
+            "watermark",
+            problem,
+            "Spark takes event time from a TIMESTAMP column only (EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE)",
+        )
+
+    def time_ms(row: tuple[Any, ...]) -> int | None:
+        value = row[place]
+        return None if value is None else kind.toInternal(value) // 1000
+
+    return time_ms

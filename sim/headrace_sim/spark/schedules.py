@@ -1,0 +1,164 @@
+"""What may happen to a job, as data: how its input is cut into micro-batches, in which order, at which times, and what fails."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Any
+
+Feed = Sequence[Sequence[tuple[Any, ...]]]
+"""The rows of the source, batch by batch."""
+
+
+class FaultKind(Enum):
+    """What can fail."""
+
+    TASK_DIES = "a task dies at a step"
+    TASK_DIES_BEFORE_COMMIT = "a task dies before its commit"
+    TASK_DIES_AFTER_COMMIT = "a task dies after its commit"
+    EXECUTOR_LOST = "an executor is lost with what its tasks have shuffled"
+    SPECULATIVE_ATTEMPT = "a second attempt of a task runs at the same time, and wins"
+    DRIVER_DIES_BEFORE_OFFSETS = "the driver dies before it writes the offset log"
+    DRIVER_DIES_IN_BATCH = "the driver dies in the batch"
+    DRIVER_DIES_AFTER_SINK = "the driver dies after the sink, before the commit log"
+    COMMIT_ENTRY_LOST = "the entry of the commit log is lost, and the query restarted"
+    ZOMBIE_DRIVER = "a driver that was replaced runs the batch again, later"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Args:
+        kind: What happens.
+        batch: In which batch (from 0).
+        partition: To which task of each stateful stage; unused where the driver fails.
+        step: `TASK_DIES`: at which of the task's steps (rows read, calls of state and timers, rows yielded; from 1).
+        delay: `ZOMBIE_DRIVER`: after how many later batches.
+
+    """
+
+    kind: FaultKind
+    batch: int
+    partition: int = 0
+    step: int = 1
+    delay: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a job runs.
+
+    Args:
+        cuts: How many rows of the feed each batch takes, in turn. What is left is the last batch. None: as the feed has them.
+        idle_after: After which batches the source has nothing for a while, so that Spark may run batches without data.
+            After the last one it always is.
+        order: A seed by which the rows of each batch are shuffled. None: as the feed has them.
+        partitions: Instead of the job's.
+        start_ms: Processing time of the first batch, in milliseconds since the epoch.
+        steps_ms: How much later each next batch starts, in milliseconds; 1,000 where none is given. It may be negative.
+        faults: What fails.
+
+    """
+
+    cuts: tuple[int, ...] | None = None
+    idle_after: frozenset[int] = frozenset()
+    order: int | None = None
+    partitions: int | None = None
+    start_ms: int = 1_700_000_000_000
+    steps_ms: tuple[int, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    def batches(self, feed: Feed) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each batch."""
+        batches = (
+            [list(batch) for batch in feed]
+            if self.cuts is None
+            else _cut([row for batch in feed for row in batch], self.cuts)
+        )
+        if self.order is not None:
+            for number, batch in enumerate(batches):
+                Random(f"{self.order}/{number}").shuffle(batch)
+        return batches
+
+
+def _cut(rows: list[tuple[Any, ...]], sizes: Sequence[int]) -> list[list[tuple[Any, ...]]]:
+    batches, start = [], 0
+    for size in sizes:
+        batches.append(rows[start : start + size])
+        start += size
+    return [*batches, rows[start:]] if start < len(rows) else batches
+
+
+def _at_a_step(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
+    return lambda random, batch, partitions: Fault(
+        kind, batch, random.randrange(partitions), step=1 + int(random.expovariate(0.15))
+    )
+
+
+def _of_a_task(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
+    return lambda random, batch, partitions: Fault(kind, batch, random.randrange(partitions))
+
+
+def _of_the_driver(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
+    return lambda _random, batch, _partitions: Fault(kind, batch)
+
+
+def _zombie(random: Random, batch: int, _partitions: int) -> Fault:
+    return Fault(FaultKind.ZOMBIE_DRIVER, batch, delay=random.randrange(3))
+
+
+DRAWS: Mapping[FaultKind, Callable[[Random, int, int], Fault]] = {
+    FaultKind.TASK_DIES: _at_a_step(FaultKind.TASK_DIES),
+    FaultKind.TASK_DIES_BEFORE_COMMIT: _of_a_task(FaultKind.TASK_DIES_BEFORE_COMMIT),
+    FaultKind.TASK_DIES_AFTER_COMMIT: _of_a_task(FaultKind.TASK_DIES_AFTER_COMMIT),
+    FaultKind.EXECUTOR_LOST: _of_a_task(FaultKind.EXECUTOR_LOST),
+    FaultKind.SPECULATIVE_ATTEMPT: _of_a_task(FaultKind.SPECULATIVE_ATTEMPT),
+    FaultKind.DRIVER_DIES_BEFORE_OFFSETS: _of_the_driver(FaultKind.DRIVER_DIES_BEFORE_OFFSETS),
+    FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task(FaultKind.DRIVER_DIES_IN_BATCH),
+    FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver(FaultKind.DRIVER_DIES_AFTER_SINK),
+    FaultKind.COMMIT_ENTRY_LOST: _of_the_driver(FaultKind.COMMIT_ENTRY_LOST),
+    FaultKind.ZOMBIE_DRIVER: _zombie,
+}
+"""How a fault of each kind is drawn, given the batch and the number of partitions."""
+
+
+def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float = 3.0) -> Schedule:
+    """Draw a schedule.
+
+    Each concern has a random stream of its own, and each kind of fault too: a kind that is added changes no other's faults.
+
+    Args:
+        seed: All of the schedule follows from it.
+        partitions: The job's.
+        feed: What the source gives.
+        mean_faults: The expected number of faults.
+
+    """
+    rows = sum(len(batch) for batch in feed)
+    cuts = _draw_cuts(Random(f"{seed}/cuts"), rows)
+    batches = len(cuts)
+    random = Random(f"{seed}/time")
+    steps = tuple(random.choice((1_000, 1_000, 1, 60_000, 3_600_000)) for _ in range(batches))
+    random = Random(f"{seed}/idle")
+    idle = frozenset(batch for batch in range(batches) if random.random() < 0.3)
+    other = Random(f"{seed}/partitions").choice((None, None, 1, partitions + 1))
+    faults = _draw_faults(seed, batches, other or partitions, mean_faults)
+    return Schedule(
+        cuts, idle, Random(f"{seed}/order").randrange(1 << 30), other, steps_ms=steps, faults=faults
+    )
+
+
+def _draw_cuts(random: Random, rows: int) -> tuple[int, ...]:
+    count = random.randint(1, max(1, min(rows, 6)))
+    ends = sorted(random.randrange(rows + 1) for _ in range(count - 1))
+    return tuple(end - start for start, end in zip([0, *ends], [*ends, rows], strict=True))
+
+
+def _draw_faults(seed: int, batches: int, partitions: int, mean: float) -> tuple[Fault, ...]:
+    found = []
+    for kind, draw in DRAWS.items():
+        random = Random(f"{seed}/{kind.name}")
+        if random.random() < mean / len(DRAWS):
+            found.append(draw(random, random.randrange(batches), partitions))
+    return tuple(found)

@@ -1,0 +1,416 @@
+"""The state server that a processor's handle talks to, in memory, in place of Spark's on Java.
+
+PySpark's own classes (``StatefulProcessorHandle``, ``ValueState``, ...) run unchanged on `StateClient`, which hands their
+messages to a `StateServer` where PySpark would write them to a socket.
+"""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
+from pyspark.sql import types as t
+from pyspark.sql.streaming.stateful_processor_api_client import (
+    StatefulProcessorApiClient,
+    StatefulProcessorHandleState,
+)
+
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.ddl import SchemaTextError, parse_schema
+from headrace_sim.spark.jobs import TimeMode
+from headrace_sim.spark.refusals import shown_place, users_place
+from headrace_sim.spark.stores import Held, Key, Store, lives
+from headrace_sim.spark.values import ValueRefusedError, byte_order, stored
+
+_PHASES = StatefulProcessorHandleState
+_SET = frozenset({_PHASES.PRE_INIT, _PHASES.CREATED})
+"""The phases in which variables are made: those of ``init``."""
+_OK, _REFUSED, _NOTHING = 0, 1, 2
+"""Status codes of the protocol."""
+
+
+class StateCallError(HeadraceError):
+    """A call that ends the task on Spark, whose worker sees only that the state server has gone. Fields: call, place, problem."""
+
+    def __init__(self, call: str, place: str, problem: str) -> None:
+        super().__init__(call, place, problem)
+        self.call, self.place, self.problem = call, place, problem
+
+    def __str__(self) -> str:
+        """Name the call, its place, and what Spark has against it."""
+        return (
+            f"{shown_place(self.place)}: {self.call}: {self.problem} "
+            "(on Spark the query fails here with an EOFError or ConnectionResetError)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A state variable as ``init`` declares it."""
+
+    kind: str
+    schema: t.StructType
+    value_schema: t.StructType | None
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """What a task knows of time, in milliseconds: the batch's clock, and the watermark (-1 where Spark gives -1)."""
+
+    now_ms: int
+    watermark_ms: int
+
+
+class StateServer:
+    """Answers the calls of one task, on a store of its own.
+
+    Args:
+        store: Changed in place.
+        times: Of the batch.
+        time_mode: What timers go by.
+        key_schema: That of the grouping columns.
+        step: Called with the name of each call before it is answered: a fault may strike there.
+
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        times: BatchTimes,
+        time_mode: TimeMode,
+        key_schema: t.StructType,
+        step: Callable[[str], None],
+    ) -> None:
+        self.store = store
+        self.variables: dict[str, Variable] = {}
+        self._times = times
+        self._mode = time_mode
+        self._key_schema = key_schema
+        self._step = step
+        self._phase = _PHASES.CREATED
+        self.key: Key | None = None
+
+    def answer(self, request: bytes) -> tuple[Any, ...]:
+        """Return the response to a ``StateRequest``, its fields in order.
+
+        Raises:
+            StateCallError: If Spark's server would close the connection.
+
+        """
+        message: Any = messages.StateRequest.FromString(request)
+        parent: Any = None
+        path: list[str] = []
+        while message.DESCRIPTOR.oneofs and (name := message.WhichOneof(message.DESCRIPTOR.oneofs[0].name)):
+            parent, message = message, getattr(message, name)
+            path.append(name)
+        call = "_".join(path[-2:])
+        try:
+            return getattr(self, f"_{call}")(message, parent)  # type: ignore[no-any-return]
+        except ValueRefusedError as refused:
+            raise StateCallError(path[-1], users_place(), refused.problem) from None
+
+    # The handle.
+
+    def _statefulProcessorCall_setHandleState(self, message: Any, _: Any) -> tuple[Any, ...]:
+        self._phase = _BY_NUMBER[message.state]
+        return _OK, "", b""
+
+    def _statefulProcessorCall_getValueState(self, message: Any, _: Any) -> tuple[Any, ...]:
+        return self._declare("value", message)
+
+    def _statefulProcessorCall_getListState(self, message: Any, _: Any) -> tuple[Any, ...]:
+        return self._declare("list", message)
+
+    def _statefulProcessorCall_getMapState(self, message: Any, _: Any) -> tuple[Any, ...]:
+        return self._declare("map", message)
+
+    def _declare(self, kind: str, message: Any) -> tuple[Any, ...]:
+        if self._phase not in _SET:
+            return self._wrong_phase(f"get_{kind}_state")
+        if message.stateName in self.variables:
+            problem = f"State variable with name {message.stateName} has already been defined in the StatefulProcessor."
+            return _REFUSED, f"[STATEFUL_PROCESSOR_DUPLICATE_STATE_VARIABLE_DEFINED] {problem}", b""
+        ttl = message.ttl.durationMs if message.HasField("ttl") else None
+        if ttl is not None and (refused := self._refused_ttl(message.stateName, ttl)):
+            return refused
+        schema = t._parse_datatype_json_string(message.schema)
+        value = t._parse_datatype_json_string(message.mapStateValueSchema) if kind == "map" else None
+        self.variables[message.stateName] = Variable(kind, schema, value, ttl)
+        tables: dict[str, dict[str, Any]] = {
+            "value": self.store.values,
+            "list": self.store.lists,
+            "map": self.store.maps,
+        }
+        tables[kind].setdefault(message.stateName, {})
+        return _OK, "", b""
+
+    def _refused_ttl(self, name: str, ttl: int) -> tuple[Any, ...] | None:
+        if self._mode is not TimeMode.PROCESSING:
+            problem = f"Cannot use TTL for state={name} in timeMode={self._mode.value}, use TimeMode.ProcessingTime() instead."
+            return _REFUSED, f"[STATEFUL_PROCESSOR_INCORRECT_TIME_MODE_TO_ASSIGN_TTL] {problem}", b""
+        if ttl <= 0:
+            problem = (
+                f"TTL duration must be greater than zero for State store operation=update on state={name}."
+            )
+            return _REFUSED, f"[STATEFUL_PROCESSOR_TTL_DURATION_MUST_BE_POSITIVE] {problem}", b""
+        return None
+
+    def _statefulProcessorCall_deleteIfExists(self, message: Any, _: Any) -> tuple[Any, ...]:
+        if self._phase not in _SET:
+            return self._wrong_phase("delete_if_exists")
+        self.variables.pop(message.stateName, None)
+        self.store.forget(message.stateName)
+        return _OK, "", b""
+
+    def _wrong_phase(self, operation: str) -> tuple[Any, ...]:
+        problem = f"Failed to perform stateful processor operation={operation} with invalid handle state={self._phase.name}."
+        return (
+            _REFUSED,
+            f"[STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_HANDLE_STATE] {problem}",
+            b"",
+        )
+
+    def _implicitGroupingKeyRequest_setImplicitKey(self, message: Any, _: Any) -> tuple[Any, ...]:
+        self.key = stored(self._key_schema, pickle.loads(message.key))  # noqa: S301  pickled by PySpark, in this process
+        return _OK, "", b""
+
+    def _implicitGroupingKeyRequest_removeImplicitKey(self, _message: Any, _: Any) -> tuple[Any, ...]:
+        self.key = None
+        return _OK, "", b""
+
+    def _utilsRequest_parseStringSchema(self, message: Any, _: Any) -> tuple[Any, ...]:
+        try:
+            return _OK, "", parse_schema(message.schema).json()
+        except SchemaTextError as wrong:
+            raise StateCallError("schema", users_place(), str(wrong)) from wrong
+
+    # Timers.
+
+    def _timerStateCall_register(self, message: Any, _: Any) -> tuple[Any, ...]:
+        return self._timer(
+            "register_timer", lambda key: self.store.timers.setdefault((message.expiryTimestampMs, key))
+        )
+
+    def _timerStateCall_delete(self, message: Any, _: Any) -> tuple[Any, ...]:
+        return self._timer(
+            "delete_timer", lambda key: self.store.timers.pop((message.expiryTimestampMs, key), None)
+        )
+
+    def _timer(self, operation: str, change: Callable[[Key], None]) -> tuple[Any, ...]:
+        self._step(operation)
+        if self._mode is TimeMode.NONE:
+            problem = f"Failed to perform stateful processor operation={operation} with invalid timeMode=None"
+            raise StateCallError(operation, users_place(), problem)
+        if self._phase not in {_PHASES.INITIALIZED, _PHASES.DATA_PROCESSED}:
+            raise StateCallError(operation, users_place(), self._wrong_phase(operation)[1])
+        change(self._own_key("timer"))
+        return _OK, "", b""
+
+    def _timerStateCall_list(self, _message: Any, _: Any) -> tuple[Any, ...]:
+        self._step("list_timers")
+        found = [
+            messages.TimerInfo(timestampMs=expiry) for expiry in self.store.timers_of(self._own_key("timer"))
+        ]
+        return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
+
+    def _timerRequest_expiryTimerRequest(self, message: Any, _: Any) -> tuple[Any, ...]:
+        names = self._key_schema.names
+        found = [
+            messages.TimerInfo(key=pickle.dumps(t._create_row(names, key)), timestampMs=expiry)
+            for expiry, key in self.store.due(message.expiryTimestampMs)
+        ]
+        return (_OK, "", found, False) if found else (_REFUSED, "", [], False)
+
+    def _timerValueRequest_getProcessingTimer(self, _message: Any, _: Any) -> tuple[Any, ...]:
+        return _OK, "", self._times.now_ms
+
+    def _timerValueRequest_getWatermark(self, _message: Any, _: Any) -> tuple[Any, ...]:
+        return _OK, "", self._times.watermark_ms
+
+    # Values.
+
+    def _own_key(self, name: str) -> Key:
+        if self.key is None:
+            problem = f"[STATE_STORE_IMPLICIT_KEY_NOT_FOUND] Implicit key not found in state store for stateName={name}"
+            raise StateCallError(name, users_place(), problem)
+        return self.key
+
+    def _at(self, parent: Any, operation: str) -> tuple[str, Variable, Key]:
+        self._step(f"{parent.stateName}.{operation}")
+        name = parent.stateName
+        if name not in self.variables:
+            raise StateCallError(name, users_place(), f"state variable {name} has not been initialized")
+        return name, self.variables[name], self._own_key(name)
+
+    def _held(self, variable: Variable, pickled: bytes, schema: t.StructType | None = None) -> Held:
+        expiry = None if variable.ttl_ms is None else self._times.now_ms + variable.ttl_ms
+        return stored(schema or variable.schema, pickle.loads(pickled)), expiry  # noqa: S301  as above
+
+    def _value(self, parent: Any, operation: str) -> tuple[Variable, Held | None]:
+        name, variable, key = self._at(parent, operation)
+        held = self.store.values[name].get(key)
+        return variable, held if held is not None and lives(held, self._times.now_ms) else None
+
+    def _valueStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        return (_NOTHING if self._value(parent, "exists")[1] is None else _OK), "", b""
+
+    def _valueStateCall_get(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        variable, held = self._value(parent, "get")
+        return _OK, "", b"" if held is None else _row(variable.schema, held[0])
+
+    def _valueStateCall_valueStateUpdate(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        name, variable, key = self._at(parent, "update")
+        self.store.values[name][key] = self._held(variable, message.value)
+        return _OK, "", b""
+
+    def _valueStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        name, _, key = self._at(parent, "clear")
+        self.store.values[name].pop(key, None)
+        return _OK, "", b""
+
+    # Lists.
+
+    def _list(self, parent: Any, operation: str) -> tuple[Variable, list[Held]]:
+        name, variable, key = self._at(parent, operation)
+        return variable, [
+            held for held in self.store.lists[name].get(key, ()) if lives(held, self._times.now_ms)
+        ]
+
+    def _listStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        return (_OK if self._list(parent, "exists")[1] else _NOTHING), "", b""
+
+    def _listStateCall_listStateGet(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        variable, held = self._list(parent, "get")
+        rows = [_row(variable.schema, row) for row, _ in held]
+        return (_OK, "", rows, False) if rows else (_REFUSED, "", [], False)
+
+    def _listStateCall_listStatePut(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        return self._extend(message.value, parent, "put")
+
+    def _listStateCall_appendList(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        return self._extend(message.value, parent, "appendList")
+
+    def _listStateCall_appendValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        return self._extend([message.value], parent, "appendValue")
+
+    def _extend(self, pickled: Any, parent: Any, operation: str) -> tuple[Any, ...]:
+        name, variable, key = self._at(parent, operation)
+        if not pickled:
+            raise ValueRefusedError(
+                f"[ILLEGAL_STATE_STORE_VALUE.EMPTY_LIST_VALUE] Cannot write empty list values to State store for StateName {name}"
+            )
+        before = () if operation == "put" else self.store.lists[name].get(key, ())
+        self.store.lists[name][key] = (*before, *(self._held(variable, value) for value in pickled))
+        return _OK, "", b""
+
+    def _listStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        name, _, key = self._at(parent, "clear")
+        self.store.lists[name].pop(key, None)
+        return _OK, "", b""
+
+    # Maps.
+
+    def _map(self, parent: Any, operation: str) -> tuple[Variable, dict[Key, Held]]:
+        name, variable, key = self._at(parent, operation)
+        held = self.store.maps[name].get(key, {})
+        found = {user: one for user, one in held.items() if lives(one, self._times.now_ms)}
+        return variable, dict(sorted(found.items(), key=lambda item: byte_order(item[0])))
+
+    def _user_key(self, parent: Any, pickled: bytes) -> Key:
+        return stored(self.variables[parent.stateName].schema, pickle.loads(pickled))  # noqa: S301  as above
+
+    def _mapStateCall_exists(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        return (_OK if self._map(parent, "exists")[1] else _NOTHING), "", b""
+
+    def _mapStateCall_getValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        variable, held = self._map(parent, "getValue")
+        found = held.get(self._user_key(parent, message.userKey))
+        return _OK, "", b"" if found is None else _row(variable.value_schema, found[0])
+
+    def _mapStateCall_containsKey(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        held = self._map(parent, "containsKey")[1]
+        return (_OK if self._user_key(parent, message.userKey) in held else _NOTHING), "", b""
+
+    def _mapStateCall_updateValue(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        name, variable, key = self._at(parent, "updateValue")
+        entry = {
+            self._user_key(parent, message.userKey): self._held(
+                variable, message.value, variable.value_schema
+            )
+        }
+        self.store.maps[name][key] = self.store.maps[name].get(key, {}) | entry
+        return _OK, "", b""
+
+    def _mapStateCall_removeKey(self, message: Any, parent: Any) -> tuple[Any, ...]:
+        name, _, key = self._at(parent, "removeKey")
+        gone = self._user_key(parent, message.userKey)
+        left = {user: held for user, held in self.store.maps[name].get(key, {}).items() if user != gone}
+        if left:
+            self.store.maps[name][key] = left
+        else:
+            self.store.maps[name].pop(key, None)
+        return _OK, "", b""
+
+    def _mapStateCall_iterator(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        variable, held = self._map(parent, "iterator")
+        pairs = [
+            messages.KeyAndValuePair(key=_row(variable.schema, user), value=_row(variable.value_schema, row))
+            for user, (row, _) in held.items()
+        ]
+        return (_OK, "", pairs, False) if pairs else (_REFUSED, "", [], False)
+
+    def _mapStateCall_keys(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        variable, held = self._map(parent, "keys")
+        rows = [_row(variable.schema, user) for user in held]
+        return (_OK, "", rows, False) if rows else (_REFUSED, "", [], False)
+
+    def _mapStateCall_values(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        variable, held = self._map(parent, "values")
+        rows = [_row(variable.value_schema, row) for row, _ in held.values()]
+        return (_OK, "", rows, False) if rows else (_REFUSED, "", [], False)
+
+    def _mapStateCall_clear(self, _message: Any, parent: Any) -> tuple[Any, ...]:
+        name, _, key = self._at(parent, "clear")
+        self.store.maps[name].pop(key, None)
+        return _OK, "", b""
+
+
+_BY_NUMBER = {getattr(messages, phase.name): phase for phase in _PHASES}
+
+
+def _row(schema: t.StructType | None, values: tuple[Any, ...]) -> bytes:
+    assert schema is not None
+    return pickle.dumps(t._create_row(schema.names, values))
+
+
+class StateClient(StatefulProcessorApiClient):
+    """PySpark's client, on a `StateServer` in this process."""
+
+    def __init__(
+        self, server: StateServer, key_schema: t.StructType
+    ) -> None:  # no socket, hence not the base's
+        self.key_schema = key_schema
+        self.handle_state = _PHASES.CREATED
+        self.list_timer_iterator_cursors: dict[str, Any] = {}
+        self.expiry_timer_iterator_cursors: dict[str, Any] = {}
+        self._batch_timestamp = -1
+        self._watermark_timestamp = -1
+        self._server = server
+        self._response: tuple[Any, ...] = ()
+        self.pickleSer = pickle
+
+    def _send_proto_message(self, message: bytes) -> None:
+        self._response = self._server.answer(message)
+
+    def _received(self) -> Any:
+        return self._response
+
+    _receive_proto_message = _received
+    _receive_proto_message_with_long_value = _received
+    _receive_proto_message_with_string_value = _received
+    _receive_proto_message_with_list_get = _received
+    _receive_proto_message_with_map_keys_values = _received
+    _receive_proto_message_with_map_pairs = _received
+    _receive_proto_message_with_timers = _received

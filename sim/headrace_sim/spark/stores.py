@@ -1,0 +1,88 @@
+"""The state of a stateful stage in one partition: values by variable and key, and timers. A task changes a copy."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace_sim.spark.values import byte_order
+
+Key = tuple[Any, ...]
+Held = tuple[tuple[Any, ...], int | None]
+"""A row, and when it expires (ms of processing time), if ever."""
+
+
+@dataclass(slots=True)
+class Store:
+    """State of one partition at one version.
+
+    Args:
+        values: Of each value state, what each key has.
+        lists: Of each list state, the elements that each key has.
+        maps: Of each map state, what each key has for each of the user's keys.
+        timers: Expiry (ms) and key, in no order.
+
+    """
+
+    values: dict[str, dict[Key, Held]] = field(default_factory=dict)
+    lists: dict[str, dict[Key, tuple[Held, ...]]] = field(default_factory=dict)
+    maps: dict[str, dict[Key, dict[Key, Held]]] = field(default_factory=dict)
+    timers: dict[tuple[int, Key], None] = field(default_factory=dict)
+
+    def copy(self) -> "Store":
+        """Return a store that can be changed alone. What is inside is never changed in place."""
+        return Store(
+            {name: dict(held) for name, held in self.values.items()},
+            {name: dict(held) for name, held in self.lists.items()},
+            {name: dict(held) for name, held in self.maps.items()},
+            dict(self.timers),
+        )
+
+    def forget(self, name: str) -> None:
+        """Drop a variable with all that is in it."""
+        for kind in (self.values, self.lists, self.maps):
+            kind.pop(name, None)
+
+    def clean_up(self, now_ms: int) -> None:
+        """Drop what has expired."""
+        for values in self.values.values():
+            _keep(values, lambda held: held if lives(held, now_ms) else None)
+        for lists in self.lists.values():
+            _keep(lists, lambda held: tuple(one for one in held if lives(one, now_ms)))
+        for maps in self.maps.values():
+            _keep(maps, lambda held: {key: one for key, one in held.items() if lives(one, now_ms)})
+
+    def due(self, until_ms: int) -> list[tuple[int, Key]]:
+        """Return the timers that expire up to ``until_ms``, by expiry, then as the state store orders keys."""
+        return sorted(
+            (timer for timer in self.timers if timer[0] <= until_ms),
+            key=lambda timer: (timer[0], byte_order(timer[1])),
+        )
+
+    def timers_of(self, key: Key) -> list[int]:
+        """Return a key's timers in order."""
+        return sorted(expiry for expiry, owner in self.timers if owner == key)
+
+    def contents(self) -> Iterator[tuple[str, Key, Any]]:
+        """Yield each variable and key with its row, its list of rows, or its rows by the user's key. Expiry is left out."""
+        for name, values in self.values.items():
+            yield from ((name, key, held[0]) for key, held in values.items())
+        for name, lists in self.lists.items():
+            yield from ((name, key, [row for row, _ in held]) for key, held in lists.items())
+        for name, maps in self.maps.items():
+            yield from (
+                (name, key, {user: row for user, (row, _) in held.items()}) for key, held in maps.items()
+            )
+
+
+def lives(held: Held, now_ms: int) -> bool:
+    """Tell whether a row has not expired."""
+    return held[1] is None or now_ms < held[1]
+
+
+def _keep(table: dict[Key, Any], kept: Callable[[Any], Any]) -> None:
+    for key in list(table):
+        left = kept(table[key])
+        if left:
+            table[key] = left
+        else:
+            del table[key]

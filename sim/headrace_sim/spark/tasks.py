@@ -1,0 +1,183 @@
+"""One task: a stateful stage on one partition of one micro-batch, as PySpark's worker runs it.
+
+PySpark's own ``TransformWithStateInPandasUdfUtils`` drives the processor: ``init``; each key's rows; expired timers; ``close``.
+Around it is what its worker does: rows are grouped by key, and what comes out is converted to the declared schema.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import types as t
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor_util import (
+    TransformWithStateInPandasFuncMode,
+    TransformWithStateInPandasUdfUtils,
+)
+
+from headrace_sim.spark.jobs import Api, JobError, Stateful, TimeMode, as_schema
+from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable
+from headrace_sim.spark.stores import Key, Store
+from headrace_sim.spark.values import InputRows, OutputRows, key_order
+
+_MODES = TransformWithStateInPandasFuncMode
+Rows = Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a task has given: its rows, and the store as it would be committed."""
+
+    rows: list[tuple[Any, ...]]
+    store: Store
+
+
+class Operator:
+    """A stateful stage, ready to run tasks: the processor is pickled and checked on the driver, schemas are parsed.
+
+    Args:
+        part: How errors name the stage.
+        stage: The stage.
+        input_schema: That of the rows it is given.
+
+    Raises:
+        JobError: If Spark would refuse the stage when the query starts.
+
+    """
+
+    def __init__(self, part: str, stage: Stateful, input_schema: t.StructType) -> None:
+        self.stage = stage
+        self.input = InputRows(input_schema)
+        self.output = OutputRows(as_schema(stage.output_schema))
+        self._keys, self.key_schema = _places(part, stage.keys, input_schema)
+        self._key_rows = InputRows(self.key_schema)
+        self._initial: InputRows | None = None
+        if stage.initial_state is not None:
+            self._initial = InputRows(as_schema(stage.initial_state.schema))
+            self._initial_keys, schema = _places(part, stage.initial_state.keys, self._initial.schema)
+            if [field.dataType for field in schema] != [field.dataType for field in self.key_schema]:
+                raise JobError(
+                    part, "the initial state is grouped by columns of other types", "Group both alike"
+                )
+        self._pickled = _pickled(part, stage.processor)
+        self.variables = self._declared()
+
+    def _declared(self) -> dict[str, Variable]:
+        """Run ``init`` and ``close`` as the driver does, to learn the variables."""
+        server = self._server(Store(), BatchTimes(-1, -1), lambda _: None)
+        self._driven().transformWithStateUDF(
+            StateClient(server, self.key_schema), _MODES.PRE_INIT, None, iter(())
+        )
+        return server.variables
+
+    def _server(self, store: Store, times: BatchTimes, step: Callable[[str], None]) -> StateServer:
+        return StateServer(store, times, self.stage.time_mode, self.key_schema, step)
+
+    def _driven(self) -> TransformWithStateInPandasUdfUtils:
+        processor = pickle.loads(self._pickled)  # noqa: S301  pickled here
+        return TransformWithStateInPandasUdfUtils(processor, self.stage.time_mode.value)
+
+    def key_of(self, row: tuple[Any, ...]) -> Key:
+        """Return the key of an input row."""
+        return tuple(row[place] for place in self._keys)
+
+    def initial_rows(self) -> list[tuple[Key, tuple[Any, ...]]]:
+        """Return the rows of the initial state, each with its key."""
+        given = () if self.stage.initial_state is None else self.stage.initial_state.rows
+        return [(tuple(row[place] for place in self._initial_keys), row) for row in given]
+
+    def run(
+        self, rows: Rows, initial: Rows | None, store: Store, times: BatchTimes, step: Callable[[str], None]
+    ) -> Told:
+        """Run a task.
+
+        Args:
+            rows: Those of the partition, in the order in which the shuffle brought them.
+            initial: The initial state of the partition in the first batch of a job that has one, else None.
+            store: The state that the batch before has left. It is not changed.
+            times: Of the batch.
+            step: Called with what happens next: a fault may strike there by raising.
+
+        Raises:
+            StateCallError: If the processor asks for what Spark refuses.
+
+        """
+        changed = store.copy()
+        server = self._server(changed, times, step)
+        out = list(self._tell(rows, initial, StateClient(server, self.key_schema), step))
+        if self.stage.time_mode is TimeMode.PROCESSING:
+            changed.clean_up(times.now_ms)
+        return Told(out, changed)
+
+    def _tell(
+        self, rows: Rows, initial: Rows | None, client: StateClient, step: Callable[[str], None]
+    ) -> Iterator[tuple[Any, ...]]:
+        utilities = self._driven()
+        call: Any = utilities.transformWithStateUDF
+        if self._initial is not None:
+            call = utilities.transformWithStateWithInitStateUDF
+        groups: dict[Key, tuple[list[Any], list[Any]]] = {}
+        for row in rows:
+            groups.setdefault(self.key_of(row), ([], []))[0].append(row)
+        for row in initial or ():
+            key = tuple(row[place] for place in self._initial_keys)
+            groups.setdefault(key, ([], []))[1].append(row)
+        for key in sorted(groups, key=key_order):
+            own, firsts = groups[key]
+            extra: tuple[Any, ...] = ()
+            if self._initial is not None:
+                extra = (None if initial is None else self._given(self._initial, firsts, step),)
+            given = self._given(self.input, own, step)
+            yield from self._taken(
+                call(client, _MODES.PROCESS_DATA, self._seen_key(key), given, *extra), step
+            )
+        yield from self._taken(call(client, _MODES.PROCESS_TIMER, None, iter(())), step)
+        yield from self._taken(call(client, _MODES.COMPLETE, None, iter(())), step)
+
+    def _seen_key(self, key: Key) -> Key:
+        return tuple(self._key_rows.rows([key])[0])
+
+    def _given(self, kind: InputRows, rows: Rows, step: Callable[[str], None]) -> Iterator[Any]:
+        """Yield the rows of a key as the processor sees them: one by one, or one frame."""
+        if self.stage.api is Api.PANDAS:
+            if rows:
+                step("row")
+                yield kind.frame(rows)
+            return
+        for row in kind.rows(rows):
+            step("row")
+            yield row
+
+    def _taken(self, yielded: Iterable[Any], step: Callable[[str], None]) -> list[tuple[Any, ...]]:
+        """Drain what a call yields, and convert it."""
+        watched = _watched(yielded, step)
+        return (
+            self.output.from_frames(watched)
+            if self.stage.api is Api.PANDAS
+            else self.output.from_rows(watched)
+        )
+
+
+def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[Any]:
+    for item in yielded:
+        step("output")
+        yield item
+
+
+def _places(part: str, names: tuple[str, ...], schema: t.StructType) -> tuple[list[int], t.StructType]:
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        problem = f"no column {unknown[0]!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
+        raise JobError(part, problem, "Group by a column of the input")
+    places = [schema.names.index(name) for name in names]
+    return places, t.StructType([schema.fields[place] for place in places])
+
+
+def _pickled(part: str, processor: StatefulProcessor) -> bytes:
+    try:
+        return cloudpickle.dumps(processor)  # type: ignore[no-any-return]
+    except Exception as error:
+        problem = f"the processor cannot be pickled: {error}"
+        raise JobError(part, problem, "Make connections, locks and files in init(), not before") from error

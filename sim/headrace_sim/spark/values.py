@@ -1,0 +1,216 @@
+"""What becomes of values on their way between Python and Spark: each passes its declared schema, as in Spark."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_type
+
+from headrace_sim.spark.casts import BITS, java_double, single_precision
+
+_AS_GIVEN = (t.LongType, t.StringType, t.DoubleType, t.BooleanType, t.IntegerType)
+"""Types whose values Arrow gives back as they were."""
+
+
+class ValueRefusedError(Exception):
+    """A value that Spark's side of the state store cannot take, which ends the task. Fields: problem."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
+    """Return the row that the state store keeps of a value that PySpark has pickled.
+
+    Raises:
+        ValueRefusedError: If Spark cannot make a row of it.
+
+    """
+    if not isinstance(internal, (tuple, list)) or len(internal) != len(schema.fields):
+        count = len(internal) if isinstance(internal, (tuple, list)) else 1
+        problem = (
+            "Input row doesn't have expected number of values required by the schema. "
+            f"{len(schema.fields)} fields are required while {count} values are provided."
+        )
+        raise ValueRefusedError(problem)
+    return tuple(
+        _to_java(field.dataType, value) for field, value in zip(schema.fields, internal, strict=True)
+    )
+
+
+def _to_java(kind: t.DataType, value: Any) -> Any:
+    """Convert as ``EvaluatePython.makeFromJava`` does: a value of another type is null, an integer wraps."""
+    if value is None:
+        return None
+    if type(kind) in BITS:
+        return (
+            _wrapped(value, BITS[type(kind)])
+            if isinstance(value, int) and not isinstance(value, bool)
+            else None
+        )
+    if isinstance(kind, t.BooleanType):
+        return value if isinstance(value, bool) else None
+    if isinstance(kind, t.FractionalType):
+        return _fraction(kind, value)
+    if isinstance(kind, t.StringType):
+        return _text(value)
+    if isinstance(kind, t.BinaryType):
+        return (
+            bytes(value)
+            if isinstance(value, (bytes, bytearray))
+            else value.encode()
+            if isinstance(value, str)
+            else None
+        )
+    if isinstance(kind, (t.DateType, t.TimestampType, t.TimestampNTZType, t.DayTimeIntervalType)):
+        return kind.fromInternal(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(kind, t.ArrayType):
+        return (
+            [_to_java(kind.elementType, item) for item in value] if isinstance(value, (list, tuple)) else None
+        )
+    if isinstance(kind, t.MapType):
+        pairs = value.items() if isinstance(value, dict) else ()
+        return {_to_java(kind.keyType, key): _to_java(kind.valueType, item) for key, item in pairs}
+    if isinstance(kind, t.StructType):
+        return t._create_row(kind.names, stored(kind, value))
+    return value
+
+
+def _wrapped(value: int, bits: int) -> int:
+    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def _fraction(kind: t.DataType, value: Any) -> Any:
+    if isinstance(kind, t.DecimalType):
+        if not isinstance(value, (Decimal, int)) or isinstance(value, bool):
+            return None
+        made = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        return made if abs(made) < Decimal(10) ** (kind.precision - kind.scale) else None
+    if not isinstance(value, float):
+        return None
+    return single_precision(value) if isinstance(kind, t.FloatType) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return java_double(value) if isinstance(value, float) else str(value)
+
+
+def key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what Spark sorts grouping keys by: nulls first, texts by their bytes."""
+    return tuple(
+        (value is not None, value.encode() if isinstance(value, str) else value or 0) for value in key
+    )
+
+
+def byte_order(row: tuple[Any, ...]) -> bytes:
+    """Return the bytes of a row as the state store orders them: Spark's UnsafeRow, in which numbers are little-endian."""
+    width = 8 * ((len(row) + 63) // 64)
+    nulls = sum(1 << place for place, value in enumerate(row) if value is None).to_bytes(width, "little")
+    words, tail = [], b""
+    start = width + 8 * len(row)
+    for value in row:
+        data = (
+            value.encode()
+            if isinstance(value, str)
+            else bytes(value)
+            if isinstance(value, (bytes, bytearray))
+            else None
+        )
+        if data is None:
+            words.append(_word(value))
+        else:
+            words.append(len(data).to_bytes(4, "little") + (start + len(tail)).to_bytes(4, "little"))
+            tail += data + b"\0" * (-len(data) % 8)
+    return nulls + b"".join(words) + tail
+
+
+def _word(value: Any) -> bytes:
+    if isinstance(value, datetime):
+        value = t.TimestampType().toInternal(value)
+    elif isinstance(value, date):
+        value = t.DateType().toInternal(value)
+    if isinstance(value, int):
+        return (value % (1 << 64)).to_bytes(8, "little")
+    return repr(value).encode() if value is not None else bytes(8)
+
+
+class InputRows:
+    """The rows of a partition as processors get them: read from Arrow, as the worker reads them."""
+
+    def __init__(self, schema: t.StructType) -> None:
+        self.schema = schema
+        self._plain = all(isinstance(field.dataType, _AS_GIVEN) for field in schema.fields)
+
+    def rows(self, given: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return ``Row`` values."""
+        names = self.schema.names
+        if self._plain:
+            return [t._create_row(names, row) for row in given]
+        columns = [column.to_pylist() for column in self._table(given).columns]
+        return [t._create_row(names, row) for row in zip(*columns, strict=True)]
+
+    def frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
+        """Return a pandas DataFrame."""
+        import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
+        from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415
+
+        batch = self._table(given).combine_chunks().to_batches()[0]
+        frame = pd.concat(ArrowBatchTransformer.to_pandas(batch, timezone=SESSION_ZONE), axis=1)
+        return pd.DataFrame(list(frame.itertuples(index=False)))
+
+    def _table(self, given: Sequence[tuple[Any, ...]]) -> pa.Table:
+        return LocalDataToArrowConversion.convert(given, self.schema, use_large_var_types=False)
+
+
+SESSION_ZONE = "UTC"
+
+
+class OutputRows:
+    """The rows that a processor yields, as Spark takes them. Errors are PyArrow's and PySpark's own."""
+
+    def __init__(self, schema: t.StructType) -> None:
+        self.schema = schema
+        self._arrow = pa.schema(list(to_arrow_type(schema, timezone="UTC", prefers_large_types=False)))
+
+    def from_rows(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """Convert ``Row`` values by the names of their fields: a missing one is null, one too many is ignored."""
+        found = [row.asDict(True) for row in given]
+        return self._collected(pa.RecordBatch.from_pylist(found, schema=self._arrow)) if found else []
+
+    def from_frames(self, given: Iterable[Any]) -> list[tuple[Any, ...]]:
+        """Convert pandas frames by the names of their columns."""
+        from pyspark.sql.conversion import PandasToArrowConversion  # noqa: PLC0415
+
+        rows: list[tuple[Any, ...]] = []
+        for frame in given:
+            _expect_frame(frame)
+            whole = t.StructType([t.StructField("_0", self.schema)])
+            batch = PandasToArrowConversion.convert([frame], whole, timezone=SESSION_ZONE, arrow_cast=True)
+            rows += self._collected(pa.RecordBatch.from_struct_array(batch.column(0)))
+        return rows
+
+    def _collected(self, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+        return [
+            tuple(row)
+            for row in ArrowTableToRowsConversion.convert(pa.Table.from_batches([batch]), self.schema)
+        ]
+
+
+def _expect_frame(frame: Any) -> None:
+    import pandas as pd  # noqa: PLC0415
+
+    if not isinstance(frame, pd.DataFrame):
+        from pyspark.errors import PySparkValueError  # noqa: PLC0415
+
+        message = (
+            "Invalid return type. Please make sure that the UDF returns a "
+            "pandas.DataFrame when the specified return type is StructType."
+        )
+        raise PySparkValueError(message)
