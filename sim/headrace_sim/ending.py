@@ -69,7 +69,8 @@ class Ending:
     def quiescent(self) -> bool:
         """Whether all that was accepted is processed, every watermark is at its end and every interval has an owner.
 
-        An interval that has none, or one that has yet to scan it, may have checkpoints that nobody knows of.
+        No wall timer is overdue, either. An interval that has no owner, or one that has yet to scan it, may have checkpoints that
+        nobody knows of.
         """
         if not all(source.exhausted for source in self._sources.values()):
             return False
@@ -91,7 +92,10 @@ class Ending:
             for address, node in self._host.nodes.items()
             if node.state is NodeState.UP and (address not in self.lasting or address in owners)
         ]
-        return all(getattr(node.process, "unfinished", 0) == 0 for node in running)
+        if any(getattr(node.process, "unfinished", 0) for node in running):
+            return False
+        now = self._host.kernel.now
+        return not any(due_us <= now for due_us in self._wall_timers())
 
     def _is_owned(self, assignment: Assignment) -> bool:
         """Tell whether its owner runs, in the incarnation that it was given to, and has scanned it."""
@@ -104,18 +108,17 @@ class Ending:
 
     def _last_wall_timer_us(self) -> int:
         """When the last durable wall timer is due by any clock, true time: a run that waits for it is not stuck."""
+        return max(self._wall_timers(), default=MIN_TIME)
+
+    def _wall_timers(self) -> Iterator[int]:
+        """When each durable wall timer is due by the clock that is furthest behind, true time."""
         behind_us = min(node.clock_us for node in self._host.nodes.values())
         assignments = self._host.wire.announcements.table.assignments
-        return max(
-            (
-                timer.due - behind_us
-                for name in {assignment.computation: None for assignment in assignments}
-                for row in self._mediator.rows(name).values()
-                for timer in row.timers.values()
-                if timer.clock is Clock.WALL
-            ),
-            default=MIN_TIME,
-        )
+        for name in {assignment.computation: None for assignment in assignments}:
+            for row in self._mediator.rows(name).values():
+                for timer in row.timers.values():
+                    if timer.clock is Clock.WALL:
+                        yield timer.due - behind_us
 
 
 class Accomplished:

@@ -23,6 +23,7 @@ from headrace_properties.checkers.deliveries import (
 from headrace_properties.checkers.executions import LateOnlyFromLate, NotBeforeCause, OneAtATime
 from headrace_properties.checkers.finding import Checker
 from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.limits import PercentileOracle, SkewLimit
 from headrace_properties.checkers.owners import Owned
 from headrace_properties.checkers.soft_state import SoftState
 from headrace_properties.checkers.timers import TimersFire, TimersInOrder, TimersOnce
@@ -70,7 +71,8 @@ class Judge:
         options: of the engine; ``None``: not known.
 
     Attributes:
-        checkers: those that apply; S5-weak does only where productions are weak.
+        checkers: those that apply; S5-weak does only where productions are weak, S18 where there is a skew limit, S19 where a
+            computation follows a percentile watermark.
     """
 
     def __init__(self, pipelines: Sequence[Pipeline], options: EngineOptions | None = None) -> None:
@@ -124,6 +126,14 @@ def _checkers(ledger: WorkLedger, options: EngineOptions | None) -> list[Checker
         Owned(ledger),
         ComesToRest(ledger),
     ]
-    if ledger.topology.weak:
+    topology = ledger.topology
+    if topology.weak:
         checkers.insert(5, WeakRerunsAgree(ledger))
+    optional: list[Checker] = []
+    if any(spec.skew_limit_us is not None for spec in topology.injectors.values()):
+        optional.append(SkewLimit(ledger))
+    if topology.percentile:
+        optional.append(PercentileOracle(ledger))
+    at = next(index for index, checker in enumerate(checkers) if checker.name == "L1")
+    checkers[at:at] = optional
     return checkers

@@ -30,9 +30,11 @@ class Rule:
 def rules() -> dict[str, Rule]:
     """All of them. Checkers come with a pipeline; this one has whatever a checker asks for."""
     pipeline = Pipeline("any")
-    pipeline.injector("in")
+    pipeline.injector("in", skew_limit_us=1)
     pipeline.add(Computation(), name="strong", inputs=["in"], outputs=["between"])
-    pipeline.add(Computation(), name="weak", inputs=["between"], productions=Productions.WEAK)
+    pipeline.add(
+        Computation(), name="weak", inputs=["between"], productions=Productions.WEAK, watermark_percentile=99
+    )
     return {
         checker.name: Rule(checker.name, checker.title, checker.section, _meaning(checker))
         for checker in all_checkers([pipeline])

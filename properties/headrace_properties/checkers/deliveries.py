@@ -7,6 +7,7 @@ from headrace.history import (
     AckSent,
     Applied,
     CheckpointsDeleted,
+    ComputationRemoved,
     DuplicateDropped,
     Executed,
     RunEnded,
@@ -21,7 +22,10 @@ from headrace_properties.verdict import Verdict
 
 
 class NoLoss:
-    """S1: when all is at rest, each record that a source held or that was durably produced has been applied at its consumer."""
+    """S1: when all is at rest, each record that a source held or that was durably produced has been applied at its consumer.
+
+    A computation that leaves the topology must have got all that it was owed (3).
+    """
 
     name = "S1"
     title = "no record is lost"
@@ -32,7 +36,16 @@ class NoLoss:
         self._ledger = ledger
         self._found = Finding()
         self._why = "the run has not ended"
-        self.handlers: Handlers = {RunEnded: self._on_end}
+        self.handlers: Handlers = {RunEnded: self._on_end, ComputationRemoved: self._on_removed}
+
+    def _on_removed(self, event: ComputationRemoved) -> None:
+        for work in self._ledger.owed.get(event.computation, {}).values():
+            self._found.violated(
+                f"{event.computation!r} left the topology at {format_time(event.at_us)}, and {work}, there since"
+                f" {format_time(work.source.at_us)}, was still to come (MillWheel 3)",
+                work.source,
+                event,
+            )
 
     def _on_end(self, event: RunEnded) -> None:
         if event.why != "quiescent":

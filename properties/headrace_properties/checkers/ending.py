@@ -30,6 +30,10 @@ class Calm:
         self._struck = False
         self.since_us = event.at_us
 
+    def lasts(self, for_us: int, at_us: int) -> bool:
+        """Tell whether no fault has struck, or all have ended so long ago. ``at_us``: now, true time."""
+        return not self._struck and (not self.since_us or self.since_us + for_us <= at_us)
+
     def why_not_due(self, end: RunEnded, ledger: WorkLedger, found: Finding) -> str:
         """Why it is not to be judged whether everything is done by now; ``""``: it is to be. ``found``: of who asks."""
         if end.why == "limit":

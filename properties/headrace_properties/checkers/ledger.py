@@ -295,7 +295,7 @@ class WorkLedger:
         settled.setdefault(record_id, at_us)
         work = self.owed.get(consumer, _NONE_OWED).pop(record_id, None)
         if work is not None:
-            work.done = True
+            self.work.finish(work)
 
     def _on_output(self, event: Output) -> None:
         self._settle("", event.production.record_id, event.at_us)
@@ -316,7 +316,7 @@ class WorkLedger:
     def _on_removed(self, event: ComputationRemoved) -> None:
         self._removed.add(event.computation)
         for work in self.owed.pop(event.computation, _NONE_OWED).values():
-            work.done = True
+            self.work.finish(work)
 
     # Executions and rows
 
@@ -390,11 +390,11 @@ class WorkLedger:
             work = timers.get(timer.tag)
             if work is not None and _set_by_same(work, timer):
                 del timers[timer.tag]
-                work.done = True
+                self.work.finish(work)
         for tag in (*delta.cancelled, *[timer.tag for timer in delta.set_timers]):
             work = timers.pop(tag, None)
             if work is not None:
-                work.done = True
+                self.work.finish(work)
         works = []
         for timer in delta.set_timers:
             held = MAX_TIME if timer.held is None else timer.held
@@ -406,7 +406,7 @@ class WorkLedger:
 
     def _change_hold(self, row: RowWork, event: Applied, hold: int, least: int) -> WorkItem:
         if row.hold is not None:
-            row.hold.done = True
+            self.work.finish(row.hold)
         work = row.hold = WorkItem(
             event.computation, event.delta.key, None, hold, MAX_TIME, event, late=hold < least
         )

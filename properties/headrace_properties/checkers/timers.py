@@ -155,11 +155,12 @@ def _timer(event: Executed, timer: StoredTimer) -> str:
 
 
 class TimersFire:
-    """L1: once faults have stopped, each watermark timer that is due fires in bounded time.
+    """L1: once faults have stopped, each timer that is due fires in bounded time.
 
     Args:
         ledger: the truth.
-        grace_us: how long a timer may be due when a run ends by its deadline, microseconds.
+        grace_us: how long a timer may be due when a run ends by its deadline, microseconds; a wall timer however the run ends, as
+            machines' clocks may be behind.
         settle_us: the same if the run ends at rest: a timer that a late record has set holds nothing, and may be on its way.
     """
 
@@ -178,32 +179,36 @@ class TimersFire:
         self.handlers: Handlers = {**self._calm.handlers, Applied: self._on_applied, RunEnded: self._on_end}
 
     def _on_applied(self, event: Applied) -> None:
-        for timer in event.delta.fired:
-            self._fired += timer.clock is Clock.WATERMARK
+        self._fired += len(event.delta.fired)
 
     def _on_end(self, event: RunEnded) -> None:
         self._why = self._calm.why_not_due(event, self._ledger, self._found)
         if self._why:
             return
-        self._why = "no watermark timer came due"
+        self._why = "no timer came due"
         self._found.reached = self._fired
-        grace_us = self._settle_us if event.why == "quiescent" else self._grace_us
+        soon_us = self._settle_us if event.why == "quiescent" else self._grace_us
         for work in self._ledger.timers():
             timer = work.what
-            if isinstance(timer, StoredTimer) and timer.clock is Clock.WATERMARK:
+            if isinstance(timer, StoredTimer):
+                grace_us = soon_us if timer.clock is Clock.WATERMARK else self._grace_us
                 since_us = self._due_since_us(work, timer)
                 if since_us is not None and event.at_us - since_us >= grace_us:
-                    self._note(event, work, since_us)
+                    self._note(event, work, timer, since_us)
 
     def _due_since_us(self, work: WorkItem, timer: StoredTimer) -> int | None:
+        if timer.clock is Clock.WALL:
+            return max(timer.due, work.source.at_us, self._calm.since_us)
         passed_us = self._ledger.passed_at_us(work.sender, timer.due)
         return None if passed_us is None else max(passed_us, work.source.at_us, MIN_TIME)
 
-    def _note(self, event: RunEnded, work: WorkItem, since_us: int) -> None:
+    def _note(self, event: RunEnded, work: WorkItem, timer: StoredTimer, since_us: int) -> None:
+        passed = (
+            ", when the low watermark of its input had passed it," if timer.clock is Clock.WATERMARK else ""
+        )
         self._found.violated(
-            f"{work}, set at {format_time(work.source.at_us)}, has been due since {format_time(since_us)}, when the low"
-            f" watermark of its input had passed it, and had not fired by the end, {format_time(event.at_us)}"
-            f"{left(event, self._ledger)} (MillWheel 4.6, 6.2)",
+            f"{work}, set at {format_time(work.source.at_us)}, has been due since {format_time(since_us)}{passed}"
+            f" and had not fired by the end, {format_time(event.at_us)}{left(event, self._ledger)} (MillWheel 4.6, 6.2)",
             work.source,
             event,
             awaited=work.awaited(since_us),

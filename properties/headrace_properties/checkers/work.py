@@ -23,10 +23,11 @@ class WorkItem:
         late: it was born behind its sender's watermark, or stems from what was, and holds nothing back (4.5).
         number: counts all work; orders it by age.
         source: the event that made it.
+        holds: it was counted as holding its sender's low watermark.
         done: it is over.
     """
 
-    __slots__ = ("done", "key", "late", "number", "origin", "sender", "source", "time_us", "what")
+    __slots__ = ("done", "holds", "key", "late", "number", "origin", "sender", "source", "time_us", "what")
 
     def __init__(
         self, sender: str, key: str, what: Production | StoredTimer | None, time_us: int, origin: int, source: Injected | Applied,
@@ -40,6 +41,7 @@ class WorkItem:
         self.late = late
         self.source = source
         self.number = 0
+        self.holds = False
         self.done = False
 
     def __str__(self) -> str:
@@ -75,11 +77,12 @@ Heap = list[tuple[int, int, WorkItem]]
 class PendingWork:
     """All work by sender, in order of event time and of origin."""
 
-    __slots__ = ("_count", "_origins", "_times")
+    __slots__ = ("_count", "_holding", "_origins", "_times")
 
     def __init__(self) -> None:
         self._count = 0
         self._times: dict[str, Heap] = {}
+        self._holding: dict[str, int] = {}
         self._origins: dict[str, Heap] = {}
 
     @property
@@ -97,6 +100,9 @@ class PendingWork:
     def hold_watermark(self, work: WorkItem) -> None:
         """It holds its sender's low watermark from now on."""
         _push(self._times, work.sender, work.time_us, work)
+        if not work.holds and not work.done:
+            work.holds = True
+            self._holding[work.sender] = self._holding.get(work.sender, 0) + 1
 
     def hold_horizon(self, work: WorkItem) -> None:
         """It holds its sender's horizon, too, from now on at its present origin."""
@@ -111,6 +117,16 @@ class PendingWork:
         """The smallest origin of a sender's pending productions; `MAX_TIME`: none."""
         heap = self._origins.get(sender)
         return _top(heap) if heap else MAX_TIME
+
+    def finish(self, work: WorkItem) -> None:
+        """It is over."""
+        if work.holds and not work.done:
+            self._holding[work.sender] -= 1
+        work.done = True
+
+    def holding(self, sender: str) -> int:
+        """How much of a sender's pending work holds its low watermark."""
+        return self._holding.get(sender, 0)
 
     def before(self, sender: str, time_us: int) -> list[WorkItem]:
         """A sender's work with event times before this, the oldest first. Slow; for when something is wrong."""

@@ -296,18 +296,35 @@ def _content(run: Executed) -> list[tuple[str, str, bytes, int]]:
 class SingleWriter:
     """S6: a write is applied under the latest sequencer that covers its key at that moment.
 
-    Both what the store says is live and the mints of the History are held against it: one of them may be wrong.
+    Both what the store says is live and the mints of the History are held against it: one of them may be wrong. And no sequencer
+    is given out twice: its former owner's writes would be as good as the new one's (7.1).
     """
 
     name = "S6"
     title = "only the latest owner writes"
-    section = "6.2"
+    section = "6.2, 7.1"
     finding = False
 
     def __init__(self, ledger: WorkLedger) -> None:
         self._ledger = ledger
         self._found = Finding()
-        self.handlers: Handlers = {Applied: self._on_applied, CheckpointsDeleted: self._on_deleted}
+        self._minted: dict[int, IntervalMinted] = {}
+        self.handlers: Handlers = {
+            Applied: self._on_applied,
+            CheckpointsDeleted: self._on_deleted,
+            IntervalMinted: self._on_minted,
+        }
+
+    def _on_minted(self, event: IntervalMinted) -> None:
+        before = self._minted.setdefault(event.sequencer, event)
+        if before is not event:
+            self._found.violated(
+                f"sequencer {event.sequencer} was minted twice: for {before.computation!r} {before.interval} at"
+                f" {format_time(before.at_us)}, and for {event.computation!r} {event.interval} at {format_time(event.at_us)}"
+                " (MillWheel 7.1)",
+                before,
+                event,
+            )
 
     def _on_applied(self, event: Applied) -> None:
         self._judge(event, event.delta.key)

@@ -93,6 +93,14 @@ class WaitsForGood(Rules):
         return timestamp < slowest
 
 
+class WaitsTooLittle(Rules):
+    """A record may be twice as far ahead of the slowest computation as the limit says."""
+
+    def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
+        """Double the limit."""
+        return super().may_inject(timestamp, slowest, 2 * limit_us)
+
+
 class SendsOnce(Rules):
     """An injector never sends a record again."""
 
@@ -209,6 +217,11 @@ MUTANTS = (
     Mutant(
         "the skew limit is nothing", ("reference", "L4"), "8.4",
         "a record waits until the low watermarks have reached it, and they wait for the record", Parts(rules=WaitsForGood),
+        "limited",
+    ),
+    Mutant(
+        "the skew limit is twice as far", ("S18",), "8.4",
+        "a record is injected when it is ahead of the slowest computation by up to twice the limit", Parts(rules=WaitsTooLittle),
         "limited",
     ),
     Mutant(

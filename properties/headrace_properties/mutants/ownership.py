@@ -136,6 +136,15 @@ class SameSequencerForNextOwner(Rules):
         return unused if former is None else former
 
 
+class TokenOfAnother(Rules):
+    """Gives out the sequencer of the last assignment once more, to whichever interval is next."""
+
+    def next_sequencer(self, unused: int, former: int | None) -> int:
+        """Assign it again, unless it is the first."""
+        del former
+        return max(unused - 1, 1)
+
+
 class AppliesTwice(Rules):
     """The store does not know a write that it has applied before."""
 
@@ -299,6 +308,10 @@ MUTANTS = (
     Mutant(
         "the same token for the next owner", ("L1", "S3", "S4"), "6.2, 7.1",
         "an interval that moves keeps its sequencer", Parts(rules=SameSequencerForNextOwner), "windows",
+    ),
+    Mutant(
+        "one token for two intervals", ("S6",), "7.1",
+        "a sequencer is given out a second time, to another interval", Parts(rules=TokenOfAnother), "windows",
     ),
     Mutant(
         "a write applied twice", ("S4",), "6.2",

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from headrace import MAX_TIME, SECOND
+from headrace import MAX_TIME, SECOND, Clock
 from headrace.rules import Rules
 from headrace.wire import messages as m
 from headrace.wire.rows import RowDelta, RowImage, StoredTimer
@@ -55,6 +55,14 @@ class QueuesNoRecovered(Rules):
     def queues(self, timer: StoredTimer, recovered: bool) -> bool:
         """None of them."""
         return super().queues(timer, recovered) and not recovered
+
+
+class QueuesNoRecoveredWall(Rules):
+    """The same for wall timers alone."""
+
+    def queues(self, timer: StoredTimer, recovered: bool) -> bool:
+        """None of them."""
+        return super().queues(timer, recovered) and not (recovered and timer.clock is Clock.WALL)
 
 
 class LatestFirst(Rules):
@@ -178,6 +186,11 @@ MUTANTS = (
         "recovery queues no timer", ("S7", "L1"), "6.2, 7.1",
         "a new owner restores pending timers and does not put them into its heap", Parts(rules=QueuesNoRecovered),
         "windows",
+    ),
+    Mutant(
+        "recovery queues no wall timer", ("L1",), "4.6, 7.1",
+        "a new owner restores pending wall timers and does not put them into its heap", Parts(rules=QueuesNoRecoveredWall),
+        "reminders",
     ),
     Mutant(
         "timers latest first", ("S8",), "4.6, 6.2",

@@ -52,7 +52,7 @@ class InjectorKeepsItsVersion(Rules):
 
 MUTANTS = (
     Mutant(
-        "removed before it has drained", ("S10",), "4.5",
+        "removed before it has drained", ("S10", "S1"), "3, 4.5",
         "a computation that retires leaves at once, with what it was sent and has not finished", Parts(rules=RemovesAtOnce),
         "changing",
     ),

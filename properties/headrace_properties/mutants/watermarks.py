@@ -218,6 +218,15 @@ class PercentileRoundsUp(Rules):
         return min(pending, super().outliers(percent, pending) + 1)
 
 
+class PercentilePassesAll(Rules):
+    """Takes all pending records for outliers."""
+
+    def outliers(self, percent: float, pending: int) -> int:
+        """All of them."""
+        del percent
+        return pending
+
+
 class LateOnWatermark(Rules):
     """A record exactly on the watermark is late."""
 
@@ -327,6 +336,10 @@ MUTANTS = (
         "a percentile strips one too many", ("reference",), "7.2",
         "a percentile watermark passes one pending record more than its share of outliers", Parts(rules=PercentileRoundsUp),
         "prompt",
+    ),
+    Mutant(
+        "a percentile passes all that is pending", ("S19",), "7.2",
+        "a percentile watermark is as far as the sources, whatever is pending", Parts(rules=PercentilePassesAll), "outliers",
     ),
     Mutant(
         "a record on the watermark is late", ("S16",), "4.5",

@@ -455,6 +455,52 @@ def prompt() -> Workload:
     return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
+class Reminders(Computation):
+    """Answers each record a while of wall time later, and holds nothing for it."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Set a timer for it."""
+        context.set_wall_timer(str(record.value), context.wall_time + 300 * MILLISECOND)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Answer it."""
+        context.produce("reminders", timer.tag)
+
+
+def reminders() -> Workload:
+    """Wall timers that hold nothing, and a source that is quiet for long before its end."""
+    pipeline = Pipeline("reminders")
+    pipeline.injector("letters")
+    pipeline.add(Reminders(), name="clerks", inputs=["letters"], outputs=["reminders"])
+    return Workload("reminders", pipeline, _letters(pipeline, "reminders", quiet_us=10 * SECOND), SHORT)
+
+
+class Stragglers(Computation):
+    """Passes records on, but keeps every third for two seconds of wall time, and holds the watermark for it until then."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        """Pass it on, or keep it."""
+        if record.value % 3:
+            context.produce("kept", record.value)
+        else:
+            tag = str(record.value)
+            context.state[tag] = record.value
+            context.set_wall_timer(tag, context.wall_time + 2 * SECOND, hold=record.timestamp)
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        """Pass it on."""
+        context.produce("kept", context.state.pop(timer.tag))
+
+
+def outliers() -> Workload:
+    """Windows that follow a percentile watermark (7.2), behind work that stays pending for long."""
+    pipeline = Pipeline("outliers")
+    pipeline.injector("letters")
+    pipeline.add(Stragglers(), name="keepers", inputs=["letters"], outputs=["kept"])
+    pipeline.add(Sorter(), name="sorters", inputs=["kept"], outputs=["sorted"], watermark_percentile=80)
+    return Workload("outliers", pipeline, _letters(pipeline, "outliers", records=15, gap_ms=900), SHORT)
+
+
 def chains() -> Workload:
     """Timers that timers set, due before others of the same key that are due already."""
     pipeline = Pipeline("chains")
@@ -583,6 +629,8 @@ def _all() -> list[Workload]:
         two_stages("limited", Windows, skew_limit_us=100 * MILLISECOND).varied("limited", cache_bytes=300),
         chains(),
         slow_scans(), slow_scans(weak),
+        outliers(),
+        reminders(),
     ]  # fmt: skip
 
 

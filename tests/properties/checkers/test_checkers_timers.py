@@ -78,6 +78,8 @@ EARLY, LATE = timer("a", 200, 1), timer("b", 300, 1)
 TWO_SOURCES = counting()
 TWO_SOURCES.injector("more", outputs=["queries"])
 
+ON_THE_WALL = timer("a", 200, 1, clock=Clock.WALL)
+
 # fmt: off
 HISTORIES: Table = {
     "a timer that eludes the scan is a violation though a later owner fires it": (
@@ -176,6 +178,17 @@ HISTORIES: Table = {
         write("counter", 2, fired=(EARLY,), set_timers=(timer("c", 250, 2),)),
         holds("S8")),
 
+    # L1 on wall time
+    "a wall timer that does not fire is caught though the run comes to rest": (
+        partial(with_timer, ON_THE_WALL), wait(6_000), end(),
+        violates("L1", "wall timer 'a' of key 'cats' at 'counter'", "has been due since")),
+    "a wall timer may be late by as much as clocks differ": (
+        partial(with_timer, ON_THE_WALL), wait(4_000), end(),
+        spares("L1")),
+    "a wall timer that fires has fired": (
+        partial(with_timer, ON_THE_WALL), fire("counter", 2, ON_THE_WALL), end(),
+        holds("L1", 1)),
+
     # S4: what user code asked for
     "a hold that user code did not ask for is caught": (
         begin, run("counter", 1, QUERY, asked=Asked(hold=7)), write("counter", 1, seen=((QUERY.record_id, 0),), hold=8),
@@ -227,7 +240,7 @@ HISTORIES: Table = {
             "watermark timer 'w' of key 'cats' at 'counter' (due 0.000200s), set at 0.007000s, has been due since 0.010000s")),
     "a timer that is not due may wait": (
         partial(with_timer, WINDOW), publish("queries", 199), end(),
-        unknown("L1", "no watermark timer came due")),
+        unknown("L1", "no timer came due")),
     "the end of a run (deadline) 4000 ms after a timer is due leaves it some time": (
         partial(with_timer, WINDOW), publish("queries", 200), wait(4_000), end("deadline"),
         spares("L1")),

@@ -175,9 +175,9 @@ HISTORIES: Table = {
     "a percentile watermark may pass pending work": (
         partial(begin, counting(watermark_percentile=50.0)), inject(0, 100), advance("counter", 900),
         spares("S10")),
-    "a production to a computation that was removed holds nothing": (
+    "a production to a computation that was removed holds nothing, but it is lost": (
         partial(held, 100), add(ComputationRemoved, "store", "detector"), publish("counter", 900), end(),
-        breaks(but="L4")),
+        breaks("S1", but="L4")),
     # The detector has come to 500 when a second, slower counter begins to feed it.
     "what joins a running topology behind a computation is late for it": (
         partial(begin, counting(), WITH_SLOW), publish("queries", 90), publish("detector", 500), own("slow", 3),

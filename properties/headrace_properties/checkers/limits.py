@@ -1,0 +1,167 @@
+"""What may be ahead of the slowest, and by how much: the skew limit and percentile watermarks (MillWheel 7.2, 8.4)."""
+
+from fractions import Fraction
+
+from headrace import MIN_TIME, SECOND, format_time
+from headrace.history import (
+    AckSent,
+    Applied,
+    Event,
+    Injected,
+    Output,
+    ProcessStarted,
+    Published,
+    SourceHeld,
+    VersionAdopted,
+)
+from headrace.wire.effects import SourceRecord
+from headrace_properties.checkers.ending import Calm
+from headrace_properties.checkers.finding import Finding, Handlers, Sampling
+from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.work import WorkItem
+from headrace_properties.verdict import Verdict
+
+
+class SkewLimit:
+    """S18: a record is not injected as long as it is ahead of the slowest low watermark by more than the skew limit.
+
+    Late records never wait. As long as nothing is known of a computation, it is the slowest.
+    """
+
+    name = "S18"
+    title = "no record passes the skew limit"
+    section = "8.4"
+    finding = False
+
+    def __init__(self, ledger: WorkLedger) -> None:
+        self._ledger = ledger
+        self._topology = ledger.topology
+        self._adopted: dict[str, int] = {}
+        self._found = Finding()
+        self.handlers: Handlers = {
+            Injected: self._on_injected,
+            VersionAdopted: self._on_adopted,
+            ProcessStarted: self._on_started,
+        }
+
+    def _on_adopted(self, event: VersionAdopted) -> None:
+        self._adopted[event.process] = event.version
+
+    def _on_started(self, event: ProcessStarted) -> None:
+        self._adopted.pop(event.process, None)
+
+    def _on_injected(self, event: Injected) -> None:
+        limit_us = self._topology.injectors[event.process.partition("/")[0]].skew_limit_us
+        if limit_us is None:
+            return
+        timestamp = min(production.timestamp for production in event.productions)
+        if timestamp < event.source_watermark:
+            return
+        self._found.reached += 1
+        published = self._ledger.published
+        names = self._topology.versions[self._adopted.get(event.process, 0)].computations
+        slowest = min(names, key=lambda name: published.get(name, MIN_TIME))
+        low_us = published.get(slowest, MIN_TIME)
+        if timestamp > low_us + limit_us:
+            self._found.violated(
+                f"{event.process} injected the record at offset {event.offset}, with timestamp {format_time(timestamp)}, at"
+                f" {format_time(event.at_us)}; the low watermark of {slowest!r} was {format_time(low_us)}, and the limit is"
+                f" {format_time(limit_us)} (MillWheel 8.4)",
+                event,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._found.verdict("no record was injected under a skew limit")
+
+
+class PercentileOracle:
+    """S19: a percentile watermark passes no more pending work than its share of outliers.
+
+    Counted by origins, as what an outlier leads to is an outlier, too. The authority knows of work by reports: what is newer than
+    ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them. Once a source has
+    given a late record, nothing is judged: the percentile may have passed it before anybody knew of it.
+
+    Args:
+        ledger: the truth.
+        settle_us: how long it may take until the authority has heard of something, microseconds.
+    """
+
+    name = "S19"
+    title = "percentile watermarks pass outliers only"
+    section = "7.2"
+    finding = False
+
+    def __init__(self, ledger: WorkLedger, settle_us: int = SECOND) -> None:
+        self._ledger = ledger
+        self._settle_us = settle_us
+        self._calm = Calm()
+        self._upstream = ledger.topology.upstream
+        self._found = Finding()
+        self._sampling = Sampling()
+        self._said: dict[tuple[str, float], int] = {}
+        self._feeders = frozenset(
+            sender
+            for name in ledger.topology.percentile
+            for feeder in ledger.topology.senders[name]
+            for sender in self._upstream[feeder]
+        )
+        self._most: dict[str, tuple[int, int, int]] = {}
+        self._late = False
+        self.handlers: Handlers = {
+            **self._sampling.handlers,
+            **self._calm.handlers,
+            SourceHeld: self._on_held,
+            Published: self._on_published,
+            **dict.fromkeys((Injected, Applied, AckSent, Output), self._count),
+        }
+
+    def _count(self, event: Event) -> None:
+        """Remember how much was pending at most, by sender: in this period, and in the one before."""
+        period = event.at_us // self._settle_us
+        for sender in self._feeders:
+            pending = self._ledger.work.holding(sender)
+            last, most, before = self._most.get(sender, (period, 0, 0))
+            if period != last:
+                most, before = 0, max(pending, most if period == last + 1 else 0)
+            self._most[sender] = (period, max(pending, most), before)
+
+    def _on_held(self, event: SourceHeld) -> None:
+        source = self._ledger.sources.get(event.process)
+        what = event.what
+        if source is not None and isinstance(what, SourceRecord) and what.timestamp < source.low_us:
+            self._late = True
+
+    def _on_published(self, event: Published) -> None:
+        self._count(event)
+        for name, progress in event.values:
+            for percent, low_us in progress.percentiles:
+                if low_us > self._said.get((name, percent), MIN_TIME):
+                    self._said[name, percent] = low_us
+                    self._judge(event, name, percent, low_us)
+
+    def _judge(self, event: Published, name: str, percent: float, low_us: int) -> None:
+        work, known_us = self._ledger.work, event.at_us - self._settle_us
+        passed: list[WorkItem] = []
+        pending = 0
+        for sender in self._upstream[name]:
+            if work.oldest(sender) < low_us:
+                passed += [one for one in work.before(sender, low_us) if one.source.at_us <= known_us]
+            pending += max(self._most[sender][1:])
+        if self._late or not self._calm.lasts(self._settle_us, event.at_us):
+            return
+        self._found.reached += 1
+        share = int((100 - Fraction(str(percent))) * pending / 100)
+        if len({one.origin for one in passed}) > share:
+            oldest = min(passed, key=lambda one: one.time_us)
+            self._found.violated(
+                f"the {percent:g} % watermark of {name!r} was broadcast as {format_time(low_us)} at {format_time(event.at_us)},"
+                f" while {oldest} was pending, of {len(passed)} that it passed; {share} of {pending} may be outliers"
+                " (MillWheel 7.2)",
+                oldest.source,
+                event,
+            )
+
+    def verdict(self) -> Verdict:
+        """What is known so far."""
+        return self._sampling.of_all(self._found.verdict("no percentile watermark was broadcast"))
