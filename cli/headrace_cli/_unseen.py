@@ -37,8 +37,8 @@ def print_unseen(console: Console, found: Verification) -> None:
 def print_unreached(console: Console, found: Verification) -> None:
     """List the lines of user code that no watched run reached."""
     for file, lines in groupby(found.unreached, lambda place: place[0]):
-        named = ", ".join(_ranges(line for _, line in lines))
-        print_text(console, f"{_shown(file)}: no watched run reached line {named}", indent=2)
+        named = ", ".join(line_ranges(line for _, line in lines))
+        print_text(console, f"{shown_path(file)}: no watched run reached line {named}", indent=2)
 
 
 def unseen_document(found: Verification) -> dict[str, Any]:
@@ -60,13 +60,13 @@ def _chance(chance: float) -> str:
     return f"about {chance:.1%}" if chance < 0.1 else f"about {chance:.0%}"
 
 
-def _ranges(lines: Iterable[int]) -> Iterator[str]:
+def line_ranges(lines: Iterable[int]) -> Iterator[str]:
     """Write successive lines as one range."""
     for _, group in groupby(enumerate(lines), lambda pair: pair[1] - pair[0]):
         numbers = [line for _, line in group]
         yield str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
 
-def _shown(file: str) -> str:
+def shown_path(file: str) -> str:
     path = Path(file)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

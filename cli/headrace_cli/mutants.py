@@ -1,4 +1,4 @@
-"""``headrace mutants``: check that each broken protocol of the catalogue is caught by an oracle."""
+"""``headrace mutants``: check that each broken protocol is caught: of the catalogue, made at random, or the user's own."""
 
 import os
 import signal
@@ -11,11 +11,22 @@ from headrace import HeadraceError, format_time
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document
 from headrace_cli._exit import ExitCode, tidy_errors
-from headrace_cli._options import JsonOption
+from headrace_cli._mutation import MutationOptions, check_mix, run_automatic, run_patch, run_unreached
+from headrace_cli._mutation_report import (
+    automatic_document,
+    exit_code,
+    patch_document,
+    print_automatic,
+    print_patch,
+    print_unreached_code,
+    unreached_document,
+)
+from headrace_cli._options import JsonOption, with_options
 from headrace_cli._render import plain_table, print_table
 from headrace_cli._signals import signal_of
 from headrace_properties.mutants import CATALOGUE, Mutant
 from headrace_properties.mutants.hunt import Hunted, hunt_all
+from headrace_properties.search.parallel import cores
 
 app = typer.Typer(add_completion=False)
 
@@ -24,9 +35,14 @@ _EXAMPLES = """[bold]Examples[/]
   headrace mutants "ack before commit" "timers latest first"
   headrace mutants --list
   headrace mutants --seeds 100 --jobs 2 --json > matrix.json
+  headrace mutants --automatic --count 40 --seed 7 --modules headrace.worker,headrace.rules
+  headrace mutants --automatic my_job:pipeline --runs 50
+  headrace mutants --patch my.diff
+  headrace mutants --unreached
 
 [bold]Exit codes[/]
-  0 every mutant was activated and killed, 1 one survived, 2 usage error, 130 interrupted"""
+  0 every mutant was killed (of the catalogue: and activated) or is noted as equivalent, 1 one survived,
+  2 usage error, 3 unknown: there is nothing to mutate, 130 interrupted"""
 
 
 class UnknownMutantError(HeadraceError):
@@ -44,9 +60,15 @@ class UnknownMutantError(HeadraceError):
 
 
 @app.command("mutants", epilog=_EXAMPLES)
+@with_options
 def mutants(
+    options: MutationOptions,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of mutants. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Names of mutants. Default: all. With --automatic: MODULE:PIPELINE. Default: the engine.",
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Maximum number of runs to kill each mutant.")] = 1_000,
     jobs: Annotated[
@@ -61,8 +83,14 @@ def mutants(
 
     A mutant is the engine with one rule broken. If one survives, or is never activated, the oracles or the faults are too weak.
     The plan that kills is shrunk; 0 faults means that a healthy run kills, too.
+
+    --automatic makes small random mistakes instead, in the engine's code or in a pipeline of yours, and lists those that nothing
+    notices: mutation testing under faults.
     """
     with tidy_errors():
+        check_mix(options, names or [], list_only=list_only)
+        if options.chosen:
+            raise typer.Exit(_mutate(options, "".join(names or []), jobs or cores(), as_json=as_json))
         chosen = _chosen(names or [])
         if list_only:
             _print_list(chosen, as_json=as_json)
@@ -80,6 +108,31 @@ def mutants(
             raise typer.Exit(128 + stopped_by)
         survivors = [hunted for hunted in found if not hunted.killed or not hunted.activated]
         raise typer.Exit(ExitCode.VIOLATED if survivors else ExitCode.HOLDS)
+
+
+def _mutate(options: MutationOptions, target: str, jobs: int, *, as_json: bool) -> int:
+    """Do what the options ask for, print it, and return the exit code."""
+    console = output_console()
+    if options.automatic:
+        result = run_automatic(options, target, jobs)
+        if as_json:
+            print_document(automatic_document(result))
+        else:
+            print_automatic(console, result)
+        return exit_code(result) if result.stopped_by is None else 128 + result.stopped_by
+    if options.patch is not None:
+        judged = run_patch(options, jobs)
+        if as_json:
+            print_document(patch_document(judged))
+        else:
+            print_patch(console, judged)
+        return ExitCode.HOLDS if judged.judgement.killed_by else ExitCode.VIOLATED
+    found = run_unreached(options, jobs)
+    if as_json:
+        print_document(unreached_document(found))
+    else:
+        print_unreached_code(console, found)
+    return ExitCode.HOLDS
 
 
 def _chosen(names: list[str]) -> list[Mutant]:

@@ -1,9 +1,7 @@
 """Transcripts and random groupings in the simulated cluster: pane for pane without faults, and the same in the end with them."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 import pytest
 from hypothesis import event, given, settings
@@ -24,6 +22,7 @@ from headrace_properties.dataflow.transcripts import (
     cluster_mismatches,
     committed_panes,
     feed_of,
+    in_the_models_order,
     pipeline_of,
     received_panes,
     run_cluster,
@@ -119,32 +118,6 @@ def cluster_agrees(case: GroupingCase) -> None:
     told = run_model(case.query, until_the_end(case.steps)).panes
     panes = committed_panes(run_cluster(case.query, case.steps), pipeline_of(case.query))
     assert bare(in_the_models_order(panes, told)) == bare(told)
-
-
-def in_the_models_order(panes: Sequence[EmittedPane], told: Sequence[EmittedPane]) -> list[EmittedPane]:
-    """Put what the model tells at one instant in its order: of several windows, the cluster may tell it moments apart.
-
-    A delay begins when its first element arrives, and two that end at once have begun after different times on the wire. What
-    one step of the cluster tells stays as it is.
-    """
-    places: dict[tuple[str, object, int], tuple[int, int]] = {}
-    numbers: Counter[tuple[str, object]] = Counter()
-    for place, one in enumerate(told):
-        places[one.key, one.window, numbers[one.key, one.window]] = one.at_us, place
-        numbers[one.key, one.window] += 1
-    numbers.clear()
-    steps: list[tuple[int, int, list[EmittedPane]]] = []
-    for key in dict.fromkeys(pane.key for pane in panes):
-        for _, step in groupby([pane for pane in panes if pane.key == key], lambda pane: pane.at_us):
-            found = list(step)
-            first = found[0]
-            at_us, place = places.get((key, first.window, numbers[key, first.window]), (-1, -1))
-            numbers.update((key, pane.window) for pane in found)
-            steps.append((at_us, place, found))
-    ordered: list[EmittedPane] = []
-    for _, together in groupby(steps, lambda step: step[0]):
-        ordered += [pane for _, _, found in sorted(together, key=lambda step: step[1]) for pane in found]
-    return ordered
 
 
 def test_windows_that_end_at_once_may_be_told_in_any_order_and_nothing_else_may() -> None:

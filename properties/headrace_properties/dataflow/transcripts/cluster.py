@@ -4,8 +4,10 @@ Choice: the source has an element `LEAD_US` before the transcript's time, which 
 boundary of the clock is in time for it, as in the papers' figures.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from headrace import MAX_TIME, MILLISECOND, MIN_TIME, SECOND, EngineOptions, Pipeline
@@ -155,3 +157,29 @@ def bare(panes: Iterable[EmittedPane]) -> dict[str, list[EmittedPane]]:
     for pane in panes:
         found.setdefault(pane.key, []).append(replace(pane, step=-1, at_us=0))
     return found
+
+
+def in_the_models_order(panes: Sequence[EmittedPane], told: Sequence[EmittedPane]) -> list[EmittedPane]:
+    """Put what the model tells at one instant in its order: of several windows, the cluster may tell it moments apart.
+
+    A delay begins when its first element arrives, and two that end at once have begun after different times on the wire. What
+    one step of the cluster tells stays as it is.
+    """
+    places: dict[tuple[str, object, int], tuple[int, int]] = {}
+    numbers: Counter[tuple[str, object]] = Counter()
+    for place, one in enumerate(told):
+        places[one.key, one.window, numbers[one.key, one.window]] = one.at_us, place
+        numbers[one.key, one.window] += 1
+    numbers.clear()
+    steps: list[tuple[int, int, list[EmittedPane]]] = []
+    for key in dict.fromkeys(pane.key for pane in panes):
+        for _, step in groupby([pane for pane in panes if pane.key == key], lambda pane: pane.at_us):
+            found = list(step)
+            first = found[0]
+            at_us, place = places.get((key, first.window, numbers[key, first.window]), (-1, -1))
+            numbers.update((key, pane.window) for pane in found)
+            steps.append((at_us, place, found))
+    ordered: list[EmittedPane] = []
+    for _, together in groupby(steps, lambda step: step[0]):
+        ordered += [pane for _, _, found in sorted(together, key=lambda step: step[1]) for pane in found]
+    return ordered

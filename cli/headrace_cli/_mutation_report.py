@@ -1,0 +1,250 @@
+"""What ``headrace mutants --automatic``, ``--patch`` and ``--unreached`` print, in words and as JSON."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+
+from headrace_cli._exit import ExitCode
+from headrace_cli._mutation import AutomaticResult, PatchResult
+from headrace_cli._render import counted, plain_table, print_heading, print_lines, print_table, print_text
+from headrace_cli._unseen import line_ranges, shown_path
+from headrace_properties.mutation.equivalents import key_of
+from headrace_properties.mutation.judging import Judgement
+from headrace_properties.mutation.measuring import Measured, Unreached
+from headrace_properties.mutation.sampling import ENGINE
+
+# Automatic mutants
+
+
+def exit_code(result: AutomaticResult) -> ExitCode:
+    """Return the exit code: unknown if there was nothing to judge."""
+    if any(one.survived for one in result.found):
+        return ExitCode.VIOLATED
+    return ExitCode.HOLDS if any(not one.judgement.unfit for one in result.found) else ExitCode.UNKNOWN
+
+
+def print_automatic(console: Console, result: AutomaticResult) -> None:
+    """Print the table by module, then the survivors with their place."""
+    found = result.found
+    if not found:
+        print_text(console, f"There is nothing to mutate in {result.target or 'these modules'}.")
+        return
+    table = plain_table("module", "mutants", "killed", "survived", "unreached", "equivalent", "kill rate")
+    for row in table_rows(result):
+        table.add_row(*(str(cell) for cell in row.values()))
+    print_table(console, table)
+    console.print()
+    unfit = sum(bool(one.judgement.unfit) for one in found)
+    print_text(
+        console,
+        f"{counted(len(found), 'mutant')} of {result.of:,}; killed by: {_killers(found) or 'nothing'}."
+        + (f" {unfit} cannot be imported and count for nothing." if unfit else ""),
+    )
+    _print_survivors(console, result)
+    for one in found:
+        if one.reason and one.killed:
+            print_text(console, f"{_where(one)} is noted as equivalent, but killed: remove the note.")
+    for key in result.void:
+        print_text(console, f"A note names nothing any more: {key.module}, {key.function}: {key.change}")
+    if result.stopped_by is not None:
+        print_text(
+            console, f"Stopped by {result.stopped_by.name} after {len(found)} of {result.count} mutants."
+        )
+
+
+def table_rows(result: AutomaticResult) -> list[dict[str, str | int]]:
+    """Return the table by module, with the sum of all as its last row. Equivalent ones do not count in the rate."""
+    groups: dict[str, list[Measured]] = {}
+    for one in result.found:
+        groups.setdefault(_group(one.mutant.module.name), []).append(one)
+    rows = [_row(name, groups[name]) for name in sorted(groups)]
+    return [*rows, _row("all", result.found)] if len(rows) > 1 else rows
+
+
+def _row(name: str, found: list[Measured]) -> dict[str, str | int]:
+    counting = [one for one in found if one.counts]
+    killed = sum(one.killed for one in counting)
+    return {
+        "module": name,
+        "mutants": len(found),
+        "killed": killed,
+        "survived": len(counting) - killed,
+        "unreached": sum(one.survived and not one.reached for one in counting),
+        "equivalent": sum(bool(one.reason) and not one.killed for one in found),
+        "kill_rate": f"{killed / len(counting):.0%}" if counting else "-",
+    }
+
+
+def _group(module: str) -> str:
+    return next((name for name in ENGINE if f"{module}.".startswith(f"{name}.")), module)
+
+
+def _killers(found: Iterable[Measured]) -> str:
+    """Say what fired first, and how often."""
+    counts: dict[str, int] = {}
+    for one in found:
+        for name in one.judgement.killed_by[:1]:
+            counts[name] = counts.get(name, 0) + 1
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{name} {count}" for name, count in ranked)
+
+
+def _print_survivors(console: Console, result: AutomaticResult) -> None:
+    survivors = [one for one in result.found if one.survived]
+    if not survivors:
+        return
+    unseen = "that no promise or invariant notices" if result.target else "that no oracle notices"
+    print_heading(console, f"{counted(len(survivors), 'mutation')} {unseen}")
+    for one in survivors:
+        console.print()
+        print_lines(console, f"{_where(one)}  {one.mutant.mutation.kind}, in {one.mutant.mutation.function}")
+        print_lines(console, f"{_change(one)}", indent=2)
+        print_text(console, _evidence(one), indent=2)
+    console.print()
+    print_text(
+        console,
+        "A promise that tells them apart kills them (docs/how-to/mutations.md)."
+        if result.target
+        else "An oracle, a workload or a fault that tells them apart kills them (docs/mutants.md).",
+    )
+    print_text(console, "To note one as equivalent, put this into the notes, with your reason:")
+    print_lines(console, note_of(survivors[0]), indent=2)
+
+
+def note_of(one: Measured) -> str:
+    """Return the note for a survivor, as TOML."""
+    key = key_of(one.mutant)
+    fields = (("module", key.module), ("function", key.function), ("line", key.line), ("change", key.change))
+    lines = [f"{name} = {json.dumps(text, ensure_ascii=False)}" for name, text in (*fields, ("reason", ""))]
+    return "\n".join(["[[equivalent]]", *lines])
+
+
+def _where(one: Measured) -> str:
+    return f"{shown_path(one.mutant.module.file)}:{one.mutant.mutation.line}"
+
+
+def _change(one: Measured) -> str:
+    return f"{one.mutant.mutation.before}  ->  {one.mutant.mutation.after}"
+
+
+def _evidence(one: Measured) -> str:
+    """Say how near the runs came to it."""
+    if not one.reached:
+        return "No run reaches this line."
+    runs = counted(one.judgement.runs, "run")
+    if not one.judgement.changed:
+        return f"{runs} reached it, and no History differed: it may be equivalent."
+    return f"{runs} reached it, and {counted(one.judgement.changed, 'History').replace('Historys', 'Histories')} differed."
+
+
+def automatic_document(result: AutomaticResult) -> dict[str, Any]:
+    """Return it for ``--json``."""
+    return {
+        "target": result.target,
+        "drawn": result.count,
+        "of": result.of,
+        "stopped": result.stopped_by is not None,
+        "table": table_rows(result),
+        "mutants": [_document(one) for one in result.found],
+        "void_notes": [
+            {"module": key.module, "function": key.function, "line": key.line, "change": key.change}
+            for key in result.void
+        ],
+    }
+
+
+def _document(one: Measured) -> dict[str, Any]:
+    mutation, judgement = one.mutant.mutation, one.judgement
+    return {
+        "module": one.mutant.module.name,
+        "file": shown_path(one.mutant.module.file),
+        "line": mutation.line,
+        "function": mutation.function,
+        "kind": mutation.kind,
+        "text": one.mutant.text,
+        "before": mutation.before,
+        "after": mutation.after,
+        "killed": one.killed,
+        "reached_by": one.reached,
+        "equivalent": one.reason,
+        **_judgement(judgement),
+    }
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "killed_by": list(judgement.killed_by),
+        "runs": judgement.runs,
+        "workload": judgement.workload,
+        "seed": judgement.seed,
+        "message": judgement.message,
+        "changed": judgement.changed,
+        "unfit": judgement.unfit,
+    }
+
+
+# A broken engine of the user's own
+
+
+def print_patch(console: Console, result: PatchResult) -> None:
+    """Print what noticed it, or how near the runs came."""
+    judgement = result.judgement
+    if judgement.killed_by:
+        oracles, runs = ", ".join(judgement.killed_by), counted(judgement.runs, "run")
+        where = f", on {judgement.workload}, seed {judgement.seed}" if judgement.workload else ""
+        print_text(console, f"{result.path}: killed by {oracles} after {runs}{where}.")
+        print_text(console, judgement.message)
+        return
+    if not result.reached:
+        print_text(console, f"{result.path} survived: no run reaches what it changes.")
+        return
+    runs = counted(judgement.runs, "run")
+    differ = (
+        f"{judgement.changed} of their Histories differ from the sound engine's"
+        if judgement.changed
+        else "no History differs from the sound engine's, so it may be equivalent"
+    )
+    print_text(console, f"{result.path} survived {runs}: {differ}.")
+
+
+def patch_document(result: PatchResult) -> dict[str, Any]:
+    """Return it for ``--json``."""
+    killed = bool(result.judgement.killed_by)
+    return {
+        "patch": result.path,
+        "killed": killed,
+        "reached_by": result.reached,
+        **_judgement(result.judgement),
+    }
+
+
+# Code that no run executes
+
+
+def print_unreached_code(console: Console, found: Iterable[Unreached]) -> None:
+    """List the lines by file, and how many there are of how many."""
+    modules = list(found)
+    for one in modules:
+        if one.lines:
+            named = ", ".join(line_ranges(one.lines))
+            share = f"{len(one.lines)} of {counted(one.of, 'line')}"
+            print_text(console, f"{shown_path(one.module.file)}: {share}: {named}")
+    left, of = sum(len(one.lines) for one in modules), sum(one.of for one in modules)
+    print_text(
+        console, f"No run executes {left:,} of {counted(of, 'line')} in {counted(len(modules), 'module')}."
+    )
+
+
+def unreached_document(found: Iterable[Unreached]) -> list[dict[str, Any]]:
+    """Return it for ``--json``."""
+    return [
+        {
+            "module": one.module.name,
+            "file": shown_path(one.module.file),
+            "lines": list(one.lines),
+            "of": one.of,
+        }
+        for one in found
+    ]

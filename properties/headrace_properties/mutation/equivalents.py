@@ -1,0 +1,88 @@
+"""Mutants that somebody has looked at and found equivalent, with the reason.
+
+A note names a mutant by text: module, function, line and change. So it survives when code moves, and is void when the code
+changes.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace import HeadraceError
+from headrace_properties.mutation.sampling import AutomaticMutant
+
+OURS = Path(__file__).with_name("equivalents.toml")
+"""The notes on the engine."""
+
+_FIELDS = ("module", "function", "line", "change", "reason")
+
+
+class NotesError(HeadraceError):
+    """A file of notes cannot be read. Fields: path, problem."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        """Say what a note looks like."""
+        fields = ", ".join(_FIELDS)
+        return f"{self.path}: {self.problem}. Write each note as [[equivalent]] with these strings: {fields}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What names a mutant.
+
+    Attributes:
+        module: its name.
+        function: the function that is changed, with its class.
+        line: the text of the line.
+        change: what becomes what.
+    """
+
+    module: str
+    function: str
+    line: str
+    change: str
+
+
+def key_of(mutant: AutomaticMutant) -> Key:
+    """Return what names a mutant in a note."""
+    return Key(mutant.module.name, mutant.mutation.function, mutant.text, mutant.change)
+
+
+def load_notes(path: Path) -> Mapping[Key, str]:
+    """Read notes: mutant to the reason why it is equivalent.
+
+    Raises:
+        NotesError: the file cannot be read, or a note lacks something.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise NotesError(str(path), f"cannot read it: {error}") from error
+    notes = found.get("equivalent", [])
+    if set(found) - {"equivalent"} or not isinstance(notes, list):
+        raise NotesError(str(path), "it may have nothing but [[equivalent]]")
+    reasons: dict[Key, str] = {}
+    for number, note in enumerate(notes, 1):
+        if not isinstance(note, dict) or set(note) != set(_FIELDS):
+            raise NotesError(str(path), f"note {number} has other fields")
+        if not all(isinstance(value, str) for value in note.values()) or not note["reason"].strip():
+            raise NotesError(str(path), f"note {number} lacks a reason, or has something other than strings")
+        reasons[Key(note["module"], note["function"], note["line"], note["change"])] = note["reason"]
+    return reasons
+
+
+def void(notes: Iterable[Key], mutants: Iterable[AutomaticMutant]) -> list[Key]:
+    """Return the notes on modules of these mutants that name none of them: the code has changed since.
+
+    Args:
+        notes: all notes.
+        mutants: every mutant of some modules.
+    """
+    known = {key_of(mutant) for mutant in mutants}
+    modules = {key.module for key in known}
+    return [key for key in notes if key.module in modules and key not in known]

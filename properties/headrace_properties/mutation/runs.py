@@ -1,0 +1,192 @@
+"""Runs that a mutant is judged by: each has the name of its workload and a seed, and is the same in every process.
+
+A child process cannot be given functions, so it is told by `RunsSpec` where to get its runs.
+"""
+
+import base64
+import importlib
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from headrace import SECOND
+from headrace.history import History
+from headrace_properties.dataflow.cases import GroupingCase, cases
+from headrace_properties.dataflow.model import run_model
+from headrace_properties.dataflow.transcripts import (
+    PROMPT,
+    bare,
+    committed_panes,
+    feed_of,
+    in_the_models_order,
+    pipeline_of,
+    received_panes,
+    settled,
+    until_the_end,
+)
+from headrace_properties.promises import Promise
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.judging import JudgedRun, try_plan
+from headrace_properties.search.oracles import plan_of, try_workload
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.workloads import WORKLOADS, Workload
+from headrace_properties.verdict import Verdict, Violated
+from headrace_sim import SOUND, Protocol, simulate
+
+MODEL = "model"
+"""The oracle of the Dataflow layer: what the model tells of the same input (Dataflow 2)."""
+
+GROUPING, SETTLING = "random groupings", "random groupings under faults"
+_LIMIT_US = 600 * SECOND
+"""Choice: a broken protocol may be busy for ever with what it repeats; ten minutes of that show as much as an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs to judge a mutant by.
+
+    Attributes:
+        workloads: their names.
+        run: makes and judges the run of a workload and a seed.
+        roots: code is under test only while one of these functions is running: checkers and promises are not.
+    """
+
+    workloads: tuple[str, ...]
+    run: Callable[[str, int], JudgedRun]
+    roots: frozenset[CodeType] = frozenset({simulate.__code__})
+
+
+class RunsSpec(msgspec.Struct, frozen=True):
+    """Where to get runs.
+
+    Attributes:
+        maker: a function, ``MODULE:FUNCTION``, that takes the arguments and gives `Runs`.
+        arguments: for it.
+    """
+
+    maker: str
+    arguments: dict[str, Any]
+
+    def load(self) -> Runs:
+        """Get them."""
+        module, _, name = self.maker.partition(":")
+        runs = getattr(importlib.import_module(module), name)(self.arguments)
+        assert isinstance(runs, Runs)
+        return runs
+
+
+def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "") -> RunsSpec:
+    """Where to get the runs that judge the engine.
+
+    Args:
+        seeds: how many of each workload there may be.
+        workloads: only these; none: all, and random groupings of the Dataflow layer.
+        protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
+    """
+    drawn = {GROUPING: _drawn(seeds, settling=False), SETTLING: _drawn(seeds, settling=True)}
+    wanted = workloads or (*WORKLOADS, *drawn)
+    groupings = {name: found for name, found in drawn.items() if name in wanted}
+    # Drawn here, as a mutant of the layer's own checks would draw others.
+    pickled = base64.b64encode(pickle.dumps(groupings)).decode()
+    arguments = {"workloads": list(wanted), "groupings": pickled, "protocol": protocol}
+    return RunsSpec(f"{__name__}:engine_runs", arguments)
+
+
+def engine_runs(arguments: Mapping[str, Any]) -> Runs:
+    """The workloads of the search, and random groupings of the Dataflow layer, on the engine or on a protocol of the user's."""
+    groupings: dict[str, list[GroupingCase]] = pickle.loads(base64.b64decode(arguments["groupings"]))  # noqa: S301  our own
+    protocol = _protocol_of(arguments["protocol"]) if arguments["protocol"] else SOUND
+
+    def run(name: str, number: int) -> JudgedRun:
+        if name in groupings:
+            return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
+        workload = WORKLOADS[name]
+        feed = workload.feed(number)
+        return try_workload(workload, feed, _limited(plan_of(workload, feed, number)), protocol)
+
+    roots = frozenset({simulate.__code__, pipeline_of.__code__, feed_of.__code__})
+    return Runs(tuple(arguments["workloads"]), run, roots)
+
+
+def pipeline_runs(workload: Workload, promises: tuple[Promise, ...]) -> Runs:
+    """Give the runs of a user's pipeline, under random plans.
+
+    Args:
+        workload: the pipeline and its input.
+        promises: what is judged besides the invariants.
+    """
+
+    def run(_: str, number: int) -> JudgedRun:
+        feed = workload.feed(number)
+        application = Application.with_input(workload.deployed, feed, promises)
+        return try_plan(application, Trial(plan_of(workload, feed, number)))
+
+    return Runs((workload.name,), run)
+
+
+def _limited(plan: Plan) -> Plan:
+    return msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, limit_us=_LIMIT_US))
+
+
+def _protocol_of(path: str) -> Protocol:
+    names: dict[str, Any] = {"__name__": "headrace_patch", "__file__": path}
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123  a path of the command line, checked there
+        exec(compile(file.read(), path, "exec"), names)  # noqa: S102  the user's own code
+    found = names.get("protocol", SOUND)
+    if not isinstance(found, Protocol):
+        raise TypeError(f"protocol in {path} is a {type(found).__name__}, not a headrace_sim.Protocol")
+    return found
+
+
+# Random groupings
+
+
+def _drawn(count: int, *, settling: bool) -> list[GroupingCase]:
+    """Draw cases, always the same."""
+    found: list[GroupingCase] = []
+
+    @seed(0)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=False,  # by the seed above, whatever a profile says
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases(settling=settling))
+    def draw(case: GroupingCase) -> None:
+        found.append(case)
+
+    draw()
+    while len(found) < count:  # it knows no more that differ
+        found.append(found[len(found) % max(1, len(found) // 2)])
+    return found[:count]
+
+
+def _try_grouping(case: GroupingCase, number: int, protocol: Protocol, *, faulty: bool) -> JudgedRun:
+    query = case.query
+    pipeline = pipeline_of(query)
+    feed = feed_of(pipeline, case.steps)
+    workload = Workload(SETTLING if faulty else GROUPING, pipeline, lambda _: feed, PROMPT)
+    plan = plan_of(workload, feed, number if faulty else 0)
+
+    def by_model(history: History) -> dict[str, Verdict]:
+        told = run_model(query, until_the_end(case.steps)).panes
+        if faulty:
+            received = settled(received_panes(history, pipeline), query.accumulation)
+            agrees = received == settled(told, query.accumulation)
+        else:
+            agrees = bare(in_the_models_order(committed_panes(history, pipeline), told)) == bare(told)
+        return (
+            {}
+            if agrees
+            else {MODEL: Violated("panes differ from what the model tells of the same input", ())}
+        )
+
+    return try_plan(Application.with_input(pipeline, feed), Trial(_limited(plan)), protocol, more=by_model)

@@ -1,0 +1,149 @@
+"""Mutants in processes of their own, on a few runs of a few workloads: what is killed, by what, and what nobody can kill."""
+
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from headrace_properties.mutation import judging
+from headrace_properties.mutation import survey as surveying
+from headrace_properties.mutation.judging import (
+    ChangedRunError,
+    Judgement,
+    check_control,
+    judge_all,
+    judge_here,
+    turns,
+)
+from headrace_properties.mutation.measuring import measure, unreached
+from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec
+from headrace_properties.mutation.sampling import AutomaticMutant, Module, engine_modules, mutants_of
+from headrace_properties.mutation.survey import Survey, SurveyedRun, UnsoundRunError, survey
+from headrace_properties.search.judging import JudgedRun
+from headrace_properties.verdict import Violated
+
+(RULES,) = engine_modules(["headrace.rules"])
+SPEC = engine_spec(2, ("tallies", "windows"))
+
+
+@cache
+def surveyed() -> Survey:
+    return survey(SPEC, frozenset([RULES.file]), 2)
+
+
+def mutant(module: Module, function: str, change: str) -> AutomaticMutant:
+    mutants = mutants_of([module])
+    (found,) = (one for one in mutants if (one.mutation.function, one.change) == (function, change))
+    return found
+
+
+def test_a_broken_rule_is_killed_and_code_that_no_run_reaches_is_said_to_survive() -> None:
+    """Timers that fire at the wrong time break S9; percentile watermarks are on neither workload."""
+    negated = mutant(RULES, "Rules.is_late", "timestamp < watermark -> timestamp <= watermark")
+    outliers = next(one for one in mutants_of([RULES]) if one.mutation.function == "Rules.outliers")
+    killed, unseen = measure([negated, outliers], surveyed(), SPEC, most_runs=4)
+    assert killed.killed
+    assert killed.reached == len(surveyed().runs)
+    assert killed.judgement.workload in {"tallies", "windows"}
+    assert (unseen.reached, unseen.survived, unseen.judgement) == (0, True, Judgement())
+
+
+def test_a_broken_grouping_is_killed_by_the_model() -> None:
+    (contents,) = engine_modules(["headrace.dataflow.contents"])
+    name = "random groupings"
+    spec = engine_spec(9, (name,))
+    runs = [SurveyedRun(name, seed, "", {}) for seed in range(9)]
+    broken = mutant(contents, "Contents.results", "self.values -> not self.values")
+    (judged,) = judge_all([({contents.name: broken.mutation.source}, runs)], spec, 1)
+    assert judged.killed_by == ("model",)
+
+
+def test_the_sound_code_survives_and_changes_nothing() -> None:
+    check_control(surveyed().runs, SPEC)
+    other = [replace(surveyed().runs[0], digest="another")]
+    with pytest.raises(ChangedRunError, match="a History differs in a process of its own"):
+        check_control(other, SPEC)
+
+
+def test_what_cannot_be_imported_is_unfit_and_what_ends_its_process_is_killed() -> None:
+    runs = surveyed().runs[:1]
+    ending = {RULES.name: "import os\nos._exit(3)\n"}
+    unfit, ended = judge_all([({RULES.name: "1 / 0\n"}, runs), (ending, runs)], SPEC, 1)
+    assert unfit == Judgement(unfit="ZeroDivisionError: division by zero")
+    assert ended == Judgement(killed_by=("process ended",), message="its process ended with 3")
+
+
+def test_lines_count_only_while_the_cluster_runs_and_a_check_is_not_listed() -> None:
+    (rules,) = unreached([RULES], surveyed().reached)
+    text = RULES.source.splitlines()
+    assert rules.of > len(rules.lines) > 0
+    assert not any("check_invariants" in text[line - 1] for line in rules.lines)
+    reached = surveyed().reached(RULES.file)
+    fires = next(n for n, line in enumerate(text, 1) if "return due <= reading" in line)
+    outliers = next(n for n, line in enumerate(text, 1) if "def outliers" in line)
+    assert reached >> fires & 1
+    assert not reached >> (outliers + 1) & 1
+
+
+def test_a_tracer_of_before_is_put_back() -> None:
+    def tracer(*_: object) -> None:
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        survey(engine_spec(1, ("tallies",)), frozenset(), 1)
+        assert sys.gettrace() is tracer
+    finally:
+        sys.settrace(before)
+
+
+def test_workloads_take_turns() -> None:
+    runs = [SurveyedRun(name, seed, "", {}) for name in "ab" for seed in range(3)]
+    assert [(run.workload, run.seed) for run in turns(runs, 5)] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 1),
+        ("b", 1),
+        ("a", 2),
+    ]
+
+
+def judged(*, wrong: bool = False, digest: str = "same") -> JudgedRun:
+    verdicts = {"S1": Violated("lost", ())} if wrong else {}
+    return JudgedRun(dict(verdicts), {}, Counter(), Counter(), 0, digest)
+
+
+def fake(arguments: dict[str, str]) -> Runs:
+    def run(_: str, seed: int) -> JudgedRun:
+        if arguments["does"] == "never ends":
+            while True:
+                time.monotonic()
+        return judged(wrong=arguments["does"] == "fails" and seed == 1, digest=f"{seed}")
+
+    return Runs(("one",), run)
+
+
+def test_a_run_that_never_ends_kills_and_so_does_the_first_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def spec(does: str) -> dict[str, object]:
+        return {"maker": "", "arguments": {"does": does}}
+
+    monkeypatch.setattr(RunsSpec, "load", lambda one: fake(one.arguments))
+    monkeypatch.setattr(judging, "RUN_S", 0.05)
+    monkeypatch.setattr(judging, "limit_memory", lambda _: None)  # this process is the tests'
+    wanted = [("one", 0, "other"), ("one", 1, "1"), ("one", 2, "2")]
+    assert judge_here(spec("never ends"), wanted)["killed_by"] == ("time",)
+    failed = judge_here(spec("fails"), wanted)
+    assert (failed["runs"], failed["killed_by"], failed["seed"], failed["message"]) == (2, ("S1",), 1, "lost")
+    assert judge_here(spec("holds"), wanted) == {"runs": 3, "changed": 1}
+
+
+def test_an_oracle_that_fires_without_mutation_stops_the_survey(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunsSpec, "load", lambda _: fake({"does": "fails"}))
+    with pytest.raises(UnsoundRunError, match="one, seed 1: S1 fails without any mutation: lost"):
+        surveying.survey(RunsSpec("", {}), frozenset(), 2)

@@ -1,0 +1,61 @@
+"""Samples of automatic mutants, and notes on those that are equivalent."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace_properties.mutation.equivalents import OURS, NotesError, key_of, load_notes, void
+from headrace_properties.mutation.sampling import UnknownModuleError, engine_modules, mutants_of, sample
+
+
+def test_a_seed_draws_the_same_and_another_draws_others() -> None:
+    mutants = mutants_of(engine_modules(["headrace.rules"]))
+    drawn = [key_of(one) for one in sample(mutants, 20, 1)]
+    assert drawn == [key_of(one) for one in sample(mutants, 20, 1)]
+    assert drawn != [key_of(one) for one in sample(mutants, 20, 2)]
+    assert len(sample(mutants, 10_000, 1)) == len(mutants)
+
+
+def test_modules_are_those_of_the_machines_and_a_package_names_all_in_it() -> None:
+    names = [module.name for module in engine_modules()]
+    assert {"headrace.rules", "headrace.worker.commits", "headrace.dataflow.grouping"} <= {*names}
+    assert not any(name.startswith(("headrace.spark", "headrace.api")) for name in names)
+    stores = [module.name for module in engine_modules(["headrace.store", "headrace.deadlines"])]
+    assert stores == [name for name in names if name == "headrace.deadlines" or ".store" in name]
+    with pytest.raises(UnknownModuleError, match=r"no module or package 'headrace\.spark' to mutate"):
+        engine_modules(["headrace.rules", "headrace.spark"])
+
+
+def test_every_note_on_the_engine_names_a_mutant_that_there_is() -> None:
+    notes = load_notes(OURS)
+    modules = [module for module in engine_modules() if any(key.module == module.name for key in notes)]
+    assert void(notes, mutants_of(modules)) == []
+    assert {key.module for key in notes} <= {module.name for module in modules}
+
+
+def test_a_note_survives_when_code_moves_and_is_void_when_it_changes(tmp_path: Path) -> None:
+    module = tmp_path / "headrace.py"
+    mutants = mutants_of(engine_modules(["headrace.deadlines"]))
+    notes = {key_of(mutants[0]): "why"}
+    assert void(notes, mutants) == []
+    assert void(notes, mutants[1:]) == [key_of(mutants[0])]
+    assert not module.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[equivalent]]\nmodule = 'm'\n", "note 1 has other fields"),
+        (
+            "[[equivalent]]\nmodule='m'\nfunction='f'\nline='l'\nchange='c'\nreason=' '\n",
+            "note 1 lacks a reason",
+        ),
+        ("other = 3\n", "nothing but"),
+        ("[[equivalent]", "cannot read it"),
+    ],
+)
+def test_wrong_notes_are_named(tmp_path: Path, text: str, problem: str) -> None:
+    notes = tmp_path / "notes.toml"
+    notes.write_text(text)
+    with pytest.raises(NotesError, match=problem):
+        load_notes(notes)
