@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 SCHEMA = "account STRING, amount INT"
+LAKE = "lake"
 BATCHES = [[("ann", 10), ("bob", 20)], [("ann", 1)]]
 
 
@@ -88,14 +89,14 @@ def post_with_idempotency_key(df: Any, batch_id: int) -> None:
 def partition_of_a_table_overwritten(df: Any, batch_id: int) -> None:
     tagged = df.withColumn("batch", F.lit(batch_id))
     tagged.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("batch").parquet(
-        "lake/payments"
+        f"{LAKE}/payments"
     )
 
 
 def delta_transaction(df: Any, batch_id: int) -> None:
     df.write.format("delta").option("txnAppId", "payments").option("txnVersion", batch_id).mode(
         "append"
-    ).save("lake/payments")
+    ).save(f"{LAKE}/payments")
 
 
 # Wrong ones.
@@ -176,14 +177,14 @@ def counted_in_a_global(df: Any, batch_id: int) -> None:
 
 
 def appended_with_spark(df: Any, batch_id: int) -> None:
-    df.write.mode("append").parquet("lake/payments")  # WRONG
+    df.write.mode("append").parquet(f"{LAKE}/payments")  # WRONG
 
 
 def two_frames_written(df: Any, batch_id: int) -> None:
     df.write.format("delta").option("txnAppId", "all").option("txnVersion", batch_id).mode("append").save(
-        "lake/all"
+        f"{LAKE}/all"
     )
-    df.filter(df.amount > 9).write.format("delta").mode("append").save("lake/large")  # WRONG
+    df.filter(df.amount > 9).write.format("delta").mode("append").save(f"{LAKE}/large")  # WRONG
 
 
 def written_in_each_partition(df: Any, batch_id: int) -> None:

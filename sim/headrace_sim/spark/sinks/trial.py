@@ -125,7 +125,7 @@ def check_sink(
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class Trial:
     """What a trial left."""
 
     fault: Fault | None
@@ -134,7 +134,31 @@ class _Trial:
 
     @property
     def effects(self) -> list[Effect]:
+        """What was done, by all processes."""
         return [entry for entry in self.entries if isinstance(entry, Effect)]
+
+
+def undisturbed(sink: Sink, chance: int = 0) -> Trial:
+    """Run a sink without faults.
+
+    Args:
+        sink: What is run.
+        chance: The seed of its clock and of its random numbers.
+
+    Raises:
+        SinkFailsError: If the function fails.
+        UnfollowableSinkError: If it does something that cannot be simulated.
+
+    """
+    with _trial_folder() as (folder, ledger):
+        Attempt(sink, folder, ledger, 0, chance=chance).finish()
+        trial = _left(None, folder, ledger)
+    for entry in trial.entries:
+        if isinstance(entry, Failed):
+            raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
+        if isinstance(entry, Loaded):
+            _load(entry.modules)
+    return trial
 
 
 @dataclass(slots=True)
@@ -146,7 +170,7 @@ class _Check:
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
 
     def run(self, overtaken: bool, progress: Progress | None) -> SinkReport:
-        calm = [self._undisturbed(chance) for chance in (0, 1)]
+        calm = [undisturbed(self.sink, chance) for chance in (0, 1)]
         effects = calm[0].effects
         by_batch = [
             [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
@@ -167,18 +191,7 @@ class _Check:
         counts = tuple(len(one) for one in by_batch)
         return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
 
-    def _undisturbed(self, chance: int) -> _Trial:
-        with _trial_folder() as (folder, ledger):
-            Attempt(self.sink, folder, ledger, 0, chance=chance).finish()
-            trial = _left(None, folder, ledger)
-        for entry in trial.entries:
-            if isinstance(entry, Failed):
-                raise SinkFailsError(entry.batch, entry.error, entry.message, entry.place)
-            if isinstance(entry, Loaded):
-                _load(entry.modules)
-        return trial
-
-    def _trial(self, fault: Fault) -> _Trial:
+    def _trial(self, fault: Fault) -> Trial:
         with _trial_folder() as (folder, ledger):
             struck = Attempt(self.sink, folder, ledger, 0, fault=fault)
             first = fault.batch + (fault.kind is FaultKind.RESTART)
@@ -198,7 +211,7 @@ class _Check:
     ) -> None:
         Attempt(self.sink, folder, ledger, number, first=first, reordered=reordered).finish()
 
-    def _judge(self, trial: _Trial, fault: Fault, usual: Expected, by_batch: list[list[Effect]]) -> None:
+    def _judge(self, trial: Trial, fault: Fault, usual: Expected, by_batch: list[list[Effect]]) -> None:
         story = Story(fault, trial.effects, by_batch)
         failure = _stuck(trial.entries)
         if failure is not None:
@@ -276,14 +289,12 @@ def _trial_folder() -> Iterator[tuple[Path, Ledger]]:
         shutil.rmtree(parent)
 
 
-def _left(fault: Fault | None, folder: Path, ledger: Ledger) -> _Trial:
+def _left(fault: Fault | None, folder: Path, ledger: Ledger) -> Trial:
     entries = ledger.entries()
     for entry in entries:
         if isinstance(entry, Refused):
             raise UnfollowableSinkError(entry.message)
-    return _Trial(
-        fault, entries, collected(folder, [entry for entry in entries if isinstance(entry, Effect)])
-    )
+    return Trial(fault, entries, collected(folder, [entry for entry in entries if isinstance(entry, Effect)]))
 
 
 def _last_failure(ledger: Ledger, attempt: int, *, locked: bool) -> Failed | None:
