@@ -7,7 +7,15 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from headrace import HeadraceError
-from headrace_benchmarks.section8 import figure_16, hot_key, on_spark, section_6_1_3, skew, strong_weak
+from headrace_benchmarks.section8 import (
+    figure_16,
+    hot_key,
+    on_spark,
+    recovery,
+    section_6_1_3,
+    skew,
+    strong_weak,
+)
 from headrace_benchmarks.section8.experiment import Row
 from headrace_benchmarks.section8.experiments import bin_ms
 from headrace_benchmarks.section8.paper import BUSIEST, CHANCE, CLAIMS
@@ -270,6 +278,18 @@ def _skew(figure: "Figure", measured: Measured) -> None:
     waiting.legend(loc="upper left")
 
 
+def _recovery(figure: "Figure", measured: Measured) -> None:
+    """Draw how long records wait for a new owner, over the size of its interval."""
+    median, most = figure.subplots(1, 2, sharey=True)
+    for axes, name in ((median, recovery.MEDIAN), (most, recovery.MOST)):
+        axes.set(xscale="log", yscale="log", xlabel="keys of the interval", title=name)
+        for number, way in enumerate((recovery.WAITS, recovery.ASYNCHRONOUS)):
+            rows = [row for row in measured.rows if row.figure == name and row.point.endswith(way)]
+            places = [float(row.point.partition(" ")[0].replace(",", "")) for row in rows]
+            _with_intervals(axes, places, rows, way, number)
+    median.legend()
+
+
 def _authority(figure: "Figure", measured: Measured) -> None:
     """Draw the CPU time per update over the number of intervals."""
     axes = figure.subplots()
@@ -312,6 +332,7 @@ _PLOTS = {
     "figure-16": _figure_16,
     "strong-weak": _strong_weak,
     "depth": _depth,
+    "recovery": _recovery,
     "hot-key": _hot_key,
     "skew": _skew,
     "authority": _authority,
