@@ -17,6 +17,15 @@ PromiseOption = Annotated[
     ),
 ]
 
+CodeTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--code-timeout",
+        min=0.1,
+        metavar="SECONDS",
+        help="A call of your code that takes longer is taken to never end.",
+    ),
+]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Print all tables, and the whole input of a failure.")
 ]

@@ -38,6 +38,7 @@ from headrace_cli._unseen import print_unreached, print_unseen, unseen_document
 from headrace_properties.checkers import CASES
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
+from headrace_properties.search.limits import CALL_S
 from headrace_properties.search.verification import Verification
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.review import CodeReview
@@ -66,6 +67,7 @@ class SearchReport:
         review: of the user's code; none on a broken protocol.
         saved_findings: the replay files of its findings, by their number.
         kept: what came of each failure that was kept.
+        code_timeout: what a call of user code might take, seconds.
     """
 
     target: PipelineTarget
@@ -81,6 +83,7 @@ class SearchReport:
     review: CodeReview | None = None
     saved_findings: dict[int, Path] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    code_timeout: float = CALL_S
 
     @property
     def code(self) -> ExitCode:
@@ -252,7 +255,7 @@ class SearchReport:
                 print_text(console, sentence, indent=2)
             path = self.saved_findings.get(number)
             if path is not None:
-                print_text(console, f"Run it again: {_replay_command(path)}", indent=2)
+                print_text(console, f"Run it again: {self._command_for(path)}", indent=2)
         if self.review is not None and self.review.why_no_runs:
             words = (
                 f"No runs with faults: {self.review.why_no_runs}. Fix it, or declare it, and verify again."
@@ -262,7 +265,11 @@ class SearchReport:
     @property
     def replay_command(self) -> str:
         """What runs the failure again."""
-        return _replay_command(self.saved_as)
+        return self._command_for(self.saved_as)
+
+    def _command_for(self, path: Path | None) -> str:
+        timeout = f" --code-timeout {self.code_timeout:g}" if self.code_timeout != CALL_S else ""
+        return f"headrace replay {shlex.quote(str(path))}{timeout}"
 
     def document(self) -> dict[str, Any]:
         """Tell it as JSON."""
@@ -292,7 +299,7 @@ class SearchReport:
             "unseen": unseen_document(found),
             "kept_failures": list(self.kept),
             "failure": self._failure_document(),
-            "code": None if self.review is None else _review_document(self.review, self.saved_findings),
+            "code": None if self.review is None else self._review_document(self.review),
         }
 
     def _failure_document(self) -> dict[str, Any] | None:
@@ -305,6 +312,19 @@ class SearchReport:
         if self.saved_as is not None:
             document |= {"saved_as": str(self.saved_as), "replay_command": self.replay_command}
         return document
+
+    def _review_document(self, review: CodeReview) -> dict[str, Any]:
+        findings = [_finding_document(one) for one in review.findings]
+        for number, path in self.saved_findings.items():
+            findings[number] |= {"saved_as": str(path), "replay_command": self._command_for(path)}
+        return {
+            "findings": findings,
+            "declared": list(review.declared),
+            "permitted": list(review.permitted),
+            "not_asked": list(review.not_asked),
+            "feeds": review.feeds,
+            "relations": {name: verdict_document(one) for name, one in review.relations.items()},
+        }
 
 
 def _inputs(found: Verification, feed: str) -> str:
@@ -343,10 +363,6 @@ def _protocol_words(found: Verification, verdicts: Mapping[str, Verdict]) -> str
     return f"{'; '.join(words)}; {faults}"
 
 
-def _replay_command(path: Path | None) -> str:
-    return f"headrace replay {shlex.quote(str(path))}"
-
-
 def _print_review(console: Console, review: CodeReview) -> None:
     if not review.findings:
         print_text(console, f"no finding, over {counted(review.feeds, 'input')}", indent=2)
@@ -369,20 +385,9 @@ def _relation_words(verdict: Verdict) -> str:
             return f"unknown, {why.partition(';')[0]}"
 
 
-def _review_document(review: CodeReview, saved: Mapping[int, Path]) -> dict[str, Any]:
-    return {
-        "findings": [_finding_document(one, saved.get(number)) for number, one in enumerate(review.findings)],
-        "declared": list(review.declared),
-        "permitted": list(review.permitted),
-        "not_asked": list(review.not_asked),
-        "feeds": review.feeds,
-        "relations": {name: verdict_document(one) for name, one in review.relations.items()},
-    }
-
-
-def _finding_document(finding: UserFinding, path: Path | None) -> dict[str, Any]:
+def _finding_document(finding: UserFinding) -> dict[str, Any]:
     place = finding.place
-    document: dict[str, Any] = {
+    return {
         "habit": finding.habit.name.lower(),
         "verdict": finding.habit.verdict_name,
         "computation": finding.computation,
@@ -397,9 +402,6 @@ def _finding_document(finding: UserFinding, path: Path | None) -> dict[str, Any]
         "feed_seed": finding.feed_seed,
         "kept": list(finding.kept),
     }
-    if path is not None:
-        document |= {"saved_as": str(path), "replay_command": _replay_command(path)}
-    return document
 
 
 def _coverage_table(found: Verification) -> Table:

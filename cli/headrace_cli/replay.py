@@ -1,7 +1,7 @@
 """``headrace replay``: run a saved failure again, byte for byte."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from headrace_cli._documents import invariants_document, print_document, stdout_
 from headrace_cli._exit import RESULT_WORDS, ExitCode, tidy_errors
 from headrace_cli._files import OutputFiles
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
-from headrace_cli._options import JsonOption, PromiseOption, with_options
+from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, with_options
 from headrace_cli._pictures import Showing, print_saved
 from headrace_cli._render import (
     print_error,
@@ -36,10 +36,10 @@ from headrace_properties.promises import PromiseError
 from headrace_properties.search.application import Application
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
-from headrace_properties.search.limits import OverrunError, call_time_limited
+from headrace_properties.search.limits import CALL_S, CodeLimits, OverrunError, call_time_limited
 from headrace_properties.search.plausible import implausible
 from headrace_properties.search.replay_file import ReplayFile
-from headrace_properties.user_code.review import review
+from headrace_properties.user_code.kept_findings import shown_again
 from headrace_properties.verdict import Verdict
 from headrace_sim import SOUND, versions_of
 
@@ -138,6 +138,7 @@ def replay(
         int | None,
         typer.Option(min=1, show_default="all cores", help="Processes that share the runs of --when."),
     ] = None,
+    code_timeout: CodeTimeoutOption = CALL_S,
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Run a saved failure again, byte for byte, and show what it violates and which events prove it.
@@ -152,12 +153,13 @@ def replay(
             recorded = load_failure(file)
             if not trust:
                 check_trusted(file, _targets(recorded.file, pipeline), pipeline)
-            replayed = _run(recorded, pipeline, promise or ())
+            limits = CodeLimits(call_s=code_timeout)
+            replayed = _run(recorded, pipeline, promise or (), limits)
         verdicts = dict(replayed.verdicts)
         rates = None
         if when and replayed.code is ExitCode.VIOLATED:
             with stdout_reserved():
-                application = _application(recorded, pipeline, promise or ())
+                application = _application(recorded, pipeline, promise or (), limits)
                 rates = measure(
                     application,
                     recorded.file,
@@ -220,24 +222,27 @@ def _targets(file: ReplayFile, pipeline: str | None) -> list[str]:
     return [pipeline or file.pipeline, *file.versions]
 
 
-def _application(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> Application:
+def _application(
+    recorded: Recorded, pipeline: str | None, promises: Sequence[str], limits: CodeLimits
+) -> Application:
     first, *others = _targets(recorded.file, pipeline)
-    return load_target(first, recorded.file.feed, others, promises).application
+    target = load_target(first, recorded.file.feed, others, promises)
+    return replace(target.application, limits=limits)
 
 
-def _run(recorded: Recorded, pipeline: str | None, promises: Sequence[str]) -> ReplayedFailure:
+def _run(
+    recorded: Recorded, pipeline: str | None, promises: Sequence[str], limits: CodeLimits
+) -> ReplayedFailure:
     file = recorded.file
     first = pipeline or file.pipeline
-    application = _application(recorded, pipeline, promises)
+    application = _application(recorded, pipeline, promises, limits)
     feed = application.feed(file.feed_seed)
     wrong = implausible(file.plan, feed, file.kept)
     if wrong:
         raise HistoryFormatError("replay file", recorded.path, wrong)
     records = tuple(describe_input(application.pipeline, application.input_of(file.trial)))
     if file.about_code:
-        few = application.input_of(file.trial)
-        found = review(application.versions, {file.feed_seed: few}).verdicts
-        again = {name: one for name, one in found.items() if name in file.violations}
+        again = shown_again(application, file).verdicts
         changes = file.changes(application, first)
         return ReplayedFailure(recorded, again, "", "", changes=changes, records=records)
     try:

@@ -17,7 +17,7 @@ from headrace_cli._files import ForceOption, OutputFiles
 from headrace_cli._histories import HISTORY, SIMULATED, HistoryOption, write_history
 from headrace_cli._invariants import invariants_named
 from headrace_cli._kept import FailuresOption, Memory
-from headrace_cli._options import JsonOption, PromiseOption, VerboseOption, with_options
+from headrace_cli._options import CodeTimeoutOption, JsonOption, PromiseOption, VerboseOption, with_options
 from headrace_cli._progress import SearchProgress
 from headrace_cli._protocols import WithoutOption, protocol_without
 from headrace_cli._replay_file import save_failure
@@ -38,6 +38,7 @@ from headrace_properties.search.scope import Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
+from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
 
@@ -126,12 +127,7 @@ class SearchOptions:
             help="Number of different inputs, made from the seed and the numbers after it.",
         ),
     ] = FEEDS
-    code_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, metavar="SECONDS", help="A call of your code that takes longer is taken to never end."
-        ),
-    ] = CALL_S
+    code_timeout: CodeTimeoutOption = CALL_S
 
     @property
     def runs(self) -> int:
@@ -270,10 +266,13 @@ def _search(
     with SearchProgress(_expected_runs(target, feed, options)) as progress:
         try:
             if protocol is SOUND:
-                review_of_code = _review(application, options)
+                review_of_code, retried = retry_findings(
+                    application, memory.failures.findings(), _review(application, options)
+                )
+                kept = memory.settle(retried)
             if review_of_code is None or not review_of_code.why_no_runs:
                 retried = retry(application, memory.failures.load(), protocol, options.jobs or cores())
-                kept = memory.settle(retried)
+                kept += memory.settle(retried)
                 verification = found_again(retried)
                 again = next((one.kept.path for one in retried if one.failed), None)
                 if verification is None:
@@ -292,6 +291,7 @@ def _search(
         review=review_of_code,
         kept=kept,
         saved_as=again,
+        code_timeout=options.code_timeout,
     )
 
 

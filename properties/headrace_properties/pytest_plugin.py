@@ -10,6 +10,7 @@ are needed: the plugin is loaded with every pytest of the environment.
 """
 
 import contextlib
+import math
 import os
 import shlex
 import sys
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from headrace_properties.promises import Promise
     from headrace_properties.search.application import Application, FeedOf
     from headrace_properties.search.judging import Failure
-    from headrace_properties.search.kept_failures import KeptFailures
+    from headrace_properties.search.kept_failures import KeptFailures, Retried
+    from headrace_properties.search.limits import CodeLimits
     from headrace_properties.search.scope import Scope
     from headrace_properties.search.verification import Verification
     from headrace_properties.user_code.habits import UserFinding
@@ -41,6 +43,7 @@ PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
 
 _PIPELINES = "headrace_pipelines"
 _ALLOW_UNKNOWN = "headrace_allow_unknown"
+_CODE_TIMEOUT = "headrace_code_timeout"
 _ALL = "all"
 _GROUP = "headrace"
 _PROMISES = "promises"
@@ -72,6 +75,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME,...",
         help="invariants and promises that no run needs to exercise, or 'all' for all invariants; added to the setting",
     )
+    group.addoption(
+        "--headrace-code-timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"a call of your code that takes longer is taken to never end; default: the setting {_CODE_TIMEOUT}, or 10",
+    )
+    parser.addini(_CODE_TIMEOUT, "seconds after which a call of your code is taken to never end")
     parser.addini(_PIPELINES, "pipelines to verify, MODULE:PIPELINE each", type="args", default=[])
     parser.addini(
         _ALLOW_UNKNOWN,
@@ -89,6 +99,16 @@ def _positive(text: str) -> int:
     return number
 
 
+def _seconds(text: str) -> float:
+    """Read a number of seconds, likewise."""
+    seconds = float(text)
+    if not _LEAST_S <= seconds < math.inf:
+        raise ValueError
+    return seconds
+
+
+_LEAST_S = 0.1
+_seconds.__name__ = f"number of seconds from {_LEAST_S} on"
 _positive.__name__ = "positive number"  # as argparse's error calls it
 
 
@@ -122,6 +142,7 @@ class Verifier:
         folder: where failures are kept.
         record: told a name and a value for the test's report (JUnit's properties).
         allow_unknown: invariants and promises that no run needs to exercise.
+        code_timeout: what a call of user code may take, seconds; ``None``: 10.
     """
 
     examples: int
@@ -129,6 +150,7 @@ class Verifier:
     folder: Path
     record: Callable[[str, object], None]
     allow_unknown: tuple[str, ...] = ()
+    code_timeout: float | None = None
 
     @overload
     def __call__(
@@ -208,6 +230,20 @@ class Verifier:
             raise NotExercisedError(name, report.trials, report.unknown)
         return report
 
+    @property
+    def _limits(self) -> "CodeLimits":
+        from headrace_properties.search.limits import CodeLimits  # noqa: PLC0415
+
+        return CodeLimits() if self.code_timeout is None else CodeLimits(call_s=self.code_timeout)
+
+    def _settle(self, kept: "KeptFailures | None", retried: "Iterable[Retried]") -> None:
+        """Tell what has come of kept failures, and retire those that pass."""
+        for one in retried:
+            self.record("headrace kept failure", str(one))
+            if kept is not None and one.passed:
+                with contextlib.suppress(OSError):  # a read-only directory: it is tried again
+                    kept.retire(one.kept)
+
     def pipeline(
         self,
         pipeline: "Pipeline",
@@ -253,9 +289,10 @@ class Verifier:
         from headrace_properties.promises import check_promises  # noqa: PLC0415
         from headrace_properties.search.application import Application  # noqa: PLC0415
         from headrace_properties.search.exhaustive import explore  # noqa: PLC0415
-        from headrace_properties.search.kept_failures import KeptFailures, found_again, retry  # noqa: PLC0415
+        from headrace_properties.search.kept_failures import KeptFailures, Retried, found_again, retry  # noqa: PLC0415
         from headrace_properties.search.scope import Scope  # noqa: PLC0415
         from headrace_properties.search.verification import FEEDS, verify  # noqa: PLC0415
+        from headrace_properties.user_code.kept_findings import retry_findings  # noqa: PLC0415
         from headrace_properties.user_code.review import CodeReview, review  # noqa: PLC0415  see the module's docstring
         from headrace_sim import SOUND  # noqa: PLC0415
 
@@ -263,26 +300,29 @@ class Verifier:
         runs = self.examples if examples is None else examples
         _check_search(runs, search)
         asked = _promises_beside(pipeline, feed) if promises is None else promises
-        application = Application(pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]))
+        application = Application(
+            pipeline, feed_function(pipeline, feed), check_promises(asked, [pipeline]), self._limits
+        )
         name = _importable_name(pipeline, feed)
         kept = (
             None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name, feed=name[1])
         )
         feeds = {one: application.feed(one) for one in application.feed_seeds(used_seed, FEEDS)}
-        code = review(pipeline, feeds, options=options, seed=used_seed) if hosted is SOUND else CodeReview(())
+        code, retried = CodeReview(()), tuple[Retried, ...]()
+        if hosted is SOUND:
+            code = review(pipeline, feeds, options=options, seed=used_seed, limits=application.limits)
+            code, retried = retry_findings(application, () if kept is None else kept.findings(), code)
         for finding in code.findings:
             self.record("headrace finding", str(finding))
         broken = [_story_of(finding, application, feed, hosted, kept) for finding in code.findings]
+        jobs = _jobs()
+        again: tuple[Retried, ...] = ()
+        if kept is not None and not code.why_no_runs:
+            again = retry(application, kept.load(), hosted, jobs)
+        self._settle(kept, (*retried, *again))
         if code.why_no_runs:
             raise InvariantViolatedError("\n\n".join(broken))
-        jobs = _jobs()
-        retried = () if kept is None else retry(application, kept.load(), hosted, jobs)
-        for one in retried:
-            self.record("headrace kept failure", str(one))
-            if kept is not None and one.passed:
-                with contextlib.suppress(OSError):  # a read-only directory: it is tried again
-                    kept.retire(one.kept)
-        found = found_again(retried)
+        found = found_again(again)
         if found is None and search == "exhaustive":
             found = explore(application, scope or Scope(), feed_seed=used_seed, protocol=hosted, jobs=jobs)
         found = found or verify(
@@ -369,7 +409,19 @@ def _verifier(config: pytest.Config, record: Callable[[str, object], None]) -> V
         config.getoption("--headrace-failures") or config.rootpath / FOLDER,
         record,
         (*config.getini(_ALLOW_UNKNOWN), *allowed),
+        _code_timeout(config),
     )
+
+
+def _code_timeout(config: pytest.Config) -> float | None:
+    given: float | None = config.getoption("--headrace-code-timeout")
+    setting = config.getini(_CODE_TIMEOUT)
+    if given is not None or not setting:
+        return given
+    try:
+        return _seconds(setting)
+    except ValueError:
+        raise pytest.UsageError(f"{_CODE_TIMEOUT}: {setting!r} is not a {_seconds.__name__}") from None
 
 
 def _jobs() -> int:
@@ -417,6 +469,7 @@ def _save(
 ) -> str:  # fmt: skip
     """Keep the failure; returns the command that replays it, or why there is none."""
     from headrace_properties.checkers.catalogue import is_invariant  # noqa: PLC0415
+    from headrace_properties.search.limits import CALL_S  # noqa: PLC0415
     from headrace_properties.search.replay_file import to_replay  # noqa: PLC0415
 
     pipeline = application.pipeline
@@ -438,7 +491,9 @@ def _save(
         path = kept.keep(data)
     except OSError as error:
         return f"(no replay file: cannot write {error.filename}: {error.strerror})"
-    return f"headrace replay {shlex.quote(_shown(path))} --explain"
+    call_s = application.limits.call_s
+    timeout = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
+    return f"headrace replay {shlex.quote(_shown(path))}{timeout} --explain"
 
 
 def _shown(path: Path) -> str:

@@ -91,6 +91,32 @@ def test_user_code_that_fails_fails_again_until_it_is_mended(folder: Path) -> No
     assert (mended.returncode, "UNKNOWN: nothing is violated" in mended.stdout) == (3, True)
 
 
+def test_the_time_that_a_call_may_take_is_that_of_the_search(folder: Path, run: Run) -> None:
+    (folder / "slow.py").write_text(SLOW)
+    found = json.loads(
+        run("verify", "slow:pipeline", "--feeds", "1", "--code-timeout", "0.2", "--json").stdout
+    )
+    command = found["code"]["findings"][0]["replay_command"]
+    assert command.endswith(" --code-timeout 0.2")
+    again = run(*command.split()[1:])
+    assert (again.exit_code, "has not ended after 0.2 s" in plain(again.stdout)) == (1, True)
+
+
+SLOW = """
+import time
+import views
+
+class Slow(views.CountViews):
+    def process_record(self, context, record):
+        time.sleep(30)
+
+pipeline = views.build(Slow())
+
+def feed(seed):
+    return views.feed(seed)
+"""
+
+
 def test_the_feed_that_was_named_is_replayed(folder: Path, run: Run) -> None:
     path = save_zombie(folder, "short_feed")
     document = json.loads(run("replay", str(path), "--json").stdout)

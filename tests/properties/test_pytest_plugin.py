@@ -1,5 +1,6 @@
 """The pytest plugin, as a stranger's project meets it: a pytest of its own in a directory of its own."""
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -8,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from headrace_properties.pytest_plugin import PROFILES
+from headrace_properties.search.kept_failures import FOLDER, KeptFailures
+from headrace_properties.search.replay_file import to_replay
+from headrace_properties.user_code.habits import Habit, UserFinding
+from headrace_sim import Feed
 from tests import forked
 from tests.cli.rig import STATELESS, VIEWS, environment, plain
 
@@ -230,6 +235,72 @@ def test_a_bug_in_the_code_fails_though_every_invariant_holds(project: Path) -> 
     assert code == 1
     assert "views breaks code:shares-state" in text
     assert "Shown by 2 records" in text
+
+
+SLOW = """
+import time
+import views
+
+class Slow(views.CountViews):
+    def process_record(self, context, record):
+        time.sleep({})
+
+pipeline = views.build(Slow())
+
+def feed(seed):
+    return views.feed(seed)
+"""
+
+
+@pytest.mark.parametrize("how", ["option", "setting"])
+def test_the_time_of_a_call_is_an_option_and_a_setting(project: Path, how: str) -> None:
+    (project / "slow.py").write_text(SLOW.format(30))
+    setting = "headrace_code_timeout = 0.2\n" * (how == "setting")
+    options = ["--headrace-code-timeout=0.2"] * (how == "option")
+    (project / "pytest.ini").write_text(
+        f"[pytest]\npythonpath = .\nheadrace_pipelines = slow:pipeline\n{setting}"
+    )
+    code, text = pytest_in(project, *FEW, *options)
+    assert code == 1
+    assert "breaks code:never-ends" in text
+    assert "it has not ended after 0.2 s" in text
+    assert re.search(r"headrace replay \S+ --code-timeout 0.2", text)
+
+
+def test_nonsense_for_the_time_of_a_call_is_refused(project: Path) -> None:
+    assert pytest_in(project, "--headrace-code-timeout=soon")[0] == 4
+    (project / "pytest.ini").write_text(
+        "[pytest]\nheadrace_pipelines = views:pipeline\npythonpath = .\nheadrace_code_timeout = 0\n"
+    )
+    code, text = pytest_in(project, *FEW)
+    assert code == 1
+    assert "headrace_code_timeout: '0' is not a number of seconds from 0.1 on" in text
+
+
+def test_a_finding_that_was_kept_is_asked_for_again(project: Path) -> None:
+    """The inputs of today's seeds do not show it."""
+    (project / "rare.py").write_text(RARE)
+    (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nheadrace_pipelines = rare:pipeline\n")
+    finding = UserFinding(Habit.RAISES, "counter", "rare", Feed(()), feed_seed=100, kept=(0,))
+    KeptFailures(project / FOLDER, "rare:pipeline").keep(to_replay(finding.failure, "rare:pipeline"))
+    code, text = pytest_in(project, *FEW)
+    assert (code, "breaks code:raises" in text) == (1, True), text
+
+
+RARE = """
+import views
+
+class Rare(views.CountViews):
+    def process_record(self, context, record):
+        if record.value >= 100:
+            raise ValueError("rare")
+        super().process_record(context, record)
+
+pipeline = views.build(Rare())
+
+def feed(seed):
+    return views.feed(seed)
+"""
 
 
 @pytest.mark.parametrize("name", ["nowhere:pipeline", "views:nothing", "views"])

@@ -113,18 +113,28 @@ class KeptFailures:
         self._of = (pipeline, tuple(versions), protocol, feed)
 
     def load(self) -> tuple[KeptFailure, ...]:
-        """Read them, in order of their names, without findings about user code, which every search looks for anew.
+        """Read the failing runs, in order of their names.
 
         Raises:
             HistoryFormatError: one cannot be read.
         """
+        return tuple(one for one in self._all() if not one.file.about_code)
+
+    def findings(self) -> tuple[KeptFailure, ...]:
+        """Read the findings about user code likewise.
+
+        Raises:
+            HistoryFormatError: one cannot be read.
+        """
+        return tuple(one for one in self._all() if one.file.about_code)
+
+    def _all(self) -> tuple[KeptFailure, ...]:
         paths = [path for path in sorted(self.folder.glob("*.json")) if not path.name.startswith(".")]
         found = [KeptFailure(path, read_replay(path)) for path in paths]
         return tuple(
             one
             for one in found
             if (one.file.pipeline, one.file.versions, one.file.protocol, one.file.feed) == self._of
-            and not one.file.about_code
         )
 
     def keep(self, data: bytes) -> Path:

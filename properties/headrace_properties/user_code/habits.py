@@ -84,6 +84,7 @@ class UserFinding:
         kept: which records of the whole input those are, by their order from 0.
         feed_seed: that the whole input was made from.
         shown: its records, for people.
+        seed: of the orders and schedules of arrival that were tried.
     """
 
     habit: Habit
@@ -96,6 +97,7 @@ class UserFinding:
     kept: tuple[int, ...] = ()
     feed_seed: int = 0
     shown: tuple[str, ...] = ()
+    seed: int = 0
 
     @property
     def verdict(self) -> Violated:
@@ -105,7 +107,7 @@ class UserFinding:
     @property
     def failure(self) -> Failure:
         """It, as a failing run without any fault: what replay files hold."""
-        plan = Plan(NO_FAULTS, ClusterOptions(), 0)
+        plan = Plan(NO_FAULTS, ClusterOptions(), self.seed)
         return Failure(plan, self.feed_seed, {self.habit.verdict_name: self.verdict}, "", kept=self.kept)
 
     def of_feed(self, feed_seed: int) -> "UserFinding":

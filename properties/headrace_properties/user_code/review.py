@@ -4,7 +4,7 @@ The protocol keeps its promises whatever user code does; these are the promises 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from headrace import HeadraceError, Pipeline, Productions
@@ -103,7 +103,7 @@ def review(
     findings += _of_relations(relations, findings, versions[0], few)
     habits = list(Habit)
     return CodeReview(
-        tuple(sorted(findings, key=lambda one: habits.index(one.habit))),
+        tuple(replace(one, seed=seed) for one in sorted(findings, key=lambda one: habits.index(one.habit))),
         relations or _unknown("the user code never returns"),
         _declared(versions),
         permitted_by(versions[0]),

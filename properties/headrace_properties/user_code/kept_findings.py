@@ -1,0 +1,62 @@
+"""Findings about user code that were kept: asked for again on the input that showed them, and retired once they do not show."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace_properties.search.application import Application
+from headrace_properties.search.judging import JudgedRun
+from headrace_properties.search.kept_failures import KeptFailure, Retried
+from headrace_properties.search.plausible import implausible
+from headrace_properties.search.replay_file import ReplayFile
+from headrace_properties.user_code.habits import UserFinding
+from headrace_properties.user_code.review import CodeReview, review
+from headrace_properties.verdict import Holds, Verdict
+
+
+def retry_findings(
+    application: Application, kept: Sequence[KeptFailure], known: CodeReview
+) -> tuple[CodeReview, tuple[Retried, ...]]:
+    """Ask for kept findings again, and give what is known with them, and what came of each.
+
+    Args:
+        application: what is under test.
+        kept: the findings.
+        known: what has been found today; what it has is not asked for again, nor anything where it says that runs do harm.
+    """
+    retried = []
+    for one in kept:
+        file = one.file
+        wrong = implausible(file.plan, application.feed(file.feed_seed), file.kept)
+        if wrong:
+            retried.append(Retried(one, None, wrong=wrong))
+            continue
+        found: dict[str, Verdict] = {
+            name: known.verdicts[name] for name in file.violations if name in known.verdicts
+        }
+        if not found and not known.why_no_runs:
+            again = shown_again(application, file)
+            found = dict(again.verdicts) or dict.fromkeys(file.violations, Holds(1))
+            known = replace(known, findings=(*known.findings, *again.findings))
+        judged = JudgedRun(found, {}, Counter(), Counter(), 0, "")
+        retried.append(Retried(one, judged, file.changes(application)))
+    return known, tuple(retried)
+
+
+def shown_again(application: Application, file: ReplayFile) -> CodeReview:
+    """Look for a finding in the input that a file names; where it does not show, give whatever else does.
+
+    Args:
+        application: what is under test.
+        file: the finding.
+    """
+    feed = {file.feed_seed: application.input_of(file.trial)}
+    found = review(application.versions, feed, seed=file.plan.seed, limits=application.limits)
+    findings: tuple[UserFinding, ...] = tuple(
+        one for one in found.findings if one.habit.verdict_name in file.violations
+    )
+    numbers = file.kept or ()
+    whole = (
+        replace(one, kept=tuple(numbers[number] for number in one.kept)) for one in findings or found.findings
+    )
+    return replace(found, findings=tuple(whole))

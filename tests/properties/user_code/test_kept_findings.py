@@ -1,0 +1,97 @@
+"""Findings about user code that were kept are asked for again on their input, and stay until they do not show."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace import SECOND, Computation, Context, Pipeline, Record
+from headrace_properties.search.application import Application
+from headrace_properties.search.kept_failures import KeptFailure
+from headrace_properties.search.limits import CodeLimits
+from headrace_properties.search.replay_file import ReplayFile, read_replay, to_replay
+from headrace_properties.user_code import look
+from headrace_properties.user_code.habits import Habit
+from headrace_properties.user_code.kept_findings import retry_findings, shown_again
+from headrace_properties.user_code.review import CodeReview, review
+from headrace_properties.verdict import Holds, Violated
+from headrace_sim import Feed, FeedBuilder
+
+
+@dataclass
+class Newest(Computation):
+    """Keeps the record that came last, or the greatest."""
+
+    mended: bool = False
+
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = max(context.state or 0, record.value) if self.mended else record.value
+
+
+class Failing(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        raise ValueError
+
+
+def of(computation: Computation) -> Application:
+    pipeline = Pipeline("kept")
+    pipeline.injector("in")
+    pipeline.add(computation, name="code", inputs=["in"])
+
+    def feed(seed: int) -> Feed:
+        builder = FeedBuilder(pipeline)
+        for number in range(seed % 5):
+            builder.record(at_us=SECOND + number, value=number, timestamp=SECOND, key="k")
+        return builder.build()
+
+    return Application(pipeline, feed)
+
+
+def kept(folder: Path, seed: int) -> KeptFailure:
+    """What a search with that seed finds in an input with four records."""
+    application = of(Newest())
+    (finding,) = review(application.versions, {4: application.feed(4)}, seed=seed).findings
+    path = folder / "finding.json"
+    path.write_bytes(to_replay(finding.failure, "kept:pipeline", application=application))
+    return KeptFailure(path, read_replay(path))
+
+
+@pytest.mark.parametrize("seed", [6, 7, 8])
+def test_what_one_seed_finds_its_file_shows_again(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order that is tried is that of the search."""
+    monkeypatch.setattr(look, "PERMUTATIONS", 1)
+    file: ReplayFile = kept(tmp_path, seed).file
+    again = shown_again(of(Newest()), file)
+    assert [(one.habit, one.kept) for one in again.findings] == [(Habit.DEPENDS_ON_ORDER, file.kept)]
+
+
+def test_one_that_todays_inputs_do_not_show_is_found_again(tmp_path: Path) -> None:
+    one = kept(tmp_path, 0)
+    found, (retried,) = retry_findings(of(Newest()), [one], CodeReview(()))
+    assert [finding.habit for finding in found.findings] == [Habit.DEPENDS_ON_ORDER]
+    assert (retried.failed, retried.passed) == (True, False)
+    assert "violated again: code:depends-on-order" in str(retried)
+
+
+def test_one_that_does_not_show_any_more_has_passed(tmp_path: Path) -> None:
+    found, (retried,) = retry_findings(of(Newest(mended=True)), [kept(tmp_path, 0)], CodeReview(()))
+    assert found.findings == ()
+    assert (retried.failed, retried.passed) == (False, True)
+    assert isinstance(retried.judged and retried.judged.verdicts["code:depends-on-order"], Holds)
+
+
+def test_one_that_shows_as_something_else_is_still_a_violation(tmp_path: Path) -> None:
+    found, (retried,) = retry_findings(of(Failing()), [kept(tmp_path, 0)], CodeReview(()))
+    assert [finding.habit for finding in found.findings] == [Habit.RAISES]
+    assert (retried.failed, retried.passed) == (True, False)
+
+
+def test_nothing_is_run_that_has_been_found_today_or_would_do_harm(tmp_path: Path) -> None:
+    application = of(Failing())
+    today = review(application.versions, {4: application.feed(4)}, limits=CodeLimits())
+    found, (retried,) = retry_findings(application, [kept(tmp_path, 0)], today)
+    assert found is today
+    assert (retried.failed, retried.passed) == (False, False)
+    assert isinstance(today.verdicts["code:raises"], Violated)
