@@ -7,7 +7,7 @@ clock and watermark. Rows are late by the watermark of the batch before; timers 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,17 +15,18 @@ from zlib import crc32
 
 from pyspark.sql import types as t
 
-from headrace_sim.spark.jobs import (
-    JobError,
+from headrace.api.errors import HeadraceError
+from headrace_sim.spark.job import (
+    Columns,
     MapInPandas,
-    PerFrame,
     SparkJob,
-    Stateful,
+    SparkJobError,
     TimeMode,
+    TransformWithState,
     Watermark,
-    as_schema,
 )
 from headrace_sim.spark.recorded_columns import columns_without_java
+from headrace_sim.spark.refusals import CannotFollowError, shown_place
 from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.state_server import BatchTimes
@@ -125,7 +126,7 @@ def run_job(
         What it came to. An error that a processor or a sink raises ends the query and is its `failure`.
 
     Raises:
-        JobError: If Spark would refuse to start the job.
+        SparkJobError: If Spark would refuse to start the job.
         PySparkException: If a row of the feed does not fit the input's schema.
 
     """
@@ -160,8 +161,7 @@ class _Query:
         self._zombies: list[tuple[int, Batch, list[tuple[Any, ...]]]] = []
         self._watermark = 0
         self._observed: int | None = None
-        self._stages = _Plan(job, session).stages
-        self._input = as_schema(job.input_schema)
+        self._stages = _plan(job, session)
         self._state = {
             place: [Store() for _ in range(self._partitions)]
             for place, stage in enumerate(self._stages)
@@ -208,9 +208,9 @@ class _Query:
         expiries = [
             expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
         ]
-        if TimeMode.PROCESSING in modes and expiries:
+        if TimeMode.PROCESSING_TIME in modes and expiries:
             return True, min(expiries)
-        return TimeMode.EVENT in modes and self._watermark > self.outcome.batches[-1].watermark_ms, None
+        return TimeMode.EVENT_TIME in modes and self._watermark > self.outcome.batches[-1].watermark_ms, None
 
     def _commit(self, batch: Batch, after_batch: Callable[[Batch, Outcome], None]) -> None:
         """Run a batch, by as many drivers as it takes, until the commit log has it."""
@@ -265,11 +265,8 @@ class _Query:
     def _give(self, batch: Batch, rows: list[tuple[Any, ...]], *, zombie: bool = False) -> None:
         self.outcome.sink_calls.append(SinkCall(batch.number, tuple(rows), zombie))
         self._note(batch, "sink called by a driver that was replaced" if zombie else "sink called")
-        if self._job.sink is not None:
-            self._job.sink(
-                self._session.rows(self._stages[-1].output if self._stages else self._input, [rows]),
-                batch.number,
-            )
+        if self._job.sink.function is not None:
+            self._job.sink.function(self._session.rows(self._job.output, [rows]), batch.number)
 
     def _tell_state(self) -> None:
         self.outcome.watermark_ms = self._watermark
@@ -294,7 +291,7 @@ class _Query:
                 rows, dropped = self._on_time(rows, stage, batch)
                 late += dropped
                 rows, state[place] = self._tasks(batch, place, stage.work, rows)
-                if stage.work.stage.event_time_column:
+                if stage.work.stage.event_time:
                     self._expect_fresh(rows, stage, batch)
             elif isinstance(stage.work, _Delay):
                 times = [time for row in rows if (time := stage.work.time_ms(row)) is not None]
@@ -315,10 +312,10 @@ class _Query:
     @staticmethod
     def _expect_fresh(rows: list[tuple[Any, ...]], stage: "_Stage", batch: Batch) -> None:
         assert isinstance(stage.work, Operator)
-        time_ms = _event_time(stage.work.stage.event_time_column, stage.output)
+        time_ms = _event_time(stage.work.stage.event_time, stage.output, stage.work.stage.place)
         for row in rows:
             if (time := time_ms(row)) is not None and time < batch.late_ms:
-                raise OldRowError(batch.number, row, batch.late_ms)
+                raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
     def _tasks(
         self, batch: Batch, place: int, operator: Operator, rows: Rows
@@ -327,7 +324,7 @@ class _Query:
         for row in rows:
             parts[self._partition(operator.key_of(row))].append(row)
         initial: list[list[tuple[Any, ...]] | None] = [None] * self._partitions
-        if operator.stage.initial_state is not None and batch.number == 0:
+        if operator.stage.initial is not None and batch.number == 0:
             initial = [[] for _ in range(self._partitions)]
             for key, row in operator.initial_rows():
                 initial[self._partition(key)].append(row)  # type: ignore[union-attr]
@@ -367,16 +364,20 @@ class _Query:
             return told.rows, told.store
 
 
-class OldRowError(JobError):
-    """A row whose event time is behind the watermark, for a stage with ``eventTimeColumnName``: Spark ends the query."""
+class OldRowError(HeadraceError):
+    """A row behind the watermark from a step with ``eventTimeColumnName``: Spark's end. Fields: place, row, watermark_ms."""
 
-    def __init__(self, batch: int, row: tuple[Any, ...], watermark_ms: int) -> None:
-        super().__init__(
-            f"batch {batch}",
-            f"the row {row} is older than the watermark, {watermark_ms} ms (EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED)",
-            "Yield rows whose event time is at or after timerValues.getCurrentWatermarkInMs()",
+    def __init__(self, place: str, row: tuple[Any, ...], watermark_ms: int) -> None:
+        super().__init__(place, row, watermark_ms)
+        self.place, self.row, self.watermark_ms = place, row, watermark_ms
+
+    def __str__(self) -> str:
+        """Show the row, and what to do."""
+        return (
+            f"{shown_place(self.place)}: the row {self.row} is older than the watermark, {self.watermark_ms} ms "
+            "(EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED). "
+            "Yield rows whose event time is at or after timerValues.getCurrentWatermarkInMs()"
         )
-        self.args = (batch, row, watermark_ms)
 
 
 def _dying_at(step: int) -> Callable[[str], None]:
@@ -393,6 +394,9 @@ def _going_on(_what: str) -> None:
     """Let the task go on."""
 
 
+_Narrow = Callable[[list[tuple[Any, ...]]], list[tuple[Any, ...]]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Delay:
     time_ms: Callable[[tuple[Any, ...]], int | None]
@@ -403,75 +407,72 @@ class _Delay:
 class _Stage:
     """A stage, ready to run: its work, the schema of what comes out, and how it reads event time from its input, if it does."""
 
-    work: Operator | _Delay | Callable[[list[tuple[Any, ...]]], list[tuple[Any, ...]]]
+    work: Operator | _Delay | _Narrow
     output: t.StructType
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
 
 
-class _Plan:
-    """The stages of a job with their schemas."""
-
-    def __init__(self, job: SparkJob, session: Session) -> None:
-        self._session = session
-        self._column: str | None = None
-        self.stages: list[_Stage] = []
-        schema = as_schema(job.input_schema)
-        for number, stage in enumerate(job.stages):
-            made = self._made(f"stage {number + 1}", stage, schema)
-            self.stages.append(made)
-            schema = made.output
-
-    def _made(self, part: str, stage: Any, schema: t.StructType) -> _Stage:
-        if isinstance(stage, Watermark):
-            self._column = stage.column
-            if stage.column not in schema.names:
-                raise JobError(
-                    part,
-                    f"no column {stage.column!r} among {', '.join(schema.names)}",
-                    "Name a TIMESTAMP column",
-                )
-            return _Stage(_Delay(_event_time(stage.column, schema), stage.delay_ms), schema)
-        if isinstance(stage, Stateful):
-            read = _event_time(self._column, schema) if self._column in schema.names else None
-            self._column = stage.event_time_column or None
-            operator = Operator(part, stage, schema)
-            return _Stage(operator, operator.output.schema, read)
-        if isinstance(stage, PerFrame):
-            return self._per_frame(stage, schema)
-        assert isinstance(stage, MapInPandas)
-        return _map_in_pandas(stage, schema)
-
-    def _per_frame(self, stage: PerFrame, schema: t.StructType) -> _Stage:
-        def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-            return [tuple(row) for row in stage.function(self._session.rows(schema, [rows])).collect()]
-
-        return _Stage(work, stage.function(self._session.rows(schema, [()])).schema)
+def _plan(job: SparkJob, session: Session) -> list[_Stage]:
+    """Return the steps of a job, each with the event time that reaches it."""
+    stages: list[_Stage] = []
+    column, schema = "", job.input
+    for step in job.steps:
+        made = _made(step, column, schema, session)
+        if isinstance(step, Watermark):
+            column = step.column
+        elif isinstance(step, TransformWithState):
+            if step.time_mode is TimeMode.EVENT_TIME and not column:
+                problem = "time mode EventTime without a watermark"
+                raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
+            column = step.event_time
+        stages.append(made)
+        schema = made.output
+    return stages
 
 
-def _map_in_pandas(stage: MapInPandas, schema: t.StructType) -> _Stage:
-    read, out = InputRows(schema), OutputRows(as_schema(stage.output_schema))
+def _made(step: Any, column: str, schema: t.StructType, session: Session) -> _Stage:
+    if isinstance(step, Watermark):
+        return _Stage(_Delay(_event_time(step.column, schema, step.place), step.delay_us // 1000), schema)
+    if isinstance(step, TransformWithState):
+        read = _event_time(column, schema, step.place) if column in schema.names else None
+        return _Stage(Operator(step, schema), step.output, read)
+    if isinstance(step, Columns):
+        return _Stage(_per_row(step, schema, session), step.output)
+    if isinstance(step, MapInPandas):
+        return _Stage(_map_in_pandas(step, schema), step.output)
+    remedy = "Port it to transformWithState, or try its function alone"
+    raise CannotFollowError("applyInPandasWithState()", step.place, remedy)
+
+
+def _per_row(step: Columns, schema: t.StructType, session: Session) -> _Narrow:
+    def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in step.compute(session.rows(schema, [rows])).collect()]
+
+    return work
+
+
+def _map_in_pandas(step: MapInPandas, schema: t.StructType) -> _Narrow:
+    read, out = InputRows(schema), OutputRows(step.output)
 
     def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        frames: Iterator[Any] = iter([read.frame(rows)] if rows else [])
-        return out.from_frames(stage.function(frames))
+        return out.from_frames(step.function(iter([read.frame(rows)] if rows else [])))
 
-    return _Stage(work, out.schema)
+    return work
 
 
-def _event_time(column: str | None, schema: t.StructType) -> Callable[[tuple[Any, ...]], int | None]:
-    assert column is not None
-    place = schema.names.index(column)
-    kind = schema.fields[place].dataType
+def _event_time(column: str, schema: t.StructType, place: str) -> Callable[[tuple[Any, ...]], int | None]:
+    if column not in schema.names:
+        problem = f"no column {column!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
+        raise SparkJobError(problem, shown_place(place), "Name a TIMESTAMP column")
+    number = schema.names.index(column)
+    kind = schema.fields[number].dataType
     if not isinstance(kind, (t.TimestampType, t.TimestampNTZType)):
         problem = f"the event-time column {column!r} is of type {kind.simpleString()}"
-        raise JobError(
-            "watermark",
-            problem,
-            "Spark takes event time from a TIMESTAMP column only (EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE)",
-        )
+        remedy = "Spark takes event time from a TIMESTAMP column only (EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE)"
+        raise SparkJobError(problem, shown_place(place), remedy)
 
     def time_ms(row: tuple[Any, ...]) -> int | None:
-        value = row[place]
+        value = row[number]
         return None if value is None else kind.toInternal(value) // 1000
 
     return time_ms

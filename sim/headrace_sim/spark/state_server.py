@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor_api_client import (
 
 from headrace.api.errors import HeadraceError
 from headrace_sim.spark.ddl import SchemaTextError, parse_schema
-from headrace_sim.spark.jobs import TimeMode
+from headrace_sim.spark.job import TimeMode
 from headrace_sim.spark.refusals import shown_place, users_place
 from headrace_sim.spark.stores import Held, Key, Store, lives
 from headrace_sim.spark.values import ValueRefusedError, byte_order, stored
@@ -147,8 +147,8 @@ class StateServer:
         return _OK, "", b""
 
     def _refused_ttl(self, name: str, ttl: int) -> tuple[Any, ...] | None:
-        if self._mode is not TimeMode.PROCESSING:
-            problem = f"Cannot use TTL for state={name} in timeMode={self._mode.value}, use TimeMode.ProcessingTime() instead."
+        if self._mode is not TimeMode.PROCESSING_TIME:
+            problem = f"Cannot use TTL for state={name} in timeMode={_SHOWN[self._mode]}, use TimeMode.ProcessingTime() instead."
             return _REFUSED, f"[STATEFUL_PROCESSOR_INCORRECT_TIME_MODE_TO_ASSIGN_TTL] {problem}", b""
         if ttl <= 0:
             problem = (
@@ -377,6 +377,7 @@ class StateServer:
         return _OK, "", b""
 
 
+_SHOWN = {TimeMode.NONE: "None", TimeMode.PROCESSING_TIME: "ProcessingTime", TimeMode.EVENT_TIME: "EventTime"}
 _BY_NUMBER = {getattr(messages, phase.name): phase for phase in _PHASES}
 
 

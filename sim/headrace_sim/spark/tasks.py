@@ -17,7 +17,8 @@ from pyspark.sql.streaming.stateful_processor_util import (
     TransformWithStateInPandasUdfUtils,
 )
 
-from headrace_sim.spark.jobs import Api, JobError, Stateful, TimeMode, as_schema
+from headrace_sim.spark.job import SparkJobError, TimeMode, TransformWithState
+from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.state_server import BatchTimes, StateClient, StateServer, Variable
 from headrace_sim.spark.stores import Key, Store
 from headrace_sim.spark.values import InputRows, OutputRows, key_order
@@ -38,30 +39,31 @@ class Operator:
     """A stateful stage, ready to run tasks: the processor is pickled and checked on the driver, schemas are parsed.
 
     Args:
-        part: How errors name the stage.
         stage: The stage.
         input_schema: That of the rows it is given.
 
     Raises:
-        JobError: If Spark would refuse the stage when the query starts.
+        SparkJobError: If Spark would refuse the stage when the query starts.
 
     """
 
-    def __init__(self, part: str, stage: Stateful, input_schema: t.StructType) -> None:
+    def __init__(self, stage: TransformWithState, input_schema: t.StructType) -> None:
+        if not isinstance(stage.processor, StatefulProcessor):
+            problem = f"the processor is an object of class {type(stage.processor).__name__}"
+            raise SparkJobError(problem, shown_place(stage.place), "Give an instance of a StatefulProcessor")
         self.stage = stage
         self.input = InputRows(input_schema)
-        self.output = OutputRows(as_schema(stage.output_schema))
-        self._keys, self.key_schema = _places(part, stage.keys, input_schema)
+        self.output = OutputRows(stage.output)
+        self._keys, self.key_schema = _places(stage, stage.keys, input_schema)
         self._key_rows = InputRows(self.key_schema)
         self._initial: InputRows | None = None
-        if stage.initial_state is not None:
-            self._initial = InputRows(as_schema(stage.initial_state.schema))
-            self._initial_keys, schema = _places(part, stage.initial_state.keys, self._initial.schema)
+        if stage.initial is not None:
+            self._initial = InputRows(stage.initial.schema)
+            self._initial_keys, schema = _places(stage, stage.initial.keys, self._initial.schema)
             if [field.dataType for field in schema] != [field.dataType for field in self.key_schema]:
-                raise JobError(
-                    part, "the initial state is grouped by columns of other types", "Group both alike"
-                )
-        self._pickled = _pickled(part, stage.processor)
+                problem = "the initial state is grouped by columns of other types"
+                raise SparkJobError(problem, shown_place(stage.place), "Group both alike")
+        self._pickled = _pickled(stage)
         self.variables = self._declared()
 
     def _declared(self) -> dict[str, Variable]:
@@ -85,7 +87,7 @@ class Operator:
 
     def initial_rows(self) -> list[tuple[Key, tuple[Any, ...]]]:
         """Return the rows of the initial state, each with its key."""
-        given = () if self.stage.initial_state is None else self.stage.initial_state.rows
+        given = () if self.stage.initial is None else self.stage.initial.rows
         return [(tuple(row[place] for place in self._initial_keys), row) for row in given]
 
     def run(
@@ -107,7 +109,7 @@ class Operator:
         changed = store.copy()
         server = self._server(changed, times, step)
         out = list(self._tell(rows, initial, StateClient(server, self.key_schema), step))
-        if self.stage.time_mode is TimeMode.PROCESSING:
+        if self.stage.time_mode is TimeMode.PROCESSING_TIME:
             changed.clean_up(times.now_ms)
         return Told(out, changed)
 
@@ -141,7 +143,7 @@ class Operator:
 
     def _given(self, kind: InputRows, rows: Rows, step: Callable[[str], None]) -> Iterator[Any]:
         """Yield the rows of a key as the processor sees them: one by one, or one frame."""
-        if self.stage.api is Api.PANDAS:
+        if self.stage.pandas:
             if rows:
                 step("row")
                 yield kind.frame(rows)
@@ -153,11 +155,7 @@ class Operator:
     def _taken(self, yielded: Iterable[Any], step: Callable[[str], None]) -> list[tuple[Any, ...]]:
         """Drain what a call yields, and convert it."""
         watched = _watched(yielded, step)
-        return (
-            self.output.from_frames(watched)
-            if self.stage.api is Api.PANDAS
-            else self.output.from_rows(watched)
-        )
+        return self.output.from_frames(watched) if self.stage.pandas else self.output.from_rows(watched)
 
 
 def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[Any]:
@@ -166,18 +164,21 @@ def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[An
         yield item
 
 
-def _places(part: str, names: tuple[str, ...], schema: t.StructType) -> tuple[list[int], t.StructType]:
+def _places(
+    stage: TransformWithState, names: tuple[str, ...], schema: t.StructType
+) -> tuple[list[int], t.StructType]:
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         problem = f"no column {unknown[0]!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
-        raise JobError(part, problem, "Group by a column of the input")
+        raise SparkJobError(problem, shown_place(stage.place), "Group by a column of the input")
     places = [schema.names.index(name) for name in names]
     return places, t.StructType([schema.fields[place] for place in places])
 
 
-def _pickled(part: str, processor: StatefulProcessor) -> bytes:
+def _pickled(stage: TransformWithState) -> bytes:
     try:
-        return cloudpickle.dumps(processor)  # type: ignore[no-any-return]
+        return cloudpickle.dumps(stage.processor)  # type: ignore[no-any-return]
     except Exception as error:
         problem = f"the processor cannot be pickled: {error}"
-        raise JobError(part, problem, "Make connections, locks and files in init(), not before") from error
+        remedy = "Make connections, locks and files in init(), not before"
+        raise SparkJobError(problem, shown_place(stage.place), remedy) from error

@@ -7,7 +7,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
-from headrace_sim.spark.jobs import SparkJob, Stateful, TimeMode, Watermark
+from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.schedules import Fault, FaultKind, Schedule, draw_schedule
 
@@ -38,12 +39,12 @@ def at(second: float) -> datetime:
     return datetime.fromtimestamp(second)
 
 
-JOB = SparkJob(
-    "word STRING, at TIMESTAMP",
-    (
-        Watermark("at", 1000),
-        Stateful(Counts(), ("word",), "word STRING, count INT, final BOOLEAN", time_mode=TimeMode.EVENT),
-    ),
+INPUT = parse_schema("word STRING, at TIMESTAMP")
+OUTPUT = parse_schema("word STRING, count INT, final BOOLEAN")
+JOB = (
+    SparkJob(INPUT)
+    .then(Watermark("at", 1_000_000, INPUT))
+    .then(TransformWithState(Counts(), ("word",), OUTPUT, OutputMode.APPEND, TimeMode.EVENT_TIME))
 )
 FEED = [[("a", at(10)), ("b", at(11))], [("a", at(12)), ("c", at(9))], [("a", at(30)), ("c", at(9))]]
 
