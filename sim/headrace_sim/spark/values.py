@@ -153,6 +153,8 @@ class InputRows:
         names = self.schema.names
         if self._plain:
             return [t._create_row(names, row) for row in given]
+        if not given:
+            return []
         columns = [column.to_pylist() for column in self._table(given).columns]
         return [t._create_row(names, row) for row in zip(*columns, strict=True)]
 
@@ -166,7 +168,7 @@ class InputRows:
         return pd.DataFrame(list(frame.itertuples(index=False)))
 
     def _table(self, given: Sequence[tuple[Any, ...]]) -> pa.Table:
-        return LocalDataToArrowConversion.convert(given, self.schema, use_large_var_types=False)
+        return LocalDataToArrowConversion.convert(list(given), self.schema, use_large_var_types=False)
 
 
 SESSION_ZONE = "UTC"
