@@ -11,8 +11,9 @@ Rules of this file:
 Delays are counted as in delay-bounded scheduling (Emmi, Qadeer and Rakamaric, POPL 2011).
 """
 
+import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from headrace import OptionsError
 from headrace.delivery.routing import OUTSIDE_ADDRESS
 from headrace.history import History, InjectorReported, KeysSampled, Published, Reported
 from headrace.wire import messages as m
+from headrace_sim.building import stream
 from headrace_sim.distributions import Constant, Distribution, Uniform
 from headrace_sim.endpoints.node import Node
 from headrace_sim.kernel import Kernel
@@ -141,6 +143,7 @@ class Arrivals:
         self._routine = Routine()
         self._waiting: list[_Waiting] = []
         self._latest_us: Counter[str] = Counter()
+        self._draws: random.Random | None = None
         self._released: dict[int, Arrival] = {}
 
     def attach(self, kernel: Kernel, history: History, options: ClusterOptions) -> None:
@@ -157,6 +160,11 @@ class Arrivals:
         self._kernel, self._history = kernel, history
         self._slack_us = _slack_of(options)
         kernel.take = self._take
+
+    def redraw(self, seed: int) -> None:
+        """From now on draw when each arrival comes, anywhere in its interval, and delay none. ``seed``: of the draws."""
+        self._draws = stream(seed, "arrivals")
+        self._delays.clear()
 
     def further(self) -> int | None:
         """Tell how many arrivals the last delayed one would have to wait for to come later still; ``None``: it cannot."""
@@ -177,6 +185,11 @@ class Arrivals:
             delay = self._delays.get(arrival.step) if self._delays else None
             if delay is not None:
                 self._hold(arrival, event, delay)
+                return
+            if self._draws is not None and arrival.latest_us > event.at_us:
+                event.at_us = self._draws.randint(event.at_us, arrival.latest_us)
+                self._released[id(event)] = arrival
+                self._kernel.put(event.at_us, event)
                 return
         self._handle(arrival, event)
         for waiting in tuple(self._waiting):
@@ -354,6 +367,14 @@ def _keys(request: m.Read | m.Write | m.Scan | m.CollectIds) -> frozenset[str] |
 def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> int | None:
     """Tell how many more arrivals would have to overtake one for the order to be another; ``None``: none can in its interval.
 
+    The arguments are those of `overtakers`.
+    """
+    return next(overtakers(handled, index, anywhere=anywhere), None)
+
+
+def overtakers(handled: Sequence[Arrival], index: int, *, anywhere: bool = False) -> Iterator[int]:
+    """Give all numbers of arrivals that could overtake one, each of which makes another order.
+
     Args:
         handled: the arrivals of a run.
         index: of the arrival in them.
@@ -363,11 +384,10 @@ def next_overtaker(handled: Sequence[Arrival], index: int, *, anywhere: bool = F
     led_to = set(delayed.activations)
     for other in handled[index + 1 :]:
         if other.at_us > delayed.latest_us:
-            return None
+            return
         if other.cause in led_to:
             led_to.update(other.activations)
         elif anywhere or other.place == delayed.place:
             past += 1
             if other.place and not other.periodic and (anywhere or not may_swap(delayed, other)):
-                return past
-    return None
+                yield past

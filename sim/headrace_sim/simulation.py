@@ -79,6 +79,8 @@ def simulate(
         if redraw is not None:
             cluster.run_until(min(redraw.at_us, faults.heals_at_us))
             cluster.redraw(redraw.seed)
+            if arrivals is not None:
+                arrivals.redraw(redraw.seed)
         cluster.run_until(faults.heals_at_us)
         cluster.heal(faults.lasting)
         cluster.run_to_the_end()

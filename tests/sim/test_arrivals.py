@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from headrace import MILLISECOND, Computation, Context, OptionsError, Pipeline, Record
+from headrace import MILLISECOND, SECOND, Computation, Context, OptionsError, Pipeline, Record
 from headrace.history import Applied, History, Output
 from headrace.wire import messages as m
 from headrace.wire.keys import ALL_KEYS
@@ -18,8 +18,10 @@ from headrace_sim import (
     Delay,
     Does,
     Exponential,
+    FaultSchedule,
     Feed,
     FeedBuilder,
+    Redraw,
     Step,
     Uniform,
     simulate,
@@ -131,6 +133,19 @@ def test_a_constant_latency_leaves_nothing_to_delay() -> None:
     _, arrivals = run(options=msgspec.structs.replace(OPTIONS, **fixed))
     messages = [index for index, arrival in enumerate(arrivals.handled) if arrival.content is not None]
     assert all(arrivals.handled[index].latest_us == arrivals.handled[index].at_us for index in messages)
+
+
+def test_a_run_continued_in_another_way_draws_when_things_arrive() -> None:
+    (pipeline, feed), heals = two_at_once(), FaultSchedule((), heal_at_us=SECOND)
+
+    def continued(seed: int) -> History:
+        redraw = Redraw(100 * MILLISECOND, seed)
+        return simulate(pipeline, feed, options=OPTIONS, faults=heals, arrivals=Arrivals(), redraw=redraw)
+
+    first, other = continued(1), continued(2)
+    assert first.digest() == continued(1).digest() != other.digest()
+    before = [[event for event in run if event.at_us < 100 * MILLISECOND] for run in (first, other)]
+    assert before[0] == before[1] != []
 
 
 def write(computation: str, *keys: str) -> m.Write:

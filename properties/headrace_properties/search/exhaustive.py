@@ -9,6 +9,7 @@ Rules of this file:
 * What is left out as equivalent is only what no process can tell apart. A scope is exhausted when all the rest has been run.
 """
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -103,6 +104,24 @@ def explore(
     return found
 
 
+def count_without_reduction(application: Application, scope: Scope, *, feed_seed: int = 0) -> int:
+    """Count the schedules with at most two moves that a search without reduction would run, by what could follow each first one.
+
+    Orders that only a run with a longer delay shows are not counted: there are at least so many.
+
+    Args:
+        application: what is under test.
+        scope: the bounds.
+        feed_seed: of the input.
+    """
+    plain = dataclasses.replace(scope, reduced=False)
+    found = Verification(exploration=Exploration(plain))
+    search = _Search(application, plain, feed_seed, SOUND, found)
+    first = [_Node().then(move) for move in search.moves(_Node(), every=True)]
+    second = sum(1 for node in first for _ in search.moves(node, every=True)) if scope.moves > 1 else 0
+    return 1 + len(first) + second
+
+
 _AT_ONCE = 256
 """Choice: so many runs are made at once, so that all processes are busy."""
 
@@ -145,7 +164,7 @@ class _Search:
         exploration, known = self.exploration, 0
         exploration.done = 0
         for number, parent in enumerate(frontier, 1):
-            children = [parent.then(move) for move in self._moves(parent)]
+            children = [parent.then(move) for move in self.moves(parent)]
             known += len(children)
             exploration.expected = max(known * len(frontier) // number, exploration.done)
             yield children
@@ -167,12 +186,15 @@ class _Search:
                     waiting.append(node.later(judged.further))
                     exploration.expected += 1
 
-    def _moves(self, parent: _Node) -> Iterator[Move]:
-        """Give the moves that can follow a schedule's last one, in the order in which they begin."""
+    def moves(self, parent: _Node, *, every: bool = False) -> Iterator[Move]:
+        """Give the moves that can follow a schedule's last one, in the order in which they begin.
+
+        ``every``: see `Recording.delays`.
+        """
         scope, recording = self._scope, Recording(self._application, self.trial(parent), self._protocol)
         moves: list[Move] = []
         if len(parent.delays) < scope.delays:
-            moves += recording.delays(parent.position, reduced=scope.reduced)
+            moves += recording.delays(parent.position, reduced=scope.reduced, every=every)
         if len(parent.faults) < scope.faults:
             for move, same in recording.faults(parent.position, self._ground, scope.kinds):
                 if same and scope.reduced:

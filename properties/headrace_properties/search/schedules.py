@@ -1,6 +1,7 @@
 """What could have been otherwise in a run: arrivals that others could overtake, and faults that could begin at its steps."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -11,7 +12,7 @@ from headrace_properties.search.scope import FAULT_KINDS
 from headrace_properties.search.step_faults import faults_at
 from headrace_sim import Arrivals, Delay, Moment, Protocol, Step, StepFault, start
 from headrace_sim import faults as f
-from headrace_sim.arrivals import Routine, next_overtaker
+from headrace_sim.arrivals import Routine, overtakers
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
@@ -76,14 +77,16 @@ class Recording:
             return
         self._steps.append(_Reached(self.arrivals.clock, self._told, step))
 
-    def delays(self, after: Position, *, reduced: bool) -> Iterator[Move]:
-        """Give each arrival after a position that another one could overtake, as little delayed as makes a difference."""
+    def delays(self, after: Position, *, reduced: bool, every: bool = False) -> Iterator[Move]:
+        """Give each arrival after a position that another one could overtake, as little delayed as makes a difference.
+
+        ``every``: also as much as this run shows that it can be.
+        """
         handled = self.arrivals.handled
         for index, arrival in enumerate(handled):
             if arrival.content is None or arrival.periodic or arrival.clock <= after.clock:
                 continue
-            past = next_overtaker(handled, index, anywhere=not reduced)
-            if past is not None:
+            for past in islice(overtakers(handled, index, anywhere=not reduced), None if every else 1):
                 yield Move(Position(arrival.clock), Delay(arrival.step, past, anywhere=not reduced))
 
     def faults(self, after: Position, ground: Ground, kinds: Sequence[str]) -> Iterator[tuple[Move, bool]]:

@@ -1,0 +1,175 @@
+"""How large a scope can be exhausted, how much of it is left out, and how small a scope finds a broken protocol.
+
+``python -m headrace_benchmarks.exhaustive`` prints the tables of docs/explanation/exhaustive.md; with ``scopes``, ``mutants`` or
+``figure-12`` as arguments, only these.
+"""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import msgspec
+
+from headrace import MILLISECOND, Computation, EngineOptions, Pipeline, Productions
+from headrace_properties.mutants import CATALOGUE, MUTANTS
+from headrace_properties.search.application import Application
+from headrace_properties.search.exhaustive import count_without_reduction, explore
+from headrace_properties.search.parallel import cores
+from headrace_properties.search.scope import Scope, small_cluster
+from headrace_properties.search.workloads import WORKLOADS, Echo, Windows, Workload, same
+from headrace_sim import SOUND, Feed, FeedBuilder, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A scope to be exhausted.
+
+    Attributes:
+        name: what the table calls it.
+        pipeline: what is run.
+        records: how many, of one key, a millisecond apart.
+        scope: the bounds.
+        engine: options that are not the usual ones.
+    """
+
+    name: str
+    pipeline: Pipeline
+    records: int
+    scope: Scope
+    engine: EngineOptions | None = None
+
+    @property
+    def application(self) -> Application:
+        """It, as a search takes it."""
+        return Application.with_input(self.pipeline, _one_key(self.pipeline, self.records))
+
+    @property
+    def bounds(self) -> Scope:
+        """The scope, with the options of the engine."""
+        options = small_cluster()
+        if self.engine is not None:
+            options = msgspec.structs.replace(options, engine=self.engine)
+        return replace(self.scope, records=self.records, options=options)
+
+
+def _one_key(pipeline: Pipeline, records: int) -> Feed:
+    """Records of one key for each injector, and the end of the source: what is not about them is little."""
+    builder = FeedBuilder(pipeline)
+    for number, injector in product(range(records), pipeline.injectors):
+        at_us = (100 + number) * MILLISECOND
+        builder.record(at_us=at_us, value=number + 1, timestamp=at_us, key="k", injector=injector)
+    return builder.build()
+
+
+def _stages(
+    name: str, *computations: Computation, productions: Productions = Productions.STRONG, injectors: int = 1
+) -> Pipeline:
+    """Build computations one after the other; the first reads all injectors."""
+    pipeline = Pipeline(name)
+    inputs = [f"in{number}" for number in range(injectors)]
+    for stream in inputs:
+        pipeline.injector(stream)
+    for number, computation in enumerate(computations):
+        output = f"out{number}"
+        pipeline.add(
+            computation, name=f"stage{number}", inputs=dict.fromkeys(inputs, same), outputs=[output], productions=productions,
+        )  # fmt: skip
+        inputs = [output]
+    return pipeline
+
+
+ONE = Scope(faults=1, delays=1, kinds=("crash", "drop"))
+_IMPATIENT = replace(small_cluster().engine, straggler_delay_us=20 * MILLISECOND)
+
+SCOPES = (
+    Measured("1 key, 1 record", _stages("one", Echo("out0")), 1, ONE),
+    Measured("1 key, 2 records", _stages("one", Echo("out0")), 2, ONE),
+    Measured("2 computations", _stages("two", Echo("out0"), Echo("out1")), 1, ONE),
+    Measured(
+        "weak with stragglers",
+        _stages("weak", Echo("out0"), Echo("out1"), productions=Productions.WEAK),
+        1,
+        ONE,
+        _IMPATIENT,
+    ),
+    Measured("timers", _stages("timers", Windows("out0")), 1, ONE),
+    Measured("join of two streams", _stages("join", Echo("out0"), injectors=2), 1, ONE),
+    Measured("recovery twice", _stages("one", Echo("out0")), 1, Scope(faults=2, delays=0, kinds=("crash",))),
+)
+
+FIGURE_12 = Measured(
+    "figure 12", _stages("figure 12", Windows("out0")), 1, Scope(faults=1, delays=2, kinds=("reassign",))
+)
+"""Two workers, one key, one timer, one reassignment at any step, and every order of arrivals within two delays."""
+
+
+def scopes(names: Sequence[str] = ()) -> Iterator[str]:
+    """Exhaust each scope; give the table's lines."""
+    yield "| scope | faults, delays | schedules without reduction | run | factor | time |"
+    yield "|---|---|---|---|---|---|"
+    for one in SCOPES:
+        if names and one.name not in names:
+            continue
+        began_s = time.monotonic()
+        found = explore(one.application, one.bounds, jobs=cores())
+        assert found.exploration is not None
+        assert found.exploration.exhausted, f"{one.name}: {found.failure}"
+        run, took_s = found.exploration.total, time.monotonic() - began_s
+        naive = count_without_reduction(one.application, one.bounds)
+        bounds = f"{one.scope.faults}, {one.scope.delays}"
+        yield f"| {one.name} | {bounds} | at least {naive:,} | {run:,} | {naive / run:.0f} | {took_s:.0f} s |"
+
+
+def figure_12() -> Iterator[str]:
+    """Exhaust the figure's scope, and find the shortest counterexample without sequencers."""
+    for protocol in (SOUND, MUTANTS["without sequencers"]):
+        found = explore(FIGURE_12.application, FIGURE_12.bounds, protocol=protocol, jobs=cores())
+        exploration, failure = found.exploration, found.failure
+        assert exploration is not None
+        how_far = "exhausted" if exploration.exhausted else "a counterexample"
+        yield f"{protocol.name}: {how_far} after {exploration.total:,} schedules"
+        if failure is not None:
+            yield from (f"  {line}" for line in failure.plan.describe())
+            yield from (f"  {name}: {one.message}" for name, one in failure.violations.items())
+
+
+def mutants(names: Sequence[str] = ()) -> Iterator[str]:
+    """Find the smallest scope, of at most three records and one departure, in which each broken protocol shows; give lines."""
+    yield "| mutant | records | faults | delays | schedules |"
+    yield "|---|---|---|---|---|"
+    for name, mutant in CATALOGUE.items():
+        if not names or name in names:
+            yield f"| {name} | {' | '.join(map(str, smallest(WORKLOADS[mutant.workload], MUTANTS[name])))} |"
+
+
+def smallest(workload: Workload, protocol: Protocol) -> tuple[int | str, int | str, int | str, int]:
+    """Return the smallest (records, faults, delays) that break a protocol, and how many schedules it took; dashes: none."""
+    schedules = 0
+    base = small_cluster()
+    options = msgspec.structs.replace(
+        workload.options,
+        workers=base.workers,
+        engine=replace(workload.options.engine, masters=1, authority_replicas=1),
+    )
+    for (faults, delays), records in product(((0, 0), (0, 1), (1, 0)), (1, 2, 3)):
+        scope = Scope(records, faults, delays, options=options)
+        found = explore(workload.application, scope, protocol=protocol, jobs=cores())
+        assert found.exploration is not None
+        schedules += found.exploration.total
+        if found.failure is not None:
+            return records, faults, delays, schedules
+    return "-", "-", "-", schedules
+
+
+def main(tables: Sequence[str]) -> None:
+    """Print the tables named, or all."""
+    every = {"scopes": scopes, "mutants": mutants, "figure-12": figure_12}
+    for name in tables or every:
+        for line in every[name]():
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
