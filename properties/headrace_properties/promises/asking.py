@@ -4,10 +4,11 @@ import linecache
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, ModuleType, TracebackType
 
 from headrace import format_time
 from headrace.history import Event
+from headrace_properties.printable import visible
 from headrace_properties.promises.errors import Broken, PromiseError, Unexercised, UnknownNameError
 from headrace_properties.promises.moment import Moment
 from headrace_properties.promises.promise import Check, Kind, Promise
@@ -17,6 +18,9 @@ from headrace_properties.verdict import Unknown, Verdict, Violated
 
 _MAY_BE_SILENT = (Kind.ALWAYS, Kind.AT_END)
 """For all others, a forgotten ``return`` would pass for an answer."""
+
+_MOST_VALUES = 8
+_VALUE_LENGTH = 200
 
 
 class Asker:
@@ -180,7 +184,30 @@ def _last_line(where: TracebackType | None) -> str:
     if not frames:
         return ""
     line = linecache.getline(frames[-1].filename, frames[-1].lineno or 0).strip()
-    return f"{line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if line else ""
+    return (
+        f"{line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno}){_values(where)}" if line else ""
+    )
+
+
+def _values(where: TracebackType | None) -> str:
+    """The values of the innermost function at an assertion: its arguments and other variables, as far as they say something."""
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    known = {} if where is None else where.tb_frame.f_locals
+    shown = [
+        f"{name}={_shown(value)}"
+        for name, value in known.items()
+        if not isinstance(value, Moment | ModuleType | FunctionType | type)
+    ]
+    return f", where {', '.join(shown[:_MOST_VALUES])}" if shown else ""
+
+
+def _shown(value: object) -> str:
+    try:
+        text = visible(repr(value))
+    except Exception:  # noqa: BLE001  a repr may be the user's
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _VALUE_LENGTH else f"{text[:_VALUE_LENGTH]}..."
 
 
 def _innermost(error: BaseException) -> str:

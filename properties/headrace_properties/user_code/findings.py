@@ -127,9 +127,13 @@ class Examiner:
             begun = tuple(range(witness.records))
             if shows(begun[-1:]) or shows(begun):
                 smallest(best, shows)
-        if habit is Habit.KEEPS_STATE and len(self._look(feed.only(best)).keys_of(witness.computation)) > 1:
-            habit = Habit.SHARES_STATE
         few = feed.only(best)
+        if habit in (Habit.KEEPS_STATE, Habit.LEAVES_TRACES):
+            look = self._look(few)
+            place = look.line_of_change(witness.computation)
+            latest = replace(latest, place=place or latest.place)
+            if habit is Habit.KEEPS_STATE and len(look.keys_of(witness.computation)) > 1:
+                habit = Habit.SHARES_STATE
         return UserFinding(
             habit, witness.computation, latest.detail, few, latest.cause, latest.place, latest.outcomes, best,
             shown=shown_records(self.pipeline, few),

@@ -30,7 +30,7 @@ from headrace_properties.user_code.calls import (
 from headrace_properties.user_code.habits import Habit, Witness
 from headrace_properties.user_code.orders import Ordered, outcomes_of, schedules_of
 from headrace_properties.user_code.surroundings import Surroundings
-from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY, Trace, tracing
+from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY, Trace, line_found, tracing
 from headrace_sim import Feed
 
 PERMUTATIONS = 5
@@ -358,6 +358,17 @@ class Look:
         names = surroundings.changes()
         caller.restore()
         return names
+
+    def line_of_change(self, computation: str) -> Place | None:
+        """The first line that changes what a computation can reach besides its row; ``None``: not known."""
+        calls = [call.step for call in self.calls if call.step.computation == computation]
+        surroundings = self._caller.surroundings[computation]
+        surroundings.restore()
+        with clock_at(THE_DAY), line_found(lambda: surroundings.changed) as found:
+            for step in calls:
+                self._caller.call_on(step)
+        self._caller.restore()
+        return found[0] if found else None
 
     def _elsewhere(self) -> Iterator[Witness]:
         elsewhere = self._other_process

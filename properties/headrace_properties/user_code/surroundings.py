@@ -11,6 +11,7 @@ Rules of this file:
 
 import functools
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -143,6 +144,8 @@ class _Walk:
             yield from ((thing.__func__, name), (thing.__self__, f"{name}.__self__"))
         elif isinstance(thing, type):
             yield from self._of_class(thing)
+        elif thing is os.environ:
+            self._note("os.environ", thing, _environment, _write_environment)
         elif isinstance(thing, ModuleType):
             pass  # the globals that functions name are looked at, and not whole modules
         elif isinstance(thing, staticmethod | classmethod):
@@ -233,6 +236,8 @@ class _Walk:
                         if attribute in vars(value):
                             self._note_attribute(f"{name}.{attribute}", vars(value), attribute)
                             yield vars(value)[attribute], f"{name}.{attribute}"
+                elif value is os and not _OF_ENVIRONMENT.isdisjoint(_names_in(code)):
+                    yield os.environ, name
                 else:
                     yield value, name
             elif is_users_file(code.co_filename):
@@ -247,6 +252,8 @@ class _Walk:
     ) -> None:
         self.things.append(_Thing(name, thing, read, write))
 
+
+_OF_ENVIRONMENT = frozenset({"environ", "getenv", "putenv", "unsetenv"})
 
 _EMPTY = [object()]
 """Stands for what is not bound."""
@@ -315,6 +322,17 @@ def _forget(function: Any, _: int) -> None:
 
 def _write_dict(thing: dict[Any, Any], contents: dict[Any, Any]) -> None:
     thing.clear()
+    thing.update(contents)
+
+
+def _environment(thing: Any) -> dict[str, str]:
+    """The environment without the time zone, which changes with the clock that calls are made at."""
+    return {name: value for name, value in thing.items() if name != "TZ"}
+
+
+def _write_environment(thing: Any, contents: dict[str, str]) -> None:
+    for name in _environment(thing).keys() - contents.keys():
+        del thing[name]
     thing.update(contents)
 
 

@@ -69,8 +69,8 @@ def tracing(trace: Trace) -> Iterator[None]:
 # Audit events: https://docs.python.org/3/library/audit_events.html
 
 _FILE_CHANGES = {
-    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.putenv", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
-    "os.symlink", "os.truncate", "os.unsetenv", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree",
+    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
+    "os.symlink", "os.truncate", "os.utime", "shutil.copyfile", "shutil.move", "shutil.rmtree",
 }  # fmt: skip
 _NETWORK = {
     "socket.bind", "socket.connect", "socket.getaddrinfo", "socket.sendmsg", "socket.sendto",
@@ -226,6 +226,36 @@ _CALLS: dict[str, Callable[[Any, Any], _Kind]] = {
 
 
 # Places
+
+
+@contextmanager
+def line_found(changed: Callable[[], bool]) -> Iterator[list[Place]]:
+    """Find the first line of user code within that changes something; none if somebody else traces.
+
+    Args:
+        changed: tells whether it has changed.
+    """
+    found: list[Place] = []
+    last: dict[FrameType, int] = {}
+
+    def step(frame: FrameType, event: str, _: object) -> Any:
+        if frame in last and not found and changed():
+            found.append(place_of(frame.f_code, last[frame]))
+        if event == "line":
+            last[frame] = frame.f_lineno
+        return step
+
+    def enter(frame: FrameType, _: str, __: object) -> Any:
+        return step if is_users_file(frame.f_code.co_filename) and not found else None
+
+    if sys.gettrace() is not None:
+        yield found
+        return
+    sys.settrace(enter)
+    try:
+        yield found
+    finally:
+        sys.settrace(None)
 
 
 def _place(frame: FrameType | None) -> Place | None:

@@ -19,7 +19,7 @@ from headrace_properties.promises import (
     sometimes,
 )
 from headrace_properties.verdict import Holds, Unknown, Violated
-from tests.properties.promises.rig import Told, bank, production
+from tests.properties.promises.rig import Told, bank, plain_assertion, production
 
 
 @always(of="accounts")
@@ -42,6 +42,16 @@ def test_always_is_broken_by_the_first_change_that_breaks_it() -> None:
     assert verdict.witness == (bad,)
     assert "row 'ann' of 'accounts' changed from {'balance': 3} to {'balance': -1}" in verdict.message
     assert verdict.message.endswith("-1 >= 0")  # as pytest rewrites it
+
+
+def test_an_assertion_without_a_message_tells_its_line_and_its_values() -> None:
+    told = Told()
+    told.apply("ann", {"balance": 97})
+    verdict = told.end().verdict(at_end(plain_assertion))
+    assert isinstance(verdict, Violated)
+    assert "assert total == 100 (rig.py, line " in verdict.message
+    assert "), where total=97, name='evil \\x1b[2Jxxx" in verdict.message
+    assert verdict.message.endswith("xxx..., odd=a Unshowable")
 
 
 def test_always_sees_a_dip_that_is_over_at_the_end() -> None:

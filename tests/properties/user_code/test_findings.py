@@ -4,7 +4,9 @@ import cProfile
 import functools
 import hashlib
 import itertools
+import linecache
 import logging
+import os
 import random
 import sqlite3
 import subprocess
@@ -282,6 +284,48 @@ def test_nothing_is_found_in_sound_code_under_a_profiler() -> None:
         assert examine(*numbers(Sum())) == []
     finally:
         profiler.disable()
+
+
+def count_in_environment(context: Context, record: Record) -> None:
+    number = int(os.environ.get(VARIABLE, "0"))
+    os.environ[VARIABLE] = str(number + 1)
+    context.produce("out", number)
+
+
+def constant_in_environment(context: Context, record: Record) -> None:
+    os.environ[VARIABLE] = "always the same"
+
+
+VARIABLE = "A_TEST_OF_HEADRACE"
+
+
+def test_state_in_the_environment_is_one_finding_and_goes_with_the_rest() -> None:
+    finding = found(Sum(count_in_environment))
+    assert finding.habit is Habit.SHARES_STATE
+    assert finding.detail == "in os.environ"
+    assert VARIABLE not in os.environ
+    assert examine(*numbers(Sum(constant_in_environment))) == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "line"),
+    [
+        (OnSelf(), "self.total += record.value"),
+        (Sum(with_default), "kept.append(record.value)"),
+        (Sum(lambda context, record: remember(record.value)), "SENT.append(value)"),
+    ],
+    ids=["an attribute", "a default", "in a helper"],
+)
+def test_state_that_is_kept_is_told_with_the_line_that_changes_it(planted: Computation, line: str) -> None:
+    place = found(planted).place
+    assert place is not None
+    assert linecache.getline(place.file, place.line).strip() == line
+
+
+def remember(value: int) -> None:
+    number = len(SENT)
+    SENT.append(value)
+    del number
 
 
 PLANTED: list[tuple[Computation, Habit, int, str]] = [
