@@ -19,6 +19,7 @@ class AwaitedKind(enum.StrEnum):
     ID = "id"
     INTERVAL = "interval"
     WATERMARK = "watermark"
+    INJECTION = "injection"
 
 
 class Awaited(Value, frozen=True):
@@ -26,10 +27,11 @@ class Awaited(Value, frozen=True):
 
     Attributes:
         kind: what is still there.
-        computation: that has to deal with it: a record's consumer, the owner of a row, or whose watermark it is.
+        computation: that has to deal with it: a record's consumer, the owner of a row, or whose watermark it is. Of a record that
+            was not injected, the injector's process.
         since_us: when it became due, true time.
         key: of the row; the first one of an interval.
-        name: a record's id, a timer's tag, or an interval.
+        name: a record's id, a timer's tag, an interval, or an offset of the source.
         consumer: of a checkpointed production.
         time_us: the event time that a watermark should have reached.
     """

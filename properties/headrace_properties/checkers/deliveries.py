@@ -13,12 +13,13 @@ from headrace.history import (
     RunEnded,
     SourceHeld,
 )
+from headrace.wire.effects import SourceRecord
 from headrace.wire.rows import Production
 from headrace_properties.checkers.ending import Calm, left
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
 from headrace_properties.checkers.work import WorkItem
-from headrace_properties.verdict import Verdict
+from headrace_properties.verdict import Awaited, AwaitedKind, Verdict
 
 
 class NoLoss:
@@ -58,6 +59,7 @@ class NoLoss:
                 f"{_of_source(held)} is lost: all is at rest and {held.process} never injected it (MillWheel 5.2)",
                 held,
                 event,
+                awaited=_injection(held),
             )
         for work in _unsettled(self._ledger):
             born = format_time(work.source.at_us)
@@ -99,6 +101,7 @@ class DeliveriesArrive:
                 f"{left(event, self._ledger)} (MillWheel 5.2)",
                 held,
                 event,
+                awaited=_injection(held),
             )
         stuck = list(_unsettled(self._ledger))
         if stuck:
@@ -120,6 +123,11 @@ class DeliveriesArrive:
 def _unsettled(ledger: WorkLedger) -> Iterator[WorkItem]:
     for owed in ledger.owed.values():
         yield from owed.values()
+
+
+def _injection(held: SourceHeld) -> Awaited:
+    assert isinstance(held.what, SourceRecord)
+    return Awaited(AwaitedKind.INJECTION, held.process, held.at_us, held.what.key, str(held.what.offset))
 
 
 def _of_source(held: SourceHeld) -> str:

@@ -329,22 +329,19 @@ class WatermarkArrives:
             f" {_whose(ledger)} {format_time(aim_us)}; {blame}{left(event, ledger)} (MillWheel 4.5)",
             *([oldest.source] if oldest else []),
             event,
-            awaited=oldest.awaited(oldest.source.at_us) if oldest else self._stuck(name, aim_us),
+            awaited=oldest.awaited(oldest.source.at_us) if oldest else self._stuck(name, event.at_us),
         )
 
-    def _stuck(self, name: str, aim_us: int) -> Awaited:
-        """Nothing is pending: the watermark that is behind those that it follows."""
-        ledger = self._ledger
+    def _stuck(self, name: str, at_us: int) -> Awaited:
+        """Nothing is pending: the watermark that is behind those that it follows. ``at_us``: the end, true time."""
+        ledger, aim_us = self._ledger, MIN_TIME
         for one in reversed(ledger.topology.upstream[name]):
-            follows_us = (
-                ledger.published_input(one)
-                if one in ledger.topology.computations
-                else ledger.injectors_progress(one)
-            )
-            if ledger.published.get(one, MIN_TIME) < min(follows_us, aim_us):
-                return Awaited(
-                    AwaitedKind.WATERMARK, one, ledger.risen_at_us(one), time_us=min(follows_us, aim_us)
-                )
+            if one in ledger.topology.computations:
+                aim_us = ledger.published_input(one)
+            else:
+                aim_us = min(self._aim(address, at_us) for address in ledger.topology.sources[one])
+            if ledger.published.get(one, MIN_TIME) < aim_us:
+                return Awaited(AwaitedKind.WATERMARK, one, ledger.risen_at_us(one), time_us=aim_us)
         return Awaited(AwaitedKind.WATERMARK, name, ledger.risen_at_us(name), time_us=aim_us)
 
     def verdict(self) -> Verdict:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from headrace import MIN_TIME, Clock, rules
 from headrace import history as h
+from headrace.wire.effects import SourceRecord
 from headrace.wire.messages import STORE
 from headrace.wire.rows import RowDelta, StoredTimer
 from headrace_properties.explain.event_summaries import seconds
@@ -122,6 +123,8 @@ class _Inquiry:
                 return f"the keys {one.name} of {one.computation!r} have nobody who works on them"
             case AwaitedKind.WATERMARK:
                 return f"the low watermark of {one.computation!r} has yet to reach {seconds(one.time_us)}"
+            case AwaitedKind.INJECTION:
+                return f"{one.computation} has yet to inject its source's record at offset {one.name} (key {one.key!r})"
 
     def _touches(self, event: h.Event) -> bool:
         one = self._awaited
@@ -142,6 +145,21 @@ class _Inquiry:
                 }
             case AwaitedKind.WATERMARK:
                 return False
+            case AwaitedKind.INJECTION:
+                return self._touches_injection(event)
+
+    def _touches_injection(self, event: h.Event) -> bool:
+        """Tell whether an event concerns a record in a source, or the process that reads it."""
+        process, offset = self._awaited.computation, int(self._awaited.name)
+        match event:
+            case h.SourceHeld(what=SourceRecord(offset=at)):
+                return (event.process, at) == (process, offset)
+            case h.Injected():
+                return event.process == process and event.offset in (offset - 1, offset + 1)
+            case h.RoleClaimed(role=role):
+                return role == process
+            case _:
+                return isinstance(event, h.ProcessStarted) and event.process == process
 
     def _touches_row(self, event: h.Event, tag: str | None) -> bool:
         """Tell whether an event concerns a timer of the key; ``None``: any of its timers, or its hold."""
@@ -200,6 +218,8 @@ class _Inquiry:
                 return self._lost_owner() or ("the owner follows the master's table", "adopts_version")
             case AwaitedKind.WATERMARK:
                 return self._next_of_watermark()
+            case AwaitedKind.INJECTION:
+                return self._next_of_injection()
 
     @property
     def _owner(self) -> Tenure | None:
@@ -334,6 +354,20 @@ class _Inquiry:
             return "its consumer ACKs the copy that it drops", "acks_duplicate"
         return "its owner sends it again, until it is ACKed", "retries"
 
+    def _next_of_injection(self) -> tuple[str, str]:
+        process, offset = self._awaited.computation, int(self._awaited.name)
+        if self._is_down(process):
+            return f"{process} starts again, and reads on from the oldest unfinished record", "resumes_at"
+        injected = [
+            one.offset for one in self._history if isinstance(one, h.Injected) and one.process == process
+        ]
+        if max(injected, default=0) > offset:
+            return (
+                f"{process} reads it: the oldest unfinished record comes before any that is newer",
+                "resumes_at",
+            )
+        return f"{process} injects it, unless its timestamp is beyond the skew limit", "may_inject"
+
     def _next_of_watermark(self) -> tuple[str, str]:
         name, aim_us = self._awaited.computation, self._awaited.time_us
         reports = [self._history[number] for number in self._touched]
@@ -351,6 +385,12 @@ class _Inquiry:
                 f"{owner.owner} reports that the keys {owner.interval} have reached {seconds(aim_us)}",
                 "low_watermark",
             )
+        for report in reports:
+            if isinstance(report, h.InjectorReported) and report.low_watermark < aim_us:
+                return (
+                    f"{report.process} reports that all before {seconds(aim_us)} has been delivered",
+                    "holds_watermark",
+                )
         for claimed in reports:
             if isinstance(claimed, h.RoleClaimed):
                 holder, _, incarnation = claimed.holder.partition("#")

@@ -20,8 +20,10 @@ from headrace.history import (
     Resent,
     RoleClaimed,
     ScanBegun,
+    SourceHeld,
     UserCodeFailed,
 )
+from headrace.wire.effects import SourceRecord
 from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.mutants import CATALOGUE, Probe
@@ -41,6 +43,8 @@ HOLD = Awaited(AwaitedKind.HOLD, "counter", 7_000, "cats", time_us=50)
 CHECKPOINT = Awaited(AwaitedKind.CHECKPOINT, "counter", 7_000, "cats", "counter@1.1#0", "detector")
 INTERVAL = Awaited(AwaitedKind.INTERVAL, "counter", 1_000, "", str(ALL))
 WATERMARK = Awaited(AwaitedKind.WATERMARK, "counter", 7_000, time_us=300)
+INJECTION = Awaited(AwaitedKind.INJECTION, "queries/0", 3_000, "cats", "1")
+SOURCE = Awaited(AwaitedKind.WATERMARK, "queries", 7_000, time_us=300)
 ID = Awaited(AwaitedKind.ID, "counter", 7_000, "cats", "queries/0:0")
 
 
@@ -115,6 +119,16 @@ def made() -> Story:
 def claimed(story: Story, incarnation: int) -> Story:
     add(story, lambda at: RoleClaimed(at, "store", "authority-0", 1, "authority-0.0#1"))
     return add(story, lambda at: ProcessStarted(at, "authority-0.0", incarnation))
+
+
+def held(story: Story) -> Story:
+    """The source has a second record."""
+    what = SourceRecord(1, "queries", "cats", b"1", 110, 0)
+    return add(story, lambda at: SourceHeld(at, "queries/0", what))
+
+
+def stopped(story: Story) -> Story:
+    return add(story, lambda at: FaultStruck(at, "queries/0", "crash", "incarnation 1"))
 
 
 def reported(story: Story, low: int) -> Story:
@@ -192,6 +206,17 @@ CASES: dict[str, tuple[Callable[[], Story], Awaited, str, str]] = {
         lambda: reported(claimed(begin(), 1), 300), WATERMARK, "the authority combines what was reported", "takes_report"),
     "the authority's standby takes over": (
         lambda: reported(claimed(begin(), 2), 300), WATERMARK, "a standby takes over from authority-0.0#1", "may_lead"),
+    "a source's record is injected": (
+        lambda: held(injected()), INJECTION, "queries/0 injects it, unless its timestamp is beyond", "may_inject"),
+    "a source's record that was skipped is read": (
+        lambda: told(held(injected()), lambda story: story.inject(2, 120)), INJECTION, "queries/0 reads it", "resumes_at"),
+    "an injector's process that is down starts again": (
+        lambda: stopped(held(injected())), INJECTION, "queries/0 starts again", "resumes_at"),
+    "an injector that is behind its source reports": (
+        lambda: told(begin(), lambda story: story.report(200)), SOURCE,
+        "queries/0 reports that all before 0.000300 s has been delivered", "holds_watermark"),
+    "what an injector has reported is broadcast": (
+        lambda: told(begin(), lambda story: story.report(300)), SOURCE, "the authority combines", "takes_report"),
     "an owner of other keys that has gone is replaced before a watermark moves": (
         lambda: lost(reported(begin(), 100)), WATERMARK, "the master replaces worker-0", "is_orphan"),
 }
