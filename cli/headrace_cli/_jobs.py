@@ -4,6 +4,7 @@ A job is a pipeline with its input. The input may differ from host to host: the 
 one, and then outputs are comparable as far as that goes.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -75,7 +76,7 @@ def load_job(
     """Load a job.
 
     Args:
-        name: ``zeitgeist`` or ``MODULE:PIPELINE``.
+        name: ``zeitgeist``, ``nexmark-q0`` to ``nexmark-q12``, or ``MODULE:PIPELINE``.
         seed: of the input, where a function makes it.
         path: a file with the input; ``None``: a function makes it.
         reading: how to read the file.
@@ -86,6 +87,8 @@ def load_job(
         JobError: the options do not fit.
         TargetError: there is no such pipeline, or nothing that makes its input.
     """
+    if re.fullmatch(r"nexmark-q(\d|1[0-2])", name):
+        name = name.replace("nexmark-", "headrace_scenarios.nexmark:")
     if path is not None and feed is not None:
         raise JobError(name, "there are two inputs, --input and --feed", "Give one of them")
     if path is None and reading != InputOptions():

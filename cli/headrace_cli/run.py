@@ -102,7 +102,8 @@ class WritingOptions:
 PipelineArgument = Annotated[
     str,
     typer.Argument(
-        metavar="zeitgeist|MODULE:PIPELINE", help="Zeitgeist on real flights, or your own pipeline."
+        metavar="zeitgeist|nexmark-qN|MODULE:PIPELINE",
+        help="Zeitgeist on real flights, a query of NEXMark (0 to 12), or your own pipeline.",
     ),
 ]
 FaultsOption = Annotated[int, typer.Option(min=0, help="Number of faults, drawn from the seed; on sim only.")]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace import MAX_TIME, Codec, Timer
+from headrace.history import Injected
 from headrace.wire.rows import Production
 from headrace_properties.promises.world import Arrival, Step, World
 
@@ -79,6 +80,11 @@ class RecordView:
     def timestamp(self) -> int:
         """Event time, microseconds."""
         return self._production.timestamp
+
+    @property
+    def late(self) -> bool:
+        """Whether it was injected behind its injector's low watermark (4.5): then the source gave it too late."""
+        return isinstance(self.event, Injected) and self.timestamp < self.event.source_watermark
 
     @property
     def record_id(self) -> str:
@@ -256,6 +262,10 @@ class Moment:
             UnknownNameError: the pipeline has no such stream.
         """
         return self._views(self._outputs, self._world.outputs, stream)
+
+    def has_stream(self, name: str) -> bool:
+        """Tell whether the pipeline has a stream, for a promise that judges several pipelines."""
+        return self._world.has_stream(name)
 
     def low_watermark(self, name: str) -> int:
         """Return the low watermark of a computation or injector as broadcast last, event time in microseconds.

@@ -149,6 +149,10 @@ class World:
         """
         _check("computation", name, self.topology.computations)
 
+    def has_stream(self, name: str) -> bool:
+        """Tell whether a version has a stream."""
+        return name in self._codecs
+
     def check_stream(self, name: str) -> None:
         """Refuse the name of a stream that no version has.
 
