@@ -60,7 +60,7 @@ def main() -> None:
     try:
         module, _, name = told["judge"].partition(":")
         judge = getattr(importlib.import_module(module), name)
-        outcome = judge(told["runs"], told["wanted"])
+        outcome = judge(told["runs"], told["wanted"], told["held"])
     except BaseException as error:  # noqa: BLE001  a mutant may raise anything; that it cannot even begin is its outcome
         outcome = {"unfit": f"{type(error).__name__}: {error}"}
     json.dump(outcome, answer)

@@ -5,6 +5,7 @@ Rules of this file:
 * What a mutant comes to is a function of it and of the runs. Time is the process's own (CPU), so that a busy machine changes
   nothing short of a run that nearly takes the limit.
 * A run that takes too long or ends its process is noticed, as `verify` would never end or end likewise.
+* What the sound runs exercise and no run of the mutant does is noticed, too: `verify` would call it unknown.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from typing import Any, Self
 
 from headrace import HeadraceError
 from headrace_properties.mutation.runs import RunsSpec
-from headrace_properties.mutation.survey import SurveyedRun
+from headrace_properties.mutation.survey import SurveyedRun, held_in
 from headrace_properties.search.limits import CodeLimits, limit_memory
 from headrace_properties.search.oracles import fired
 
@@ -138,6 +139,7 @@ class _Processes:
             "judge": f"{__name__}:judge_here",
             "runs": {"maker": spec.maker, "arguments": spec.arguments},
             "wanted": [(run.workload, run.seed, run.digest) for run in runs],
+            "held": sorted({name for run in runs for name in run.held}),
         }
         boot = str(Path(__file__).with_name("_boot.py"))
         process = subprocess.Popen(  # noqa: S603  our own script
@@ -169,11 +171,19 @@ class _TooLongError(BaseException):
     """A run has taken too long: no `Exception`, as neither the engine nor user code may take it for one of theirs."""
 
 
-def judge_here(runs: dict[str, Any], wanted: Sequence[tuple[str, int, str]]) -> dict[str, Any]:
-    """Make the runs in this process. ``wanted``: workload, seed and digest of each."""
+def judge_here(
+    runs: dict[str, Any], wanted: Sequence[tuple[str, int, str]], held: Sequence[str]
+) -> dict[str, Any]:
+    """Make the runs in this process.
+
+    Args:
+        runs: where to get them.
+        wanted: workload, seed and digest of each.
+        held: what they exercise on the sound code.
+    """
     made = RunsSpec(**runs).load()
     limit_memory(CodeLimits())
-    changed = 0
+    changed, exercised = 0, set[str]()
     for count, (workload, seed, digest) in enumerate(wanted, 1):
         killed_by: tuple[str, ...] = ()
         message = ""
@@ -190,10 +200,15 @@ def judge_here(runs: dict[str, Any], wanted: Sequence[tuple[str, int, str]]) -> 
                 message = judged.error or judged.broken[killed_by[0]].message
             else:
                 changed += judged.digest != digest
+                exercised.update(held_in(judged))
         if killed_by or time.process_time() > ALL_S:
-            found = {"killed_by": killed_by, "workload": workload, "seed": seed, "message": message}
-            return {"runs": count, "changed": changed, **(found if killed_by else {})}
-    return {"runs": len(wanted), "changed": changed}
+            killed = {"killed_by": killed_by, "workload": workload, "seed": seed, "message": message}
+            return {"runs": count, "changed": changed, **(killed if killed_by else {})}
+    found: dict[str, Any] = {"runs": len(wanted), "changed": changed}
+    missing = [name for name in held if name not in exercised]
+    if missing:
+        found |= {"killed_by": missing, "message": f"no run exercises {', '.join(missing)} any more"}
+    return found
 
 
 @contextlib.contextmanager

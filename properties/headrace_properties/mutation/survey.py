@@ -18,8 +18,10 @@ from typing import Any
 
 from headrace import HeadraceError
 from headrace_properties.mutation.runs import RunsSpec
+from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import fired
 from headrace_properties.search.parallel import spread
+from headrace_properties.verdict import Holds
 
 Lines = Mapping[str, int]
 """File to lines: bit ``n`` is line ``n``. There are thousands of runs, and a set for each would fill the memory."""
@@ -62,12 +64,14 @@ class SurveyedRun:
         seed: of its input and of its plan.
         digest: of its History.
         lines: executed, by file.
+        held: invariants and promises that it exercised, in order.
     """
 
     workload: str
     seed: int
     digest: str
     lines: Lines
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +142,13 @@ def _part(
         if judged.failed:
             message = judged.error or next(iter(judged.broken.values())).message
             raise UnsoundRunError(name, seed, fired(judged), message)
-        found.append(SurveyedRun(name, seed, judged.digest, lines()))
+        found.append(SurveyedRun(name, seed, judged.digest, lines(), held_in(judged)))
     return found
+
+
+def held_in(judged: JudgedRun) -> tuple[str, ...]:
+    """Return the invariants and promises that a run exercised, and that held."""
+    return tuple(sorted(name for name, verdict in judged.verdicts.items() if isinstance(verdict, Holds)))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from headrace_properties.mutation.runs import Runs, RunsSpec, engine_spec
 from headrace_properties.mutation.sampling import AutomaticMutant, Module, engine_modules, mutants_of
 from headrace_properties.mutation.survey import Survey, SurveyedRun, UnsoundRunError, survey
 from headrace_properties.search.judging import JudgedRun
-from headrace_properties.verdict import Violated
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 
 (RULES,) = engine_modules(["headrace.rules"])
 SPEC = engine_spec(2, ("tallies", "windows"))
@@ -113,8 +113,10 @@ def test_workloads_take_turns() -> None:
 
 
 def judged(*, wrong: bool = False, digest: str = "same") -> JudgedRun:
-    verdicts = {"S1": Violated("lost", ())} if wrong else {}
-    return JudgedRun(dict(verdicts), {}, Counter(), Counter(), 0, digest)
+    verdicts: dict[str, Verdict] = (
+        {"S1": Violated("lost", ())} if wrong else {"L1": Holds(1), "S8": Unknown("never")}
+    )
+    return JudgedRun(verdicts, {}, Counter(), Counter(), 0, digest)
 
 
 def fake(arguments: dict[str, str]) -> Runs:
@@ -137,10 +139,16 @@ def test_a_run_that_never_ends_kills_and_so_does_the_first_that_fails(
     monkeypatch.setattr(judging, "RUN_S", 0.05)
     monkeypatch.setattr(judging, "limit_memory", lambda _: None)  # this process is the tests'
     wanted = [("one", 0, "other"), ("one", 1, "1"), ("one", 2, "2")]
-    assert judge_here(spec("never ends"), wanted)["killed_by"] == ("time",)
-    failed = judge_here(spec("fails"), wanted)
+    assert judge_here(spec("never ends"), wanted, [])["killed_by"] == ("time",)
+    failed = judge_here(spec("fails"), wanted, [])
     assert (failed["runs"], failed["killed_by"], failed["seed"], failed["message"]) == (2, ("S1",), 1, "lost")
-    assert judge_here(spec("holds"), wanted) == {"runs": 3, "changed": 1}
+    assert judge_here(spec("holds"), wanted, ["L1"]) == {"runs": 3, "changed": 1}
+    unknown = judge_here(spec("holds"), wanted, ["L1", "S8"])
+    assert (unknown["runs"], unknown["killed_by"], unknown["message"]) == (
+        3,
+        ["S8"],
+        "no run exercises S8 any more",
+    )
 
 
 def test_an_oracle_that_fires_without_mutation_stops_the_survey(monkeypatch: pytest.MonkeyPatch) -> None:
