@@ -149,14 +149,10 @@ def run_on_sim(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: R
             cluster.heal(schedule.lasting)
             cluster.run_to_the_end()
             reading.take(cluster.history)
-    notes = [f"{cluster.kernel.now / SECOND:.1f} simulated seconds, {reading.events:,} events judged"]
-    if stopped_by is not None:
-        notes.append(
-            f"Stopped by {stopped_by.name} before the end: the output is what went outside until then"
-        )
+    done = f"{cluster.kernel.now / SECOND:.1f} simulated seconds, {reading.events:,} events judged"
     return HostRun(
         outputs=reading.outputs,
-        notes=tuple(notes),
+        notes=(done, *_of_stop(stopped_by)),
         stopped_by=stopped_by,
         verdicts=reading.judge.verdicts() | reading.promises.verdicts(),
         struck=dict(sorted(reading.struck.items())),
@@ -216,14 +212,23 @@ def run_on_reference(pipeline: Pipeline, feed: Feed, options: HostOptions, progr
     _refuse_faults("reference", options)
     entries = max(len(feed.entries), 1)
 
-    def on_entry(done: int) -> None:
-        if done % _ENTRIES == 0:
-            progress.advance(done / entries)
+    with stop_requested() as stop:
 
-    outcome = run_reference(pipeline, feed, on_entry)
+        def on_entry(done: int) -> bool:
+            if done % _ENTRIES == 0:
+                progress.advance(done / entries)
+            return stop()
+
+        outcome = run_reference(pipeline, feed, on_entry)
     drops = DropCounter([pipeline])
     drops.take_states(outcome.states)
-    return HostRun(outcome.outputs, dropped=drops.counts())
+    return HostRun(outcome.outputs, _of_stop(stop.signal), dropped=drops.counts(), stopped_by=stop.signal)
+
+
+def _of_stop(number: signal.Signals | None) -> tuple[str, ...]:
+    if number is None:
+        return ()
+    return (f"Stopped by {number.name} before the end: the output is what went outside until then",)
 
 
 def run_on_spark(pipeline: Pipeline, feed: Feed, options: HostOptions, progress: RunProgress) -> HostRun:

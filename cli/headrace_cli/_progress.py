@@ -163,7 +163,8 @@ class RunProgress:
 
     def __init__(self, title: str) -> None:
         self.elapsed_s = 0.0
-        self._title = title
+        self._title = self._at = title
+        self._done = 0.0
         self._console = error_console()
         self._began = self._last_line = time.monotonic()
         self._bar: Progress | None = None
@@ -192,6 +193,8 @@ class RunProgress:
         self.elapsed_s = time.monotonic() - self._began
         if self._live is not None:
             self._live.stop()
+        if isinstance(error, KeyboardInterrupt):
+            self._console.print(f"{self._at}: stopped at {self._done:.0%}", soft_wrap=True)
 
     def advance(self, done: float, what: str = "", computations: Sequence[ComputationProgress] = ()) -> None:
         """Tell how far it is.
@@ -202,6 +205,7 @@ class RunProgress:
             computations: how far each of them is.
         """
         title = f"{self._title}: {what}" if what else self._title
+        self._at, self._done = title, done
         now = time.monotonic()
         if self._bar is not None and self._live is not None:
             self._bar.update(self._bar.task_ids[0], description=title, completed=done)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace import HeadraceError
-from headrace_cli._consoles import output_console
+from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import ExitCode, tidy_errors
 from headrace_cli._options import JsonOption
@@ -138,8 +138,12 @@ def _run(
     feed = target.feed(seed)
     plan = draw_plan(faults, seed, len(feed.entries), [Verb(kind) for kind in wanted])
     directory = _directory(keep)
-    with RunProgress(f"chaos on {target.name}") as progress:
-        report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
+    try:
+        with RunProgress(f"chaos on {target.name}") as progress:
+            report = run_chaos(target.name, target.pipeline, feed, plan, directory, options, progress.advance)
+    except KeyboardInterrupt:
+        error_console().print(f"Logs, checkpoint and outputs so far: {directory}", soft_wrap=True)
+        raise
     done = Chaos(target.name, seed, tuple(map(str, without)), report, directory)
     if keep is None and done.code is ExitCode.HOLDS:
         shutil.rmtree(directory, ignore_errors=True)

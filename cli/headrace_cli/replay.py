@@ -156,19 +156,22 @@ def replay(
             limits = CodeLimits(call_s=code_timeout)
             replayed = _run(recorded, pipeline, promise or (), limits)
         verdicts = dict(replayed.verdicts)
-        rates = None
+        rates = stopped = None
         if when and replayed.code is ExitCode.VIOLATED:
-            with stdout_reserved():
-                application = _application(recorded, pipeline, promise or (), limits)
-                rates = measure(
-                    application,
-                    recorded.file,
-                    recorded.protocol,
-                    replayed.history,
-                    verdicts,
-                    replayed.error,
-                    jobs,
-                )
+            application = _application(recorded, pipeline, promise or (), limits)
+            try:
+                with stdout_reserved():
+                    rates = measure(
+                        application,
+                        recorded.file,
+                        recorded.protocol,
+                        replayed.history,
+                        verdicts,
+                        replayed.error,
+                        jobs,
+                    )
+            except KeyboardInterrupt as signaled:  # the run itself is told even so
+                stopped = signaled
         stop = cut(replayed.history, until, verdicts) if until and replayed.history else None
         if as_json:
             document = _document(replayed) | showing.document(replayed.history, verdicts)
@@ -196,6 +199,8 @@ def replay(
                 print_rates(console, rates, replayed.history)
             _save(showing, replayed, files, history, rates)
             print_saved(console, files.saved)
+        if stopped is not None:
+            raise stopped
         raise typer.Exit(files.code(replayed.code))
 
 

@@ -14,7 +14,7 @@ from headrace_cli import _progress
 from headrace_cli._documents import progress_document
 from headrace_cli._progress import PartsProgress, RunProgress
 from headrace_cli._progress_table import progress_line
-from headrace_cli._signals import stop_requested
+from headrace_cli._signals import Stopped, stop_requested
 from tests.cli.rig import Run, plain
 
 COUNTER = ComputationProgress("counter", 1_234, 3, 55, 1_357_000_000 * SECOND, 90 * SECOND, 17, 30, 12_345)
@@ -75,6 +75,21 @@ def test_the_first_signal_asks_and_the_second_ends(number: signal.Signals) -> No
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+def test_a_run_that_is_stopped_says_how_far_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=130, markup=False, highlight=False)
+    monkeypatch.setattr(_progress, "error_console", lambda: console)
+
+    def stopped() -> None:
+        with RunProgress("report") as progress:
+            progress.advance(0.25, "depth")
+            raise Stopped(signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "report: depth: stopped at 25%\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headrace_cli._signals import Stopped
 from headrace_properties.search.inevitability import failure_rates
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.search.plausible import implausible
@@ -387,6 +389,18 @@ def test_when_tells_the_moment_that_decided(folder: Path, run: Run, monkeypatch:
     assert "the share of continuations that fail rises from 0 %" in " ".join(
         re.findall(r"<text[^>]*>([^<]*)", svg)
     )
+
+
+def test_a_signal_while_rates_are_measured_hides_no_verdict(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr("headrace_cli.replay.measure", stopped)
+    result = run("replay", str(save_zombie(folder)), "--when")
+    assert (result.exit_code, "VIOLATED again" in result.stdout) == (143, True)
+    assert "Terminated." in result.stderr
 
 
 def test_when_is_not_asked_of_a_run_that_violates_nothing(folder: Path, run: Run) -> None:

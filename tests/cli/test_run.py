@@ -2,6 +2,7 @@
 
 import base64
 import json
+import signal
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,41 @@ def test_a_pipeline_runs_over_its_own_feed(folder: Path, run: Run, host: str) ->
     assert result.exit_code == 0
     assert f"views:pipeline on {host}: 15 records in, 8 out" in result.stdout
     assert "counts 8" in plain(result.stdout)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_reference_run_that_is_stopped_tells_what_went_outside_until_then(
+    folder: Path, run: Run, number: signal.Signals, code: int
+) -> None:
+    (folder / "stopping.py").write_text(STOPPING.format(number))
+    whole = json.loads(run("run", "views:pipeline", "--on", "reference", "--json").stdout)
+    result = run("run", "stopping:pipeline", "--on", "reference", "--json", "--output", "out.jsonl")
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["result"]) == (code, "interrupted" if code == 130 else "terminated")
+    assert f"Stopped by {number.name} before the end: the output is what went outside until then" in str(
+        document
+    )
+    assert 0 < len(Path("out.jsonl").read_text().splitlines()) < sum(whole["outputs"].values())
+
+
+STOPPING = """
+import os
+import views
+
+class Stopping(views.CountViews):
+    told = False
+
+    def process_timer(self, context, timer):
+        super().process_timer(context, timer)
+        if not self.told:  # a second signal would end it at once
+            self.told = True
+            os.kill(os.getpid(), {:d})
+
+pipeline = views.build(Stopping())
+
+def feed(seed):
+    return views.feed(seed)
+"""
 
 
 def test_two_hosts_give_the_same_output_under_faults(folder: Path, run: Run) -> None:

@@ -71,7 +71,7 @@ def run_reference(
     Args:
         pipeline: what to run.
         feed: the input.
-        on_entry: told before each of the feed's entries how many are done, for progress.
+        on_entry: told before each of the feed's entries how many are done; if it returns ``True``, the run ends there.
         host: runs user code; default: runs it once, in this process.
 
     Raises:
@@ -79,8 +79,8 @@ def run_reference(
     """
     reference = _Reference(pipeline, host)
     for done, entry in enumerate(feed.entries):
-        if on_entry is not None:
-            on_entry(done)
+        if on_entry is not None and on_entry(done) is True:
+            return reference.result()
         reference.take(entry)
     return reference.finish()
 
@@ -120,6 +120,10 @@ class _Reference:
             if wall_us == MAX_TIME:
                 break
             self._let_time_pass(wall_us)
+        return self.result()
+
+    def result(self) -> RunResult:
+        """Return what has gone outside, and the states."""
         states = {
             (name, key): row.state
             for name, stage in self._stages.items()
