@@ -41,6 +41,11 @@ def changes(event: h.Applied) -> list[str]:
     parts = [f"sets timer {timer.tag!r}" for timer in delta.set_timers]
     parts += [f"removes the fired timer {timer.tag!r}" for timer in delta.fired]
     parts += [f"cancels timer {tag!r}" for tag in delta.cancelled]
+    if delta.hold is not None:
+        held = delta.hold < MAX_TIME
+        parts.append(
+            f"holds the low watermark at {seconds(delta.hold)}" if held else "lets the low watermark go"
+        )
     parts += [
         f"checkpoints production {one}"
         for one in dict.fromkeys(production.record_id for production in delta.productions)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace import Clock
+from headrace import MAX_TIME, Clock
 from headrace.history import (
     Acked,
     Applied,
@@ -24,6 +24,7 @@ from headrace.history import (
     UserCodeFailed,
 )
 from headrace.wire.effects import SourceRecord
+from headrace_properties.explain.event_summaries import changes
 from headrace_properties.explain.narrative import Narrative, narrate
 from headrace_properties.explain.waiting import waiting_for
 from headrace_properties.mutants import CATALOGUE, Probe
@@ -267,6 +268,16 @@ def test_the_story_of_a_lost_timer_begins_with_it_and_ends_with_the_rules() -> N
     assert "MillWheel" not in following
     assert "(4.5, 7.2)" in following
     assert rest[-1].startswith("The rule that was broken is L1")
+
+
+@pytest.mark.parametrize(
+    ("hold", "says"), [(50, "holds the low watermark at 0.000050 s"), (MAX_TIME, "lets the low watermark go")]
+)
+def test_a_write_says_what_it_does_to_the_hold_of_a_state(hold: int, says: str) -> None:
+    story = injected()
+    story.take("counter", 1, QUERY, hold=hold)
+    (applied,) = [event for event in story.events if isinstance(event, Applied)]
+    assert says in changes(applied)
 
 
 def test_a_record_that_nobody_took_is_told_with_its_sender() -> None:
