@@ -41,6 +41,7 @@ PACKAGES = (
                 ("figures", "figures of the papers"),
                 ("zeitgeist", "spikes and dips"),
                 ("examples", "with promises"),
+                ("nexmark", "its queries"),
                 ("chaos", "Spark, killed"),
                 ("pictures", "runs as pictures"),
             ),
@@ -51,11 +52,15 @@ PACKAGES = (
         "headrace_properties",
         "what must hold, and the search for a run in which it does not",
         (
-            (("recheck", "runs recorded runs again by today's code"),),
+            (
+                ("recheck", "runs recorded runs again by today's code"),
+                ("mutation", "breaks code at random"),
+            ),
             (
                 ("mutants", "broken protocols"),
                 ("explain", "causes in words"),
                 ("user_code", "users' own bugs"),
+                ("spark_jobs", "Spark's own API"),
                 ("dataflow", "a model of the layer"),
             ),
             (

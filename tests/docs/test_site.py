@@ -71,7 +71,8 @@ def test_every_public_name_has_its_entry(page: str, package: str) -> None:
 
 def test_every_option_and_setting_of_the_plugin_is_there() -> None:
     added = re.findall(r"\"(--headrace-[\w-]+)\"", inspect.getsource(pytest_addoption))
-    assert rows("api/pytest.md") == {*added, "headrace_pipelines", "headrace_allow_unknown"}
+    settings = {"headrace_pipelines", "headrace_allow_unknown", "headrace_code_timeout"}
+    assert rows("api/pytest.md") == {*added, *settings}
 
 
 def imported(source: str) -> Iterator[str]:
