@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from headrace import format_time
 from headrace.wire.effects import Replayed, SourceRecord, SourceWatermark, Start, Wake
 from headrace.wire.messages import STORE, Message
 
@@ -52,6 +53,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         message: name of the message's class, such as ``Write``, or of another event that it receives, such as ``Wake``.
         nth: which of them, counted from 1 since the start of the run (not of the process).
         computation: count only those of this computation; ``""``: all.
+        after_us: count from this time on, true time in microseconds: what a process does in the recovery from an earlier fault.
     """
 
     process: str
@@ -59,6 +61,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     nth: int = 1
     computation: str = ""
+    after_us: int = 0
 
     @property
     def verb(self) -> str:
@@ -76,7 +79,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def what(self) -> str:
         """The message: ``3rd Write of cities``."""
-        return f"{ordinal(self.nth)} {self.message}{f' of {self.computation}' if self.computation else ''}"
+        of = f" of {self.computation}" if self.computation else ""
+        return f"{ordinal(self.nth)} {self.message}{of}{f' after {format_time(self.after_us)}' if self.after_us else ''}"
 
 
 def ordinal(number: int) -> str:

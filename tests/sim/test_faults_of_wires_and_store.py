@@ -1,5 +1,6 @@
 """Faults of the network and of the store: each strikes, has its effect, and breaks no guarantee."""
 
+import msgspec
 import pytest
 
 from headrace import MILLISECOND, SECOND
@@ -224,3 +225,12 @@ def test_a_scan_that_fails_is_asked_for_again() -> None:
 def test_reads_of_rows_that_fail_are_asked_for_again() -> None:
     done = disturbed(f.StoreErrors(at_us=AT, for_us=SECOND, rate=0.5), options=with_engine(cache_bytes=0))
     assert {event.detail for event in done.struck("store_errors")} == {"Read"}
+
+
+def test_noise_spares_the_store_unless_it_is_told_not_to() -> None:
+    every = msgspec.structs.replace(noise(duplicate=0.3, delay=0.3), kinds=())
+    assert not [one for one in disturbed(every).all(h.FaultStruck) if "store" in one.detail]
+    done = disturbed(msgspec.structs.replace(every, kinds=("Write", "Written")))
+    details = [event.detail for event in done.all(h.FaultStruck)]
+    assert any(detail.endswith("-> store") for detail in details)
+    assert any("store ->" in detail for detail in details)

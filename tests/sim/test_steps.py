@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace import MILLISECOND, SECOND, OptionsError
+from headrace import MILLISECOND, SECOND, OptionsError, format_time
 from headrace.history import Applied, Delivered, Event, FaultStruck, History, IntervalMinted, StepReached
 from headrace.wire.messages import MoveInterval
 from headrace_properties.checkers import judge
@@ -190,6 +190,22 @@ def test_a_fault_may_wait_a_while_and_strike_somebody_else() -> None:
     reached = at(history, first(history, StepReached))
     struck = at(history, first(history, FaultStruck))
     assert (struck.process, struck.at_us - reached.at_us) == ("master-0", 70 * MILLISECOND)
+
+
+def test_a_step_may_be_counted_from_some_time_on() -> None:
+    """The first write after another was applied, whatever came before."""
+    usual = simulate(TALLIES.pipeline, FEED)
+    applied = [event.at_us for event in usual if isinstance(event, Applied)]
+    step = Step(WRITER, Does.SENDS, "Write", 1, after_us=applied[0])
+    assert str(step).endswith(f"sends its 1st Write after {format_time(applied[0])}")
+    history = run(StepFault(step, CRASH))
+    reached = at(history, first(history, StepReached))
+    assert reached.at_us >= applied[0]
+    assert next(event.at_us for event in history if isinstance(event, Applied)) == applied[0]
+    assert (
+        FaultSchedule.from_json(FaultSchedule(at_steps=(StepFault(step, CRASH),)).to_json()).at_steps[0].step
+        == step
+    )
 
 
 def test_nothing_begins_at_a_step_after_the_heal() -> None:

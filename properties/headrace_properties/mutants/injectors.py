@@ -12,7 +12,7 @@ from headrace.watermarks.authority import WatermarkAuthority
 from headrace.wire.effects import Effect, Event, SourceRecord, SourceWatermark, Start
 from headrace.wire.messages import Progress, Watermarks
 from headrace_properties.mutants.mutant import Directed, Mutant, Parts, Probe
-from headrace_sim.faults import Crash, FaultSchedule
+from headrace_sim.faults import Crash, FaultSchedule, Noise
 
 
 class WatermarkAtSend(Rules):
@@ -99,6 +99,14 @@ class WaitsTooLittle(Rules):
     def may_inject(self, timestamp: int, slowest: int, limit_us: int) -> bool:
         """Double the limit."""
         return super().may_inject(timestamp, slowest, 2 * limit_us)
+
+
+class ClaimsCountTwice(Rules):
+    """A claim that comes again is one more: who has the role by the first is fenced by the second."""
+
+    def may_claim(self, seen_epoch: int, latest: int) -> bool:
+        """Whenever the claimant looked."""
+        return seen_epoch <= latest
 
 
 class SendsOnce(Rules):
@@ -223,6 +231,14 @@ MUTANTS = (
         "the skew limit is twice as far", ("S18",), "8.4",
         "a record is injected when it is ahead of the slowest computation by up to twice the limit", Parts(rules=WaitsTooLittle),
         "limited",
+    ),
+    Mutant(
+        "a repeated claim counts", ("L2", "L4", "L6"), "7.1",
+        "a claim that the network repeats fences the process that it made the holder", Parts(rules=ClaimsCountTwice), "windows",
+        Directed(
+            FaultSchedule((Noise(at_us=0, for_us=SECOND, duplicate=1.0, delay_us=SECOND, kinds=("Claim",)),), 3 * SECOND),
+            why="an injector claims its role once, at its start: few random plans disturb the store then",
+        ),
     ),
     Mutant(
         "an injector sends once", ("L2", "S1"), "6.1.1",

@@ -226,7 +226,8 @@ def _change_at_step(b: Slot) -> f.StepFault:
     return f.StepFault(_step(b), _change(b))
 
 
-Maker = Callable[[Slot], f.AnyFault | f.StepFault]
+Maker = Callable[[Slot], f.AnyFault | f.StepFault | tuple[f.AnyFault | f.StepFault, ...]]
+"""Makes a fault, or several that belong together."""
 
 
 class KindTable(NamedTuple):
@@ -261,5 +262,82 @@ _CHANGES: tuple[Maker, ...] = (_change, _change_at_step) * 3
 
 FIRST_TABLE = 1
 
-TABLES: dict[int, KindTable] = {FIRST_TABLE: KindTable(MAKERS, _CHANGES)}
-"""All tables by number. Add, never change: the next is ``2: TABLES[1].with_more(...)``."""
+# The second table: what the first has no form for
+
+
+def _cut_new_owner(b: Slot) -> f.StepFault:
+    """A new owner hears no broadcasts right after its scan: what it knows, it knows by the scan."""
+    owner = b.pick(b.ground.workers)
+    authorities = tuple(one for one in b.ground.leaders if role_of(one) == "authority")
+    step = Step(owner, Does.RECEIVES, "Scanned", 1 + b.how % 6)
+    cut = f.Partition(at_us=0, side=authorities, other=(owner,), for_us=SECOND + b.for_us, one_way=True)
+    return f.StepFault(step, cut, Moment.AFTER)
+
+
+_STORE_TRAFFIC: tuple[tuple[str, ...], ...] = (
+    ("Mint", "Minted", "Claim", "Claimed", "Renew", "Renewed"),
+    ("JournalWatermarks", "JournalPosition", "Journaled"),
+    ("Write", "Written"),
+    ("Scan", "Scanned", "Read", "RowRead"),
+    ("Mint", "Claim", "JournalWatermarks", "JournalPosition", "Write", "Scan", "CollectIds"),
+)
+
+
+def _store_noise(b: Slot) -> f.AnyFault:
+    """Requests to the store and its answers are repeated, late or lost: mints, claims and journal entries too."""
+    drop, duplicate, delay = ((0.2, 0.2, 0.2), (0.0, 0.7, 0.0), (0.0, 0.0, 0.8), (0.5, 0.0, 0.0))[b.how & 3]
+    return f.Noise(
+        at_us=b.at_us, for_us=b.for_us + SECOND, drop=drop, duplicate=duplicate, delay=delay,
+        delay_us=(100 * MILLISECOND, SECOND, 3 * SECOND)[(b.how >> 2) % 3],
+        kinds=_STORE_TRAFFIC[b.where % len(_STORE_TRAFFIC)],
+    )  # fmt: skip
+
+
+_RECOVERY: dict[str, tuple[tuple[Does, str], ...]] = {
+    "worker": (
+        (Does.SENDS, "Scan"),
+        (Does.RECEIVES, "Scanned"),
+        (Does.RECEIVES, "Table"),
+        (Does.SENDS, "Report"),
+    ),
+    "master": (
+        (Does.SENDS, "Claim"),
+        (Does.RECEIVES, "Claimed"),
+        (Does.SENDS, "Mint"),
+        (Does.RECEIVES, "Minted"),
+    ),
+    "authority": ((Does.SENDS, "Claim"), (Does.RECEIVES, "Claimed"), (Does.SENDS, "JournalWatermarks")),
+    "injector": ((Does.RECEIVES, "Claimed"), (Does.RECEIVES, "Replayed"), (Does.SENDS, "JournalPosition")),
+}
+
+
+def _strike_recovery(b: Slot) -> tuple[f.AnyFault | f.StepFault, ...]:
+    """A process stops, and whoever recovers its work is stopped in the middle of that, too."""
+    first = b.pick(b.ground.processes)
+    role = role_of(first)
+    heirs = [
+        one for one in b.ground.processes if role_of(one) == role and (one != first or role == "injector")
+    ]
+    does, message = _RECOVERY[role][b.when % len(_RECOVERY[role])]
+    moment = Moment.AFTER if b.how & 1 else Moment.BEFORE
+    stop = f.Crash(at_us=b.at_us, process=first, restart_after_us=b.for_us)
+    steps = [Step(heir, does, message, 1 + (b.how >> 2) % 3, after_us=max(b.at_us, 1)) for heir in heirs]
+    if b.how & 2:
+        pauses = [
+            f.Pause(at_us=0, process=step.process, for_us=1_200 * MILLISECOND + b.for_us) for step in steps
+        ]
+        return (stop, *[f.StepFault(step, one, moment) for step, one in zip(steps, pauses, strict=True)])
+    crashes = [f.Crash(at_us=0, process=step.process, restart_after_us=b.for_us) for step in steps]
+    return (stop, *[f.StepFault(step, one, moment) for step, one in zip(steps, crashes, strict=True)])
+
+
+SECOND_TABLE = 2
+
+TABLES: dict[int, KindTable] = {
+    FIRST_TABLE: KindTable(MAKERS, _CHANGES),
+    SECOND_TABLE: KindTable((*MAKERS, *(_cut_new_owner, _store_noise, _strike_recovery) * 3), _CHANGES),
+}
+"""All tables by number. Add, never change: the next is ``3: TABLES[2].with_more(...)``."""
+
+NEWEST_TABLE = max(TABLES)
+"""What searches draw from beside the first."""

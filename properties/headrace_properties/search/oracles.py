@@ -11,6 +11,7 @@ from headrace_properties.checkers import all_checkers
 from headrace_properties.reference import run_reference
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.fault_kinds import FIRST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.workloads import WORKLOADS, Workload
@@ -43,9 +44,11 @@ def fired(judged: JudgedRun) -> tuple[str, ...]:
     return (ERROR,) if judged.error else tuple(judged.broken)
 
 
-def plan_of(workload: Workload, feed: Feed, seed: int) -> Plan:
-    """The plan of a seed: random, and for seed 0 the one without faults."""
+def plan_of(workload: Workload, feed: Feed, seed: int, table: int = FIRST_TABLE) -> Plan:
+    """The plan of a seed: random, and for seed 0 the one without faults. ``table``: of the kinds of faults."""
     data = Random(f"{seed}/plan").randbytes(PLAN_BYTES) if seed else bytes(PLAN_BYTES)
+    if table != FIRST_TABLE:
+        data += bytes([table])
     return decode_plan(data, ground_of(workload.deployed, feed, workload.options), workload.options)
 
 

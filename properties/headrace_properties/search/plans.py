@@ -11,6 +11,7 @@ as it is for good (`FaultSchedule.lasting`). Some faults are tied to protocol st
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -83,13 +84,23 @@ def decode_plan(data: bytes, ground: Ground, base: ClusterOptions) -> Plan:
     swarm = data[0] | data[1] << 8
     makers = TABLES[number].makers_for(ground)
     kinds = [make for bit, make in enumerate(makers) if not swarm or swarm >> (bit % 16) & 1] or makers
-    faults = [kinds[(kind - 1) % len(kinds)](slot) for kind, slot in _slots(data, ground)]
+    faults = list(
+        chain.from_iterable(
+            _each(kinds[(kind - 1) % len(kinds)](slot)) for kind, slot in _slots(data, ground)
+        )
+    )
     timed = tuple(fault for fault in faults if not isinstance(fault, f.StepFault))
     tied = tuple(fault for fault in faults if isinstance(fault, f.StepFault))
     heal_at_us = ground.horizon_us + data[2] % 4 * SECOND if faults else 0
     lasting = _lasting(timed, ground) if data[2] >> 4 == _LASTING else ()
     seed = data[6] | data[7] << 8
     return Plan(f.FaultSchedule(timed, heal_at_us, lasting, tied), _knobs(data, base), seed)
+
+
+def _each(
+    made: f.AnyFault | f.StepFault | tuple[f.AnyFault | f.StepFault, ...],
+) -> tuple[f.AnyFault | f.StepFault, ...]:
+    return made if isinstance(made, tuple) else (made,)
 
 
 _SAME_TIME, _SAME_PLACE, _LASTING = 4, 8, 1
@@ -160,9 +171,10 @@ def draw_faults(
     while len(faults) < count:
         at_us = random.randrange(ground.horizon_us)
         where, how, how_long = random.randbytes(3)
-        fault = random.choice(makers)(Slot(ground, at_us, 0, where, how, how_long))
-        if not isinstance(fault, f.StepFault) and not isinstance(fault, without):
-            faults.append(fault)
+        made = _each(random.choice(makers)(Slot(ground, at_us, 0, where, how, how_long)))
+        timed = [fault for fault in made if not isinstance(fault, f.StepFault)]
+        if len(timed) == len(made) and not isinstance(timed[0], without):
+            faults += timed
     return f.FaultSchedule(tuple(faults), ground.horizon_us + SECOND if faults else 0)
 
 

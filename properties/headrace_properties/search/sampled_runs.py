@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headrace.history import History
+from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun
 from headrace_properties.search.oracles import ERROR, fired, plan_of, try_workload
 from headrace_properties.search.parallel import spread
@@ -125,11 +126,16 @@ class SampleResult:
 
 
 def case_of(number: int, seed: int = 0) -> SampledRun:
-    """Run ``number`` of the sample of a seed: the workloads take turns, and each run has a plan and an input of its own."""
-    workload = list(WORKLOADS.values())[number % len(WORKLOADS)]
+    """Run ``number`` of the sample of a seed: the workloads take turns, and each run has a plan and an input of its own.
+
+    In every other turn its faults are of the newest table of kinds.
+    """
+    turn, place = divmod(number, len(WORKLOADS))
+    workload = list(WORKLOADS.values())[place]
     of_run = seed * SEEDS + number
     feed = workload.feed(of_run)
-    return SampledRun(workload, of_run, feed, plan_of(workload, feed, of_run))
+    table = NEWEST_TABLE if turn % 2 else FIRST_TABLE
+    return SampledRun(workload, of_run, feed, plan_of(workload, feed, of_run, table))
 
 
 def run_sample(numbers: Iterable[int], seed: int = 0, *, again: bool = False) -> SampleResult:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
-from headrace_properties.search.fault_kinds import FIRST_TABLE
+from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.user_lines import EVERY
@@ -38,6 +38,10 @@ AIMED = 3
 
 _ROUNDS = 1_000_003
 """More than any search has."""
+
+
+_NEWEST_EVERY = 4
+"""Choice: every fourth round draws from the newest table of kinds, so that most plans of a seed stay what they were."""
 
 
 def drawn(seed: int, number: int) -> list[bytes]:
@@ -120,7 +124,10 @@ class Steering:
     def _trial(self, data: bytes, number: int, covered: Counter[Spot]) -> Trial:
         """Aim a plan that was drawn, and give it the input whose turn it is."""
         turn = number % len(self._feed_seeds)
-        plan = decode_plan(data, self._grounds[turn], self._base)
+        in_newest = number // ROUND % _NEWEST_EVERY == _NEWEST_EVERY - 1
+        plan = decode_plan(
+            data + bytes([NEWEST_TABLE]) if in_newest else data, self._grounds[turn], self._base
+        )
         aimed = self._aim(plan, covered) if plan.faults.count else plan
         return Trial(aimed, self._feed_seeds[turn], watched=number % EVERY == 0)
 

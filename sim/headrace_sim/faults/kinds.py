@@ -73,6 +73,7 @@ class Noise(Fault, frozen=True, kw_only=True):
     """A bad network: each message is dropped, duplicated or delayed with these probabilities. Delays reorder messages.
 
     ``kinds``: names of message classes, such as ``Ack``; empty: all. ``process``: only messages to or from it; ``""``: all.
+    The traffic with the store is spared, unless ``kinds`` names it (such as ``Mint``).
     """
 
     for_us: int

@@ -62,10 +62,15 @@ class Watch:
         self._log = log
         self._begin = begin
         self._planned: dict[tuple[Place, int], list[StepFault]] = {}
+        self._later: dict[Place, list[StepFault]] = {}
+        self._counts_later: Counter[tuple[Place, int]] = Counter()
         self._told: Told | None = None
         self._caught: dict[tuple[str, int, int], _Caught] = {}
         for fault in planned:
-            self._planned.setdefault((place_of(fault.step), fault.step.nth), []).append(fault)
+            if fault.step.after_us:
+                self._later.setdefault(place_of(fault.step), []).append(fault)
+            else:
+                self._planned.setdefault((place_of(fault.step), fault.step.nth), []).append(fault)
         self._ever: Mapping[str, Collection[str]] = {} if planned else dict.fromkeys(host.nodes, _ALL)
         self.sending = _looked_for(planned, Does.SENDS) or self._ever
         self.receiving = _looked_for(planned, Does.RECEIVES) or self._ever
@@ -78,6 +83,7 @@ class Watch:
     def forget(self) -> None:
         """Let no fault begin any more; a watch that counts every step goes on counting."""
         self._planned.clear()
+        self._later.clear()
         self.sending = self.receiving = self._ever
 
     def receives(self, node: Node, event: Event, cause: int | None) -> bool:
@@ -138,6 +144,18 @@ class Watch:
         for place in places:
             if self._planned:
                 found += self._planned.pop((place, counts[place]), ())
+            if place in self._later:
+                found += self._come_later(place)
+        return found
+
+    def _come_later(self, place: Place) -> list[StepFault]:
+        """Count a step for the faults that count from some time on; return those that begin at it."""
+        now, counts = self._host.kernel.now, self._counts_later
+        for after_us in sorted({fault.step.after_us for fault in self._later[place]}):
+            counts[place, after_us] += now >= after_us
+        tied = self._later[place]
+        found = [fault for fault in tied if counts[place, fault.step.after_us] == fault.step.nth]
+        self._later[place] = [fault for fault in tied if fault not in found]
         return found
 
     def _strike(self, planned: Sequence[StepFault], moment: Moment, node: Node, cause: int | None) -> Fate:

@@ -140,12 +140,12 @@ class Network:
 
     def _noise(self, rule: _Rule) -> Judge:
         fault: Noise = rule.fault
-        draw, picky = self._draw, bool(fault.kinds or fault.process)
+        draw, picky, spares_store = self._draw, bool(fault.kinds or fault.process), not fault.kinds
         # One comparison decides on most messages: with a little more than the sum, lest rounding make it too small.
         rate = (fault.drop + fault.duplicate + fault.delay) * (1 + 1e-9)
 
         def judge(source: str, target: str, message: Message) -> Fate:
-            if target == STORE or source == STORE:  # noqa: PLR1714  no tuple for each message
+            if spares_store and (target == STORE or source == STORE):  # noqa: PLR1714  no tuple for each message
                 return NORMAL
             if picky and not self._hears(fault, source, target, message):
                 return NORMAL

@@ -70,14 +70,19 @@ class StoreLink:
         if reply is None or parcel.mute:
             return
         answer = (node, reply, history.activation)
+        late_us = 0
         if self._network.rules:
             fate = self._network.fate(STORE, node.address, reply)
             if fate.held is not None:
                 fate.held.append(lambda: self._answered(answer))
             if not fate.copies:
                 return
+            late_us = fate.delay_us
+            if fate.copies > 1:
+                self._kernel.call_later(late_us + self._latency_us(), self._answered, answer)
+                late_us = 0
         delay_us = self._store.service_us(request) + self._latency_us()
-        self._kernel.call_later(delay_us, self._answered, answer)
+        self._kernel.call_later(delay_us + late_us, self._answered, answer)
 
     def _answered(self, answer: tuple[Node, Reply, int | None]) -> None:
         """Deliver a reply to the address that asked; a process that restarted since knows by its number that it did not ask."""
