@@ -29,6 +29,7 @@ from headrace_properties.dataflow.transcripts import (
     settled,
     until_the_end,
 )
+from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import JudgedRun, try_plan
@@ -37,9 +38,6 @@ from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Verdict, Violated
 from headrace_sim import SOUND, Protocol, simulate
-
-MODEL = "model"
-"""The oracle of the Dataflow layer: what the model tells of the same input (Dataflow 2)."""
 
 GROUPING, SETTLING = "random groupings", "random groupings under faults"
 _LIMIT_US = 600 * SECOND
@@ -85,11 +83,11 @@ def engine_spec(seeds: int, workloads: tuple[str, ...] = (), protocol: str = "")
 
     Args:
         seeds: how many of each workload there may be.
-        workloads: only these; none: all, and random groupings of the Dataflow layer.
+        workloads: only these; none: all, and those of the Dataflow layer.
         protocol: a file of Python that is executed before the first run; the runs host its ``protocol``, if it has one.
     """
     drawn = {GROUPING: _drawn(seeds, settling=False), SETTLING: _drawn(seeds, settling=True)}
-    wanted = workloads or (*WORKLOADS, *drawn)
+    wanted = workloads or (*WORKLOADS, FLOWS, *drawn)
     groupings = {name: found for name, found in drawn.items() if name in wanted}
     # Drawn here, as a mutant of the layer's own checks would draw others.
     pickled = base64.b64encode(pickle.dumps(groupings)).decode()
@@ -105,11 +103,13 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
     def run(name: str, number: int) -> JudgedRun:
         if name in groupings:
             return _try_grouping(groupings[name][number], number, protocol, faulty=name == SETTLING)
+        if name == FLOWS:
+            return try_flows(number, protocol)
         workload = WORKLOADS[name]
         feed = workload.feed(number)
         return try_workload(workload, feed, _limited(plan_of(workload, feed, number)), protocol)
 
-    roots = frozenset({simulate.__code__, pipeline_of.__code__, feed_of.__code__})
+    roots = frozenset({simulate.__code__, pipeline_of.__code__, feed_of.__code__, flows_pipeline.__code__})
     return Runs(tuple(arguments["workloads"]), run, roots)
 
 

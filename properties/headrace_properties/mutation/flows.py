@@ -1,0 +1,180 @@
+"""A pipeline of the Dataflow layer that uses what random groupings do not: functions of elements, every combiner, two groupings.
+
+What must come of it is computed here in plain Python from the input, by nothing of the layer (Dataflow 2.2, 2.3).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import msgspec
+
+from headrace import MILLISECOND, SECOND, Pipeline
+from headrace.dataflow import (
+    AnyOf,
+    AtCount,
+    AtWatermark,
+    Element,
+    FixedWindows,
+    Flow,
+    Pane,
+    PCollection,
+    Repeat,
+    flatten,
+    read,
+)
+from headrace.history import History, Output
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.judging import JudgedRun, try_plan
+from headrace_properties.search.oracles import plan_of
+from headrace_properties.search.workloads import Workload
+from headrace_properties.verdict import Verdict, Violated
+from headrace_sim import SOUND, ClusterOptions, Feed, FeedBuilder, Protocol
+
+FLOWS = "flows"
+MODEL = "model"
+"""The oracle of the Dataflow layer: what must come of the same input."""
+
+_RECORDS = 14
+_SPAN_US = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """An element of the input."""
+
+    key: str
+    value: int
+    time: int
+
+
+def _doubled(value: int) -> int:
+    return 2 * value
+
+
+def _is_kept(value: int) -> bool:
+    return value % 3 > 0
+
+
+def _with_next(value: int) -> list[int]:
+    return [value, value + 1]
+
+
+def _residue(value: int) -> str:
+    return f"residue {value % 3}"
+
+
+def _pairs(element: Element) -> list[tuple[str, Any]]:
+    return [(element.key.upper(), element.value), (element.key, -element.value)]
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / len(values)
+
+
+def _greatest_two(values: list[int]) -> list[int]:
+    return sorted(values, reverse=True)[:2]
+
+
+_COMBINED: Mapping[str, Callable[[list[int]], Any]] = {
+    "sum": sum, "count": len, "mean": _mean, "min": min, "max": max, "group": sorted,
+}  # fmt: skip
+"""Method of a collection to what it computes."""
+_TAKEN_BACK: Mapping[str, Callable[[list[int]], Any]] = {"sum": sum, "count": len, "mean": _mean}
+"""Likewise of sums that are retracted as they grow."""
+
+
+def flows_pipeline() -> Pipeline:
+    """Numbers that are mapped, filtered, keyed and moved, then combined in every way; and sums that are grouped once more."""
+    numbers: PCollection[int] = read("numbers", bounded=True).allowed_lateness(None)
+    windowed = numbers.window_into(FixedWindows(_SPAN_US))
+    shaped = windowed.map(_doubled).filter(_is_kept).flat_map(_with_next).key_by(_residue).accumulating()
+    flows: list[Flow] = [getattr(shaped, name)(name=name).to(name) for name in _COMBINED]
+    flows.append(shaped.top(2, name="top").to("top"))
+    both: PCollection[int] = flatten(windowed.par_do(_pairs), windowed.map(_doubled, name="doubled"))
+    flows.append(both.accumulating().sum(name="flattened").to("flattened"))
+    early = windowed.trigger(Repeat(AnyOf(AtCount(2), AtWatermark()))).accumulating_and_retracting()
+    totals = early.sum(name="totals").key_by(_residue)
+    flows += [getattr(totals, name)(name=f"again {name}").to(f"again {name}") for name in _TAKEN_BACK]
+    first, *others = flows
+    return sum(others, start=first).pipeline(FLOWS)
+
+
+def try_flows(seed: int, protocol: Protocol = SOUND) -> JudgedRun:
+    """Run it under the plan of a seed, and judge it by the invariants and by what must come of the input."""
+    pipeline = flows_pipeline()
+    given, feed = _input(pipeline, seed)
+    workload = Workload(FLOWS, pipeline, lambda _: feed, ClusterOptions(grace_us=15 * SECOND))
+    plan = plan_of(workload, feed, seed)
+    plan = msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, limit_us=600 * SECOND))
+
+    def by_model(history: History) -> dict[str, Verdict]:
+        told = _told(history, pipeline)
+        expected = _expected(given)
+        wrong = sorted({stream for stream, _, _ in told.keys() ^ expected.keys()} | {
+            where[0] for where in told.keys() & expected.keys() if told[where] != expected[where]
+        })  # fmt: skip
+        what = f"{', '.join(wrong)} differ from what plain Python makes of the same input"
+        return {MODEL: Violated(what, ())} if wrong else {}
+
+    return try_plan(Application.with_input(pipeline, feed), Trial(plan), protocol, more=by_model)
+
+
+def _input(pipeline: Pipeline, seed: int) -> tuple[list[_Given], Feed]:
+    """Numbers of two keys, in some disorder, none of them late; then the end of the source."""
+    random, builder, at_us = Random(f"{seed}/flows"), FeedBuilder(pipeline), 500 * MILLISECOND
+    given = []
+    for _ in range(_RECORDS):
+        at_us += random.randrange(300) * MILLISECOND
+        one = _Given(random.choice("ab"), random.randint(1, 9), at_us - random.randrange(400) * MILLISECOND)
+        given.append(one)
+        builder.record(at_us=at_us, value=one.value, timestamp=one.time, key=one.key)
+        builder.watermark(at_us=at_us + 1, low_watermark=at_us - 500 * MILLISECOND)
+    builder.watermark(at_us=at_us + 2 * SECOND, low_watermark=at_us + 2 * SECOND)
+    return given, builder.build()
+
+
+_Where = tuple[str, str, int]
+"""Stream, key, and where the window begins."""
+
+
+def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
+    plain: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    shaped: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    flattened: Counter[tuple[str, int]] = Counter()
+    for one in given:
+        start = one.time - one.time % _SPAN_US
+        plain[one.key, start].append(one.value)
+        flattened[one.key.upper(), start] += one.value
+        flattened[one.key, start] += 2 * one.value - one.value
+        if _is_kept(2 * one.value):
+            for value in _with_next(2 * one.value):
+                shaped[_residue(value), start].append(value)
+    again: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for (_, start), values in plain.items():
+        again[_residue(sum(values)), start].append(sum(values))
+    found: dict[_Where, Any] = {("flattened", *where): total for where, total in flattened.items()}
+    for name, combine in {**_COMBINED, "top": _greatest_two}.items():
+        found |= {(name, *where): combine(values) for where, values in shaped.items()}
+    for name, combine in _TAKEN_BACK.items():
+        found |= {(f"again {name}", *where): combine(values) for where, values in again.items()}
+    return found
+
+
+def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:
+    """The last pane of each key and window; none, if it was taken back."""
+    found: dict[_Where, tuple[int, Any]] = {}
+    for event in history:
+        if not isinstance(event, Output):
+            continue
+        one = event.production
+        pane: Pane = pipeline.codec(one.stream).decode(one.value)
+        where = (one.stream, one.key, pane.window.start)
+        value = sorted(pane.value) if one.stream == "group" else pane.value
+        if not pane.retraction and pane.index >= found.get(where, (-1, None))[0]:
+            found[where] = pane.index, value
+        elif pane.retraction and found.get(where, (-1, None))[0] < pane.index:
+            found[where] = pane.index, None
+    return {where: value for where, (_, value) in found.items() if value is not None}
