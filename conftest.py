@@ -8,15 +8,23 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK_TESTS = "tests/spark/"
-OWN_SPARK = ("tests/spark/test_chaos.py", "tests/spark/test_elsewhere.py", "tests/spark/test_stop.py")
+OWN_SPARK = (
+    "tests/spark/test_chaos.py",
+    "tests/spark/test_elsewhere.py",
+    "tests/spark/test_stderr.py",
+    "tests/spark/test_stop.py",
+)
 """They start Spark in processes of their own."""
 LONGEST = (
     SPARK_TESTS,
     "tests/test_readme.py",
-    "tests/properties/mutants/test_mutants.py",
-    "tests/cli/test_report.py",
+    "tests/planted/test_planted.py",
     "tests/properties/dataflow/test_cluster.py",
-    "tests/properties/search/test_sample.py",
+    "tests/properties/mutants/test_mutants.py",
+    "tests/properties/test_pytest_plugin.py",
+    "tests/cli/test_verify.py",
+    "tests/properties/search/test_sampled_runs.py",
+    "tests/properties/search/test_enumeration.py",
 )
 """They begin first, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None

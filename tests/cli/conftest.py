@@ -1,13 +1,15 @@
 """A folder of one's own with pipelines in it, and the command in this process."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from headrace_cli.main import app
+from headrace_properties.reference import Step
+from headrace_properties.user_code.other_hash import OtherHashes
 from tests.cli.rig import COLOUR_SWITCHES, Run, write_modules
 
 
@@ -25,9 +27,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+class _NoOtherHashes(OtherHashes):
+    """A process that cannot be asked: starting it takes longer than all else that a short search does."""
+
+    def __init__(self, name: tuple[str, str]) -> None:
+        del name
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def call(self, steps: Sequence[Step]) -> None:
+        del steps
+
+
 @pytest.fixture
-def run() -> Run:
-    """The command, in this process."""
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, in this process. What another hash seed changes is not looked for; `run_process` does, too."""
+    monkeypatch.setattr("headrace_properties.user_code.review.OtherHashes", _NoOtherHashes)
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(

@@ -1,9 +1,11 @@
 """A Hypothesis strategy is the input: ``feed = st.lists(...)`` beside the pipeline."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.cli.rig import Run, plain, run_process
+from tests.cli.rig import Run, environment, plain, run_process
 
 STOCK = """
 from hypothesis import strategies as st
@@ -39,8 +41,11 @@ def test_a_failure_on_a_drawn_input_is_shrunk_and_replayed_in_any_process(folder
     assert (content["feed"], len(content["kept"]), list(content["violations"])) == (
         "feed", 1, ["never_below_zero"],
     )  # fmt: skip
-    for _ in range(2):  # with another hash seed each
-        again = run_process("replay", "a.json", cwd=folder)
+    for hash_seed in ("1", "2"):
+        again = subprocess.run(
+            [sys.executable, "-m", "headrace_cli", "replay", "a.json"],
+            cwd=folder, env={**environment(), "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert (again.returncode, "byte for byte" in again.stdout) == (1, True), again.stdout + again.stderr
     (folder / "stock.py").write_text(STOCK.replace("(-5, 9)", "(5, 19)"))
     mended = run_process("replay", "a.json", cwd=folder)

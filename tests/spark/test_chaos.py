@@ -225,17 +225,20 @@ def _run(place: Path, *strikes: Strike) -> ChaosReport:
 
 def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headrace_cli", "chaos", "--keep", str(tmp_path / "run")]
-    chaos = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": worker_path()}, stderr=subprocess.DEVNULL
-    )
+    environment = {**os.environ, "PYTHONPATH": worker_path()}
+    with (tmp_path / "stderr").open("w") as stderr:
+        chaos = subprocess.Popen(command, env=environment, stderr=stderr)
     children = Path(f"/proc/{chaos.pid}/task/{chaos.pid}/children")
-    _until(
-        lambda: any(
+
+    def has_begun() -> bool:
+        assert chaos.poll() is None, (tmp_path / "stderr").read_text()
+        return any(
             "chaos.driver" in one.command
             for pid in children.read_text().split()
             for one in processes_of(int(pid))
         )
-    )
+
+    _until(has_begun)
     sessions = [int(pid) for pid in children.read_text().split()]
     chaos.send_signal(signal.SIGTERM)
     assert chaos.wait(300) == 143

@@ -59,10 +59,6 @@ def _faulty_cluster(_spark: SparkSession, case: Case, _place: Path) -> Counter[E
     return outputs_of(simulate(case.pipeline, case.feed, options=CHECKED, faults=schedule, seed=3))
 
 
-def _pipelined(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
-    return run_streaming(spark, case.pipeline, case.feed, place).outputs()
-
-
 def _restarted(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
     return run_streaming(spark, case.pipeline, case.feed, place, restart_after=0).outputs()
 
@@ -78,7 +74,6 @@ def _staged(spark: SparkSession, case: Case, place: Path) -> Counter[Emitted]:
 HOSTS: dict[str, Host] = {
     "cluster": _cluster,
     "faulty cluster": _faulty_cluster,
-    "pipelined": _pipelined,
     "pipelined, restarted": _restarted,
     "staged, restarted": _staged,
     "bounded": _bounded,
