@@ -24,7 +24,7 @@ from headrace_cli._replay_file import save_failure
 from headrace_cli._scope import ScopeOptions
 from headrace_cli._search_report import SearchReport
 from headrace_cli._signals import signal_of
-from headrace_cli._spark_targets import verify_spark
+from headrace_cli._spark_targets import SparkOptions, verify_spark
 from headrace_cli._targets import DEFAULT_FEED, PipelineTarget, is_spark_job, load_target
 from headrace_properties.search.application import Application
 from headrace_properties.search.enumeration import enumerate_faults
@@ -171,6 +171,14 @@ SchemaOption = Annotated[
         " function, or a function that starts a query.",
     ),
 ]
+AllowOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,...",
+        help="Spark jobs: on what the outcome may depend: batching, order, partitions; or late (rows that are dropped), growth"
+        " (state that nothing removes).",
+    ),
+]
 SaveOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
@@ -192,6 +200,7 @@ def verify(
     history: HistoryOption = None,
     failures: FailuresOption = None,
     schema: SchemaOption = None,
+    allow: AllowOption = "",
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -203,7 +212,8 @@ def verify(
     """
     with tidy_errors():
         if schema is not None or is_spark_job(pipeline):
-            raise typer.Exit(verify_spark(pipeline, schema or (), feed, options.seed, as_json=as_json))
+            asked = SparkOptions(schema or (), allow, feed, options.runs, options.seed)
+            raise typer.Exit(verify_spark(pipeline, asked, as_json=as_json))
         files = OutputFiles(force=force)
         files.claim(save, "--save")
         files.claim(history, HISTORY)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from headrace_properties.search.limits import CodeLimits
     from headrace_properties.search.scope import Scope
     from headrace_properties.search.verification import Verification
+    from headrace_properties.spark_jobs.targets import SparkReport
     from headrace_properties.user_code.habits import UserFinding
     from headrace_sim import ClusterOptions, Protocol
     from headrace_sim.spark.job import SparkJob
-    from headrace_sim.spark.sinks import SinkReport
 
 PROFILES = {"dev": 50, "ci": 200, "nightly": 5_000}
 """Profile to how many runs each pipeline gets in which a fault really struck."""
@@ -177,7 +177,9 @@ class Verifier:
         schema: str | None = None,
         prepare: Callable[[], Any] | None = None,
         seed: int | None = None,
-    ) -> "SinkReport": ...
+        examples: int | None = None,
+        allow: Iterable[str] = (),
+    ) -> "SparkReport": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
         """Run a pipeline, or the sink of a Spark job, under faults, and fail the test unless all was exercised and holds.
@@ -200,8 +202,10 @@ class Verifier:
         schema: str | None = None,
         prepare: Callable[[], Any] | None = None,
         seed: int | None = None,
-    ) -> "SinkReport":
-        """Try a Spark job's sink at each of its effects, and fail the test unless each row is there exactly once.
+        examples: int | None = None,
+        allow: Iterable[str] = (),
+    ) -> "SparkReport":
+        """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all come to the same.
 
         Args:
             job: a ``foreachBatch`` function, a function that starts a query, or a ``SparkJob``.
@@ -209,25 +213,32 @@ class Verifier:
             schema: the columns of its input, such as ``"account STRING, amount INT"``; a ``SparkJob`` has it.
             prepare: makes the tables that the sink takes for granted.
             seed: instead of the command line's.
+            examples: the number of schedules, instead of the command line's.
+            allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``.
 
         Raises:
-            InvariantViolatedError: an effect is not idempotent.
+            InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
             NotExercisedError: nothing is violated, but something could not be judged.
             HeadraceError: the job cannot be tried.
         """
         __tracebackhide__ = True
-        from headrace_properties.spark_jobs.targets import spark_target  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
 
         name = getattr(job, "__name__", "the Spark job")
         used_seed = self.seed if seed is None else seed
-        report = spark_target(name, job, schemas=schema, feed=feed, seed=used_seed, prepare=prepare).verify()
-        self.record("headrace trials", report.trials)
+        target = spark_target(name, job, schemas=schema, feed=feed, seed=used_seed, prepare=prepare)
+        runs = self.examples if examples is None else examples
+        report = target.verify(schedules=runs, seed=used_seed, allow=causes_named(allow))
+        if report.job is not None:
+            self.record("headrace schedules", report.job.schedules)
+        if report.sink is not None:
+            self.record("headrace trials", report.sink.trials)
         if report.findings:
             raise InvariantViolatedError(
-                "\n\n".join(f"{name} breaks: each row exactly once\n\n  {one}" for one in report.findings)
+                "\n\n".join(f"{name} breaks: the same outcome always\n\n  {one}" for one in report.findings)
             )
         if report.unknown:
-            raise NotExercisedError(name, report.trials, report.unknown)
+            raise NotExercisedError(name, runs, report.unknown)
         return report
 
     @property

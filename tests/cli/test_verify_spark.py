@@ -49,8 +49,8 @@ def payments(folder: Path) -> Path:
     ("target", "code", "told"),
     [
         ("append", 1, "payments.py:8: In batch 0 the driver died after write on payments.txt"),
-        ("replace", 0, "Holds."),
-        ("build", 0, "Holds."),
+        ("replace", 0, "Holds, after"),
+        ("build", 0, "Holds, after"),
         ("show", 3, "UNKNOWN: no effect of the sink was seen"),
     ],
 )

@@ -1,19 +1,28 @@
 """What a user names: a ``foreachBatch`` function, a function that starts a query, or a `SparkJob`; and its trials."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
-from headrace_sim.spark.ddl import Schema, parse_schema
-from headrace_sim.spark.job import Columns, SparkJob, Watermark
+from headrace_properties.spark_jobs.outcomes import (
+    SCHEDULES,
+    Cause,
+    JobFailsError,
+    JobFinding,
+    JobReport,
+    check_job,
+)
+from headrace_sim.spark.ddl import parse_schema
+from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Watermark
+from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
-from headrace_sim.spark.refusals import shown_place
-from headrace_sim.spark.sessions import Session, as_tuple
-from headrace_sim.spark.sinks import SinkReport, check_sink
+from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.sessions import as_tuple
+from headrace_sim.spark.sinks import SinkFinding, SinkReport, check_sink
 from headrace_sim.spark.sinks.trial import Progress
 
 FEED = "feed"
@@ -34,47 +43,97 @@ class SparkTargetError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class SparkTarget:
-    """A sink, and what it is tried with.
+class SparkReport:
+    """What was found of a Spark job and of its sink.
 
     Attributes:
         name: As the user wrote it.
-        function: The ``foreachBatch`` function.
-        schema: That of the rows that reach it.
-        batches: Those rows.
-        prepare: Makes what the sink takes for granted, or None.
-        untried: What of the job is not tried, each with its place.
+        job: What its schedules showed, or None if it keeps no state.
+        sink: What the trials of its sink showed, or None if it has none of its own.
+        unknown: What was not judged, each with the reason.
 
     """
 
     name: str
-    function: Callable[[Any, int], Any]
-    schema: Schema
-    batches: Sequence[Sequence[Any]]
-    prepare: Callable[[], Any] | None = None
-    untried: tuple[str, ...] = ()
+    job: JobReport | None
+    sink: SinkReport | None
+    unknown: tuple[str, ...] = ()
 
-    def verify(self, *, overtaken: bool = True, progress: Progress | None = None) -> SinkReport:
-        """Try the sink at each of its effects.
+    @property
+    def findings(self) -> tuple[JobFinding | SinkFinding, ...]:
+        """What they get wrong."""
+        return (*(self.job.findings if self.job else ()), *(self.sink.findings if self.sink else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTarget:
+    """A job or a sink, and what it is tried with.
+
+    Attributes:
+        name: As the user wrote it.
+        job: The job; for a sink alone, one without steps.
+        feed: The rows of its input, batch by batch.
+        prepare: Makes what the sink takes for granted, or None.
+
+    """
+
+    name: str
+    job: SparkJob
+    feed: Sequence[Sequence[tuple[Any, ...]]]
+    prepare: Callable[[], Any] | None = None
+
+    def verify(
+        self,
+        *,
+        schedules: int = SCHEDULES,
+        seed: int = 0,
+        allow: Collection[Cause] = (),
+        overtaken: bool = True,
+        progress: Progress | None = None,
+    ) -> SparkReport:
+        """Run the job under schedules, and then try its sink at each of its effects, with what the job gives it.
 
         Args:
+            schedules: How many, for a job that keeps state.
+            seed: They follow from it.
+            allow: On what the job's outcome may depend.
             overtaken: Whether a driver that was replaced may go on (a zombie).
-            progress: Told the number of trials that are done, and of all.
+            progress: Told the number of schedules or trials that are done, and of all.
 
         Raises:
-            SinkFailsError: If the function fails undisturbed.
-            UnfollowableSinkError: If it does something that cannot be simulated.
+            JobFailsError: If the job fails without faults.
+            SinkFailsError: If the sink fails without faults.
+            UnfollowableSinkError: If the sink does something that cannot be simulated.
+            CannotFollowError: If the job does.
 
         """
-        report = check_sink(
-            self.function,
-            self.batches,
-            self.schema,
-            prepare=self.prepare,
-            overtaken=overtaken,
-            progress=progress,
+        keeps = any(not isinstance(step, Columns | Watermark) for step in self.job.steps)
+        judged = None
+        if keeps:
+            judged = check_job(
+                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, progress=progress
+            )
+        rows = (
+            judged.outcome if judged is not None else run_job(replace(self.job, sink=SparkSink()), self.feed)
         )
-        return replace(report, unknown=(*report.unknown, *self.untried))
+        if rows.failure is not None:
+            raise JobFailsError(
+                f"{type(rows.failure).__name__}: {rows.failure}", place_of_error(rows.failure)
+            )
+        sink, unknown = None, list(judged.unknown if judged is not None else ())
+        function = self.job.sink.function
+        if function is not None:
+            batches = [given for _, given in sorted(rows.outputs.items())]
+            sink = check_sink(
+                function,
+                batches,
+                self.job.output,
+                prepare=self.prepare,
+                overtaken=overtaken,
+                progress=progress,
+            )
+            unknown += sink.unknown
+        return SparkReport(self.name, judged, sink, tuple(unknown))
 
 
 def spark_target(
@@ -106,20 +165,46 @@ def spark_target(
     given = getattr(module, FEED, None) if feed is None else feed
     prepare = prepare or getattr(module, PREPARE, None)
     if isinstance(found, SparkJob):
-        return _of_job(name, found, given, seed, prepare)
-    if not callable(found) or isinstance(found, type):
+        job = found
+    elif not callable(found) or isinstance(found, type):
         problem = f"{type(found).__name__} is no Spark job"
         raise SparkTargetError(
             name, problem, "Name a foreachBatch function, a function that starts a query, or a SparkJob"
         )
-    if not _is_sink(found):
-        return _of_job(name, record(found, schemas), given, seed, prepare)
-    if not isinstance(schemas, str):
+    elif not _is_sink(found):
+        job = record(found, schemas)
+    elif isinstance(schemas, str):
+        job = SparkJob(parse_schema(schemas), sink=SparkSink(found))
+    else:
         raise SparkTargetError(
             name, "the schema of its rows is not known", "Give it: --schema 'account STRING, amount INT'"
         )
-    schema = parse_schema(schemas)
-    return SparkTarget(name, found, schema, _batches(given, schema, seed), prepare)
+    if job.sink.function is None and not job.stateful:
+        problem = f"the query keeps no state and writes to {job.sink.format or 'nothing'} itself"
+        raise SparkTargetError(
+            name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
+        )
+    rows = drawn_batches(job.input, seed) if given is None else given(seed) if callable(given) else given
+    return SparkTarget(name, job, [[as_tuple(row, job.input) for row in batch] for batch in rows], prepare)
+
+
+def causes_named(names: Iterable[str]) -> frozenset[Cause]:
+    """Return what the outcome may depend on, by name.
+
+    Raises:
+        SparkTargetError: If there is no such name.
+
+    """
+    known = {
+        cause.value: cause
+        for cause in (Cause.BATCHING, Cause.GROWTH, Cause.LATE, Cause.ORDER, Cause.PARTITIONS)
+    }
+    for name in names:
+        if name not in known:
+            raise SparkTargetError(
+                "--allow", f"{name!r} cannot be allowed", f"Allow one of: {', '.join(known)}"
+            )
+    return frozenset(known[name] for name in names)
 
 
 def _is_sink(function: Callable[..., Any]) -> bool:
@@ -134,33 +219,3 @@ def _is_sink(function: Callable[..., Any]) -> bool:
         return False
     second = needed[1]
     return second.annotation in {int, "int"} or second.name.lower().endswith(("id", "batch", "epoch"))
-
-
-def _of_job(name: str, job: SparkJob, feed: Any, seed: int, prepare: Any) -> SparkTarget:
-    if job.sink.function is None:
-        problem = f"the query writes to {job.sink.format or 'nothing'} itself, not by foreachBatch"
-        raise SparkTargetError(name, problem, "Only sinks given to foreachBatch() are tried so far")
-    untried = tuple(
-        f"{type(step).__name__} at {shown_place(step.place)} was not run: the sink was tried with drawn rows of its output"
-        for step in job.steps
-        if not isinstance(step, Columns | Watermark)
-    )
-    if untried:
-        return SparkTarget(
-            name, job.sink.function, job.output, drawn_batches(job.output, seed), prepare, untried
-        )
-    session = Session()
-    batches = []
-    for batch in _batches(feed, job.input, seed):
-        rows = session.rows(job.input, [[as_tuple(row, job.input) for row in batch]])
-        for step in job.steps:
-            rows = step.compute(rows) if isinstance(step, Columns) else rows
-        batches.append(rows.collect())
-    return SparkTarget(name, job.sink.function, job.output, batches, prepare)
-
-
-def _batches(feed: Any, schema: Schema, seed: int) -> Sequence[Sequence[Any]]:
-    if feed is None:
-        return drawn_batches(schema, seed)
-    found: Sequence[Sequence[Any]] = feed(seed) if callable(feed) else feed
-    return found

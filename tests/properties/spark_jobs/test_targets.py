@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812  everybody's name for it
+from pyspark.sql import functions as F
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.pytest_plugin import InvariantViolatedError, NotExercisedError, Verifier
+from headrace_properties.pytest_plugin import InvariantViolatedError, Verifier
 from headrace_properties.spark_jobs.drawn_rows import UndrawableError, drawn_batches
-from headrace_properties.spark_jobs.targets import spark_target
+from headrace_properties.spark_jobs.targets import causes_named, spark_target
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.recording import record
 from tests.sim.spark.recorded_jobs import WORDS, words
@@ -38,35 +38,31 @@ def _verifier(noted: dict[str, object] | None = None) -> Verifier:
 
 
 def test_stateless_job_is_run_up_to_its_sink() -> None:
-    target = spark_target("positive", positive, schemas=SCHEMA, feed=FEED)
-    assert [[tuple(row) for row in batch] for batch in target.batches] == [[("ann", 1)], [("eve", 3)]]
-    assert target.verify().holds
+    report = spark_target("positive", positive, schemas=SCHEMA, feed=FEED).verify()
+    assert (report.findings, report.unknown, report.job) == ((), (), None)
+    assert report.sink is not None
+    assert report.sink.effects == (3, 3)
 
 
 def test_recorded_job_and_its_function_are_the_same_target() -> None:
     one = spark_target("job", record(positive, SCHEMA), feed=FEED)
     other = spark_target("positive", positive, schemas=SCHEMA, feed=lambda seed: FEED)
-    assert (one.batches, one.schema, one.function) == (other.batches, other.schema, other.function)
+    assert (one.feed, one.job.output, one.job.sink) == (other.feed, other.job.output, other.job.sink)
 
 
-def test_state_that_is_not_run_is_unknown() -> None:
+def test_sink_is_tried_with_what_the_stateful_job_gives_it() -> None:
     target = spark_target("words", words, schemas=WORDS)
-    assert [line.partition(" at ")[0] for line in target.untried] == ["TransformWithState"]
-    with pytest.raises(NotExercisedError, match=r"TransformWithState at .*test_targets.py:\d+ was not run"):
-        _verifier()(record(_with_state, WORDS))
-
-
-def _with_state(df: Any) -> Any:
-    from tests.sim.spark.recorded_jobs import Count  # noqa: PLC0415
-
-    counted = df.groupBy("word").transformWithState(Count(), SCHEMA, "update", "none")
-    return counted.writeStream.foreachBatch(replace_batch).start()
+    report = target.verify(schedules=5, allow=causes_named(["growth"]))
+    assert report.job is not None
+    assert report.job.findings == ()
+    assert report.sink is not None
+    assert [finding.destination for finding in report.sink.findings] == ["counts"]
 
 
 def test_fixture_fails_on_an_effect_that_is_not_idempotent() -> None:
     with pytest.raises(
         InvariantViolatedError,
-        match=r"append breaks: each row exactly once\n\n  .*test_targets.py:\d+: In batch 0",
+        match=r"append breaks: the same outcome always\n\n  .*test_targets.py:\d+: In batch 0",
     ):
         _verifier()(append, FEED, schema=SCHEMA)
 
@@ -74,7 +70,8 @@ def test_fixture_fails_on_an_effect_that_is_not_idempotent() -> None:
 def test_fixture_passes_a_sink_that_holds_and_notes_its_trials() -> None:
     noted: dict[str, object] = {}
     report = _verifier(noted)(replace_batch, FEED, schema=SCHEMA)
-    assert noted == {"headrace trials": report.trials}
+    assert report.sink is not None
+    assert noted == {"headrace trials": report.sink.trials}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +82,7 @@ def test_fixture_passes_a_sink_that_holds_and_notes_its_trials() -> None:
         (append, "the schema of its rows is not known. Give it: --schema"),
         (
             lambda spark: spark.readStream.format("rate").load().writeStream.format("delta").start("x"),
-            "writes to delta itself",
+            "keeps no state and writes to delta itself",
         ),
     ],
 )
@@ -106,4 +103,4 @@ def test_rows_are_drawn_for_each_type_from_the_seed() -> None:
 
 @pytest.mark.parametrize("function", [append, replace_batch], ids=lambda function: function.__name__)
 def test_function_of_a_frame_and_an_id_is_a_sink(function: Callable[..., Any]) -> None:
-    assert spark_target("it", function, schemas=SCHEMA).function is function
+    assert spark_target("it", function, schemas=SCHEMA).job.sink.function is function

@@ -1,0 +1,428 @@
+"""A Spark job under many schedules: its settled outcome must be the same in each.
+
+The feed as it is given, without a fault, is the run that the others are compared with. Each schedule changes one thing only, so
+that a difference has a name: faults, the number of partitions, the order of rows in a batch, how the input is cut into batches,
+or the day and the dice.
+"""
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+from unittest.mock import patch
+
+import time_machine
+
+from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.watching import Kept, LostTimer, Watched, place_of, watched_run
+from headrace_sim.spark.job import (
+    ApplyWithState,
+    OutputMode,
+    SparkJob,
+    SparkSink,
+    TimeMode,
+    TransformWithState,
+    Watermark,
+)
+from headrace_sim.spark.queries import Outcome, hashable, run_job
+from headrace_sim.spark.refusals import place_of_error, shown_place
+from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
+
+SCHEDULES = 200
+"""Choice: how many schedules a job gets."""
+
+
+class Cause(Enum):
+    """Why an outcome is not settled, or what is wrong without it."""
+
+    FAULTS = "faults"
+    PARTITIONS = "partitions"
+    ORDER = "order"
+    BATCHING = "batching"
+    CHANCE = "chance"
+    LATE = "late"
+    MEMORY = "memory"
+    TIMER = "timer"
+    GROWTH = "growth"
+    ERROR = "error"
+
+
+_TOLD = {
+    Cause.FAULTS: (
+        "depends on faults",
+        "Keep everything in state, and do nothing outside it: a task that died runs again",
+    ),
+    Cause.PARTITIONS: (
+        "depends on the number of partitions",
+        "Count by key, not by task: a task has some of the keys only",
+    ),
+    Cause.ORDER: (
+        "depends on the order of rows in a batch",
+        "Compare event times instead of relying on arrival",
+    ),
+    Cause.BATCHING: (
+        "depends on how the input is cut into batches",
+        "Tell results when a timer fires, not once for each call; or allow it, if a running result is meant",
+    ),
+    Cause.CHANCE: (
+        "depends on the clock or on chance",
+        "Take times from the rows or from timerValues, and ids from the key",
+    ),
+    Cause.LATE: (
+        "loses rows that come behind the watermark",
+        "Allow them more time in withWatermark(), or send them elsewhere before; or allow it, if the loss is meant",
+    ),
+    Cause.MEMORY: (
+        "depends on what is kept outside state",
+        "Keep it in a state variable: objects and modules last for a task",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinding:
+    """Something that a job gets wrong.
+
+    Attributes:
+        cause: What it depends on.
+        place: ``file:line`` of the code to look at.
+        told: What is wrong, in a sentence or two.
+        remedy: What to do.
+        feed: The smallest feed found that shows it.
+        schedule: The schedule that does, or None if the feed alone does.
+        schedules: In how many schedules it showed.
+
+    """
+
+    cause: Cause
+    place: str
+    told: str
+    remedy: str
+    feed: Feed
+    schedule: Schedule | None = None
+    schedules: int = 1
+
+    def __str__(self) -> str:
+        """Say what is wrong, where, and what to do."""
+        return f"{shown_place(self.place)}: {self.told}. {self.remedy}."
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What the schedules of a job showed.
+
+    Attributes:
+        findings: What it gets wrong.
+        unknown: What was not judged, each with the reason.
+        schedules: How many were run.
+        late: The greatest number of late rows in one of them.
+        outcome: The run without faults.
+
+    """
+
+    findings: tuple[JobFinding, ...]
+    unknown: tuple[str, ...]
+    schedules: int
+    late: int
+    outcome: Outcome
+
+
+class JobFailsError(HeadraceError):
+    """A job fails without faults. Fields: error, place."""
+
+    def __init__(self, error: str, place: str) -> None:
+        super().__init__(error, place)
+        self.error, self.place = error, place
+
+    def __str__(self) -> str:
+        """Show the error and its place."""
+        return f"{shown_place(self.place)}: the job fails without faults: {self.error}. Fix it first"
+
+
+def check_job(
+    job: SparkJob,
+    feed: Feed,
+    *,
+    schedules: int = SCHEDULES,
+    seed: int = 0,
+    allow: Collection[Cause] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> JobReport:
+    """Run a job under schedules that each change one thing, and compare what it comes to. Its sink is not called.
+
+    Args:
+        job: The job.
+        feed: The rows of its input, batch by batch.
+        schedules: How many.
+        seed: All schedules follow from it.
+        allow: On what the outcome may depend, because that is meant.
+        progress: Told after each schedule.
+
+    Raises:
+        JobFailsError: If the job fails without faults.
+        SparkJobError: If Spark would refuse it.
+        PySparkException: If a row of the feed does not fit its schema.
+
+    """
+    return _Check(replace(job, sink=SparkSink(output_mode=job.sink.output_mode)), feed, frozenset(allow)).run(
+        schedules, seed, progress
+    )
+
+
+Settled = tuple[Counter[Any], Counter[Any]]
+"""Output and final state, as multisets."""
+
+
+class _Check:
+    def __init__(self, job: SparkJob, feed: Feed, allow: frozenset[Cause]) -> None:
+        self._job = job
+        self._feed = feed
+        self._allow = allow
+        self._findings: dict[Cause, JobFinding] = {}
+        self._kept: list[Kept] = []
+        self._place = next((step.place for step in job.stateful), "")
+
+    def run(self, schedules: int, seed: int, progress: Callable[[int, int], None] | None) -> JobReport:
+        with _chance(0):
+            calm, self._kept, lost, expiring = watched_run(lambda: run_job(_watched(self._job), self._feed))
+        if calm.failure is not None:
+            raise JobFailsError(
+                f"{type(calm.failure).__name__}: {calm.failure}", place_of_error(calm.failure)
+            )
+        self._lost_timers(lost)
+        self._growth(calm, expiring)
+        most_late = calm.late
+        kinds = list(_changes(self._job))
+        for number in range(schedules):
+            cause, change = kinds[number % len(kinds)]
+            schedule = change(draw_schedule(seed + number, self._job.partitions, self._feed, mean_faults=3.0))
+            outcome = _run(self._job, self._feed, schedule, cause)
+            most_late = max(most_late, outcome.late)
+            self._judge(cause, schedule, calm, outcome)
+            if progress is not None:
+                progress(number + 1, schedules)
+        unknown = (
+            []
+            if self._job.stateful and sum(map(len, calm.outputs.values()))
+            else ["no stateful step gave any output"]
+        )
+        return JobReport(tuple(self._findings.values()), tuple(unknown), schedules, most_late, calm)
+
+    def _judge(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> None:
+        found = self._compared(calm, outcome)
+        if found is None:
+            return
+        name = self._named(cause, calm, outcome)
+        expected = (
+            name is Cause.LATE and calm.late > 0
+        )  # the feed has late rows as it is: that it does, its author knows
+        if name in self._allow or expected:
+            return
+        known = self._findings.get(name)
+        if known is not None:
+            self._findings[name] = replace(known, schedules=known.schedules + 1)
+            return
+        feed, schedule = _shrunk(
+            self._feed, schedule, lambda *both: self._difference(cause, *both) is not None
+        )
+        self._findings[name] = self._told(
+            name, feed, schedule, self._difference(cause, feed, schedule) or found
+        )
+
+    def _named(self, cause: Cause, calm: Outcome, outcome: Outcome) -> Cause:
+        if outcome.failure is not None:
+            return Cause.ERROR
+        if any(
+            not one.what.startswith("self.") for one in self._kept
+        ):  # it outlives runs, and so differs in all
+            return Cause.MEMORY
+        if cause is Cause.CHANCE or Cause.CHANCE in self._findings:
+            return Cause.CHANCE
+        if self._kept:
+            return Cause.MEMORY
+        return Cause.LATE if cause is Cause.BATCHING and (outcome.late or calm.late) else cause
+
+    def _difference(self, cause: Cause, feed: Feed, schedule: Schedule) -> str | None:
+        """What differs between a run of the feed and one under the schedule, told; or None."""
+        calm = _run(self._job, feed, Schedule(), Cause.FAULTS)
+        if calm.failure is not None:
+            return None  # a smaller feed that the job cannot take
+        return self._compared(calm, _run(self._job, feed, schedule, cause))
+
+    def _compared(self, calm: Outcome, outcome: Outcome) -> str | None:
+        if outcome.failure is not None:
+            return f"it raises {type(outcome.failure).__name__}: {outcome.failure}"
+        for what, one, other in zip(
+            ("output", "state"), self._settled(calm), self._settled(outcome), strict=True
+        ):
+            if one != other:
+                return _instead(what, other - one, one - other)
+        return None
+
+    def _settled(self, outcome: Outcome) -> Settled:
+        """Where rows are updates, only the last of each key counts."""
+        rows = outcome.rows()
+        last = self._job.stateful[-1] if self._job.stateful else None
+        if last is not None and last.output_mode is not OutputMode.APPEND:
+            rows = _last_by_key(outcome, last)
+        held = {
+            (place, *key): hashable(value)
+            for place, state in outcome.state.items()
+            for key, value in state.items()
+        }
+        return rows, Counter((hashable(key), value) for key, value in held.items())
+
+    def _told(self, cause: Cause, feed: Feed, schedule: Schedule, difference: str) -> JobFinding:
+        what, remedy = _TOLD.get(cause, ("fails", "Let the code accept what an earlier attempt left behind"))
+        place, told = self._place, f"the outcome {what}: {difference}"
+        if cause is Cause.LATE:
+            place = next((step.place for step in self._job.steps if isinstance(step, Watermark)), place)
+        if cause is Cause.MEMORY:
+            place = self._kept[0].place
+            told = f"the outcome {what} ({', '.join(one.what for one in self._kept)}): {difference}"
+        return JobFinding(
+            cause, place, f"{told}; {_schedule_told(cause, schedule, feed)}", remedy, feed, schedule
+        )
+
+    def _lost_timers(self, lost: list[LostTimer]) -> None:
+        if lost:
+            told = f"the timer at {lost[0].expiry_ms} ms is registered again while it fires, and Spark then deletes it"
+            remedy = "Register a later time"
+            self._findings[Cause.TIMER] = JobFinding(Cause.TIMER, lost[0].place, told, remedy, self._feed)
+
+    def _growth(self, calm: Outcome, expiring: set[str]) -> None:
+        if Cause.GROWTH in self._allow:
+            return
+        timed = {(place, key) for place, timers in calm.timers.items() for key, _ in timers}
+        growing = [
+            (name, key)
+            for place, state in calm.state.items()
+            for name, key in state
+            if (place, key) not in timed and name not in expiring
+        ]
+        if growing:
+            name, key = growing[0]
+            told = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
+            remedy = "Register a timer that clears it, or give it a TTL; or allow it, if there are few keys"
+            step = next(step for step in self._job.stateful if isinstance(step, TransformWithState))
+            self._findings[Cause.GROWTH] = JobFinding(
+                Cause.GROWTH, place_of(step.processor), told, remedy, self._feed
+            )
+
+
+def _watched(job: SparkJob) -> SparkJob:
+    steps = tuple(
+        replace(step, processor=Watched(step.processor)) if isinstance(step, TransformWithState) else step
+        for step in job.steps
+    )
+    return replace(job, steps=steps)
+
+
+def _changes(job: SparkJob) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
+    """What a schedule may change, one thing each."""
+    yield Cause.CHANCE, lambda _drawn: Schedule()
+    yield Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults)
+    yield Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
+    yield Cause.ORDER, lambda drawn: Schedule(order=drawn.order)
+    timed = [
+        step
+        for step in job.stateful
+        if isinstance(step, TransformWithState) and step.time_mode is TimeMode.PROCESSING_TIME
+    ]
+    if not timed:  # else other cuts are other times, at which other timers fire
+        yield Cause.BATCHING, lambda drawn: Schedule(cuts=drawn.cuts, idle_after=drawn.idle_after)
+
+
+def _run(job: SparkJob, feed: Feed, schedule: Schedule, cause: Cause) -> Outcome:
+    if cause is not Cause.CHANCE:
+        with _chance(0):
+            return run_job(job, feed, schedule)
+    with _chance(1):
+        return run_job(job, feed, schedule)
+
+
+class _chance:  # noqa: N801  a context
+    """The day and the dice of a run."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._day = time_machine.travel(
+            datetime(2030 + seed, 1 + seed, 1 + seed, 7 * seed, tzinfo=UTC), tick=False
+        )
+        self._entropy = patch.object(os, "urandom", self._dice.randbytes)
+
+    def __enter__(self) -> None:
+        self._state = random.getstate()
+        random.seed(self._dice.random())
+        self._day.start()
+        self._entropy.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._entropy.stop()
+        self._day.stop()
+        random.setstate(self._state)
+
+
+def _last_by_key(outcome: Outcome, step: TransformWithState | ApplyWithState) -> Counter[Any]:
+    places = [step.output.names.index(name) for name in step.keys if name in step.output.names]
+    if len(places) < len(step.keys):
+        return Counter()  # whose update a row is, is not known: the state alone is compared
+    last: dict[Any, Any] = {}
+    for _, rows in sorted(outcome.outputs.items()):
+        last.update({tuple(hashable(row[place]) for place in places): hashable(row) for row in rows})
+    return Counter(last.values())
+
+
+def _instead(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
+    if not surplus:
+        return f"the {what} lacks {_few(missing)}"
+    return f"the {what} has {_few(surplus)}" + (f" instead of {_few(missing)}" if missing else " too often")
+
+
+def _few(items: Counter[Any]) -> str:
+    shown = [str(item) for item in sorted(items.elements(), key=repr)]
+    return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
+
+
+def _schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
+    rows = sum(map(len, feed))
+    sizes = ", ".join(str(len(batch)) for batch in feed if batch)
+    size = f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"
+    if schedule.faults:
+        faults = "; ".join(
+            f"{fault.kind.value} (batch {fault.batch}, partition {fault.partition})"
+            for fault in schedule.faults
+        )
+        return f"with {size}: {faults}"
+    if schedule.cuts is not None:
+        cut = ", ".join(str(len(batch)) for batch in schedule.batches(feed) if batch)
+        return f"with {size}, cut into {cut}"
+    if schedule.partitions is not None:
+        return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
+    return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"
+
+
+def _shrunk(feed: Feed, schedule: Schedule, fails: Callable[[Feed, Schedule], bool]) -> tuple[Feed, Schedule]:
+    """Leave out rows and faults, one after the other, as long as it still fails."""
+    for fault in schedule.faults:
+        fewer = replace(schedule, faults=tuple(one for one in schedule.faults if one is not fault))
+        if fewer.faults and fails(feed, fewer):
+            schedule = fewer
+    for batch in reversed(range(len(feed))):
+        for row in reversed(range(len(feed[batch]))):
+            smaller = _without(feed, batch, row)
+            if fails(smaller, schedule):
+                feed = smaller
+    return feed, schedule
+
+
+def _without(feed: Feed, batch: int, row: int) -> Sequence[Sequence[tuple[Any, ...]]]:
+    """Empty batches stay: a schedule counts them."""
+    return [
+        [one for place, one in enumerate(rows) if (number, place) != (batch, row)]
+        for number, rows in enumerate(feed)
+    ]

@@ -1,0 +1,60 @@
+"""A job whose outcome depends on what it must not is found, with its cause; a mended one holds in every schedule."""
+
+from typing import Any
+
+import pytest
+
+from headrace_properties.spark_jobs.outcomes import Cause, JobFailsError, check_job
+from headrace_sim.spark.schedules import Schedule
+from tests.properties.spark_jobs.planted import FEED, MENDED, PLANTED, SumByMinute, SumOfCall, at, job
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistake_is_found_with_its_cause(name: str) -> None:
+    processor, feed, cause = PLANTED[name]
+    report = check_job(job(processor), feed, schedules=40)
+    assert report.findings[0].cause.value == cause, [str(finding) for finding in report.findings]
+
+
+def test_mended_job_holds_in_every_schedule() -> None:
+    report = check_job(MENDED, FEED, schedules=100)
+    assert (report.findings, report.unknown, report.schedules) == ((), (), 100)
+
+
+def test_late_rows_of_the_feed_itself_are_counted_and_no_finding() -> None:
+    late = [[("z", at(300), 1)], [("z", at(400), 1)], [("a", at(1), 1)], [("z", at(500), 1)]]
+    report = check_job(MENDED, late, schedules=40)
+    assert (report.findings, report.late) == ((), 1)
+
+
+def test_what_is_meant_can_be_allowed() -> None:
+    assert check_job(job(SumOfCall()), FEED, schedules=40, allow={Cause.BATCHING}).findings == ()
+
+
+def test_finding_has_the_smallest_feed_and_the_schedule() -> None:
+    finding = check_job(job(SumOfCall()), FEED, schedules=40).findings[0]
+    assert sum(map(len, finding.feed)) == 2
+    assert isinstance(finding.schedule, Schedule)
+    assert "the outcome depends on how the input is cut into batches" in str(finding)
+
+
+def test_report_is_the_same_each_time() -> None:
+    one, two = (check_job(job(SumOfCall()), FEED, schedules=20) for _ in range(2))
+    assert one.findings == two.findings
+
+
+def test_job_that_gives_nothing_is_unknown() -> None:
+    assert check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown == (
+        "no stateful step gave any output",
+    )
+
+
+def test_job_that_fails_without_faults_is_told_with_its_line() -> None:
+    class Fails(SumByMinute):
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            yield 1 / 0
+
+    with pytest.raises(
+        JobFailsError, match=r"test_outcomes.py:\d+: the job fails without faults: ZeroDivisionError"
+    ):
+        check_job(job(Fails()), FEED)
