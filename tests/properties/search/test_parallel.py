@@ -74,9 +74,24 @@ class _Leaving(Computation):
         sys.exit(0)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize(("computation", "says"), [(_Stuck(), "never ends"), (_Leaving(), "SystemExit")])
-def test_a_run_that_never_ends_or_leaves_is_a_failure(computation: Computation, says: str, jobs: int) -> None:
+class _Greedy(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        bytearray(1 << 34)
+
+
+@pytest.mark.parametrize(
+    ("computation", "says", "jobs"),
+    [
+        (_Stuck(), "never ends", 1),
+        (_Stuck(), "never ends", 2),
+        (_Leaving(), "SystemExit", 1),
+        (_Leaving(), "SystemExit", 2),
+        (_Greedy(), "MemoryError", 2),  # this process is not limited
+    ],
+)
+def test_a_run_that_never_ends_leaves_or_eats_memory_is_a_failure(
+    computation: Computation, says: str, jobs: int
+) -> None:
     pipeline = Pipeline("stuck")
     pipeline.injector("mail")
     pipeline.add(computation, name="stuck", inputs=["mail"])

@@ -276,6 +276,17 @@ def test_nothing_is_found_in_sound_code() -> None:
     assert examine(zeitgeist.pipeline, zeitgeist.feed(1)) == []
 
 
+def test_what_logging_writes_to_a_file_is_no_effect(tmp_path: Path) -> None:
+    handler, logger = logging.FileHandler(tmp_path / "log", delay=True), logging.getLogger(__name__)
+    logger.addHandler(handler)
+    try:
+        assert examine(*numbers(Sum(lambda context, record: logger.warning("taken")))) == []
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    assert (tmp_path / "log").read_text()
+
+
 def test_nothing_is_found_in_sound_code_under_a_profiler() -> None:
     """One written in C cannot be put back, so it is left where it is."""
     profiler = cProfile.Profile()

@@ -211,6 +211,19 @@ def test_code_that_cannot_be_interrupted_is_ended_with_its_process(monkeypatch: 
     assert finding.cause.startswith("record 0 of key 'a'")
 
 
+class Greedy(Computation):
+    """Asks for more memory than there is to have."""
+
+    def process_record(self, context: Context, record: Record) -> None:
+        bytearray(1 << 34)
+
+
+def test_code_that_takes_too_much_memory_is_a_finding() -> None:
+    (finding,) = review(*of(Greedy(), records=1)).findings
+    assert finding.habit is Habit.RAISES
+    assert "MemoryError" in finding.detail
+
+
 class Ticking(Computation):
     """Takes its time, but not in one call."""
 
