@@ -12,7 +12,7 @@ from headrace_properties.checkers import judge, reached
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.results import result_of
 from headrace_properties.search.application import Trial
-from headrace_properties.search.exhaustive import explore
+from headrace_properties.search.exhaustive import count_without_reduction, explore
 from headrace_properties.search.judging import JudgedRun, run_plan, try_plan, violations
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.replay_file import read_replay, to_replay
@@ -108,6 +108,13 @@ def test_a_reduction_that_takes_writes_for_routine_loses_outcomes(
 ) -> None:
     monkeypatch.setattr(arrivals, "_ROUTINE", (m.Write, m.Written))
     assert outcomes(SEQUENCERS, MUTANTS["without sequencers"]) < reassigned
+
+
+def test_schedules_of_a_plain_search_are_counted_without_running_them() -> None:
+    scope = Scope(records=0, faults=0, delays=1)
+    run = len(plans_of(plain(scope)))
+    assert len(plans_of(scope)) < run
+    assert run * 0.9 < count_without_reduction(TALLIES, scope) <= run
 
 
 def test_every_schedule_is_run_once() -> None:
