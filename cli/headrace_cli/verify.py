@@ -211,12 +211,12 @@ def verify(
     the schedule is shrunk to a smallest one that still breaks it, and saved as a file to replay.
     """
     with tidy_errors():
-        if schema is not None or is_spark_job(pipeline):
-            asked = SparkOptions(schema or (), allow, feed, options.runs, options.seed)
-            raise typer.Exit(verify_spark(pipeline, asked, as_json=as_json))
         files = OutputFiles(force=force)
         files.claim(save, "--save")
         files.claim(history, HISTORY)
+        if schema is not None or is_spark_job(pipeline):
+            asked = SparkOptions(schema or (), allow, feed, options.runs, options.seed)
+            raise typer.Exit(verify_spark(pipeline, asked, as_json=as_json))
         protocol = protocol_without(without)
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())

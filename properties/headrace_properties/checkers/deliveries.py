@@ -156,6 +156,8 @@ class ComesToRest:
 
     def _on_end(self, event: RunEnded) -> None:
         self._why = self._calm.why_not_due(event, self._ledger, self._found)
+        if event.process and event.why != "quiescent":  # Spark: whoever runs the job ends it, at rest or not
+            self._why = f"the run was ended on {event.process!r} before its watermarks were at their end"
         if self._why:
             return
         self._found.reached = 1

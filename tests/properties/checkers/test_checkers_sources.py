@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import MAX_TIME, DeadLetter, Pipeline
-from headrace.history import DeadLettered, FaultStruck, Healed, Injected, SourceHeld
+from headrace.history import DeadLettered, FaultStruck, Healed, Injected, RunEnded, SourceHeld
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace.wire.rows import Production
 from headrace_sim import Feed, FeedBuilder, FeedEntry, start
@@ -112,6 +112,9 @@ HISTORIES: dict[str, Row] = {
     "a run that comes to rest holds": (
         begin, end(),
         holds("L6", 1)),
+    "a run on Spark that somebody ends need not come to rest": (
+        begin, add(RunEnded, "spark", "deadline"),
+        unknown("L6")),
     "a run that is not healed need not come to rest": (
         begin, add(FaultStruck, "worker-0", "pause", ""), end("deadline"),
         unknown("L6")),
