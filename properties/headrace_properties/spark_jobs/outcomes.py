@@ -184,11 +184,13 @@ class _Check:
         self._allow = allow
         self._findings: dict[Cause, JobFinding] = {}
         self._kept: list[Kept] = []
+        self._forgetful = job
         self._place = next((step.place for step in job.stateful), "")
 
     def run(self, schedules: int, seed: int, progress: Callable[[int, int], None] | None) -> JobReport:
         with _chance(0):
             calm, self._kept, lost, expiring = watched_run(lambda: run_job(_watched(self._job), self._feed))
+        self._forgetful = _watched(self._job, forgets=True)
         if calm.failure is not None:
             raise JobFailsError(
                 f"{type(calm.failure).__name__}: {calm.failure}", place_of_error(calm.failure)
@@ -216,7 +218,7 @@ class _Check:
         found = self._compared(calm, outcome)
         if found is None:
             return
-        name = self._named(cause, calm, outcome)
+        name = self._named(cause, schedule, calm, outcome)
         expected = (
             name is Cause.LATE and calm.late > 0
         )  # the feed has late rows as it is: that it does, its author knows
@@ -233,17 +235,13 @@ class _Check:
             name, feed, schedule, self._difference(cause, feed, schedule) or found
         )
 
-    def _named(self, cause: Cause, calm: Outcome, outcome: Outcome) -> Cause:
+    def _named(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> Cause:
         if outcome.failure is not None:
             return Cause.ERROR
-        if any(
-            not one.what.startswith("self.") for one in self._kept
-        ):  # it outlives runs, and so differs in all
+        if self._kept and not self._differs_forgetting(cause, schedule):
             return Cause.MEMORY
         if cause is Cause.CHANCE or Cause.CHANCE in self._findings:
             return Cause.CHANCE
-        if self._kept:
-            return Cause.MEMORY
         return Cause.LATE if cause is Cause.BATCHING and (outcome.late or calm.late) else cause
 
     def _difference(self, cause: Cause, feed: Feed, schedule: Schedule) -> str | None:
@@ -252,6 +250,11 @@ class _Check:
         if calm.failure is not None:
             return None  # a smaller feed that the job cannot take
         return self._compared(calm, _run(self._job, feed, schedule, cause))
+
+    def _differs_forgetting(self, cause: Cause, schedule: Schedule) -> bool:
+        """Tell whether the outcome differs even if nothing is kept outside state."""
+        calm = _run(self._forgetful, self._feed, Schedule(), Cause.FAULTS)
+        return self._compared(calm, _run(self._forgetful, self._feed, schedule, cause)) is not None
 
     def _compared(self, calm: Outcome, outcome: Outcome) -> str | None:
         if outcome.failure is not None:
@@ -314,9 +317,11 @@ class _Check:
             )
 
 
-def _watched(job: SparkJob) -> SparkJob:
+def _watched(job: SparkJob, *, forgets: bool = False) -> SparkJob:
     steps = tuple(
-        replace(step, processor=Watched(step.processor)) if isinstance(step, TransformWithState) else step
+        replace(step, processor=Watched(step.processor, forgets=forgets))
+        if isinstance(step, TransformWithState)
+        else step
         for step in job.steps
     )
     return replace(job, steps=steps)

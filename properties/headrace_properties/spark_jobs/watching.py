@@ -4,6 +4,7 @@ The watched processor travels pickled into each task, as Spark's do, and notes w
 """
 
 import inspect
+import pickle
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,11 +56,13 @@ class Watched(StatefulProcessor):
 
     Args:
         processor: The user's.
+        forgets: Whether it forgets after each call what it kept outside state.
 
     """
 
-    def __init__(self, processor: StatefulProcessor) -> None:
+    def __init__(self, processor: StatefulProcessor, *, forgets: bool = False) -> None:
         self._processor = processor
+        self._forgets = forgets
 
     def init(self, handle: Any) -> None:
         """Let the user's processor make its state, with a handle that is watched."""
@@ -94,6 +97,17 @@ class Watched(StatefulProcessor):
         for what in sorted(before.keys() | after.keys()):
             if before.get(what) != after.get(what):
                 _noted[Kept(what, place)] = None
+                if self._forgets:
+                    self._forget(what, before.get(what))
+
+    def _forget(self, what: str, before: bytes | None) -> None:
+        owner, _, name = what.rpartition(".")
+        kind = type(self._processor)
+        holder = {"self": self._processor, kind.__name__: kind}.get(owner, inspect.getmodule(kind))
+        if before is not None:
+            setattr(holder, name, pickle.loads(before))  # noqa: S301  pickled here
+        elif hasattr(holder, name):
+            delattr(holder, name)
 
 
 class _Handle:

@@ -99,6 +99,14 @@ class SumOfCall(Processor):
         yield Row(k=key[0], n=sum(row.n for row in rows))
 
 
+class SumOfCallWithMetrics(SumOfCall):
+    """Counts its calls besides, which does no harm."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        self.calls = getattr(self, "calls", 0) + 1
+        yield from super().handleInputRows(key, rows, timerValues)
+
+
 class LastOfCall(Processor):
     """Keeps the last row of a call, and not the latest, until a timer clears it."""
 
@@ -132,6 +140,7 @@ PLANTED = {
     "time in a decision": (WallClock(), FEED, "chance"),
     "random numbers": (Dice(), FEED, "chance"),
     "output that depends on batching": (SumOfCall(), FEED, "batching"),
+    "harmless memory, and output that depends on batching": (SumOfCallWithMetrics(), FEED, "batching"),
     "order within a batch": (LastOfCall(), TOGETHER, "order"),
     "key without clean-up": (NeverCleaned(), FEED, "growth"),
     "late rows assumed to come": (SumByMinute(), UNORDERED, "late"),
