@@ -3,7 +3,8 @@
 ``python -m docs.scripts.tables`` puts them between their marks in the pages; ``git diff`` then shows what has changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headrace_properties.mutants import CATALOGUE, Mutant
@@ -53,20 +54,27 @@ def mutants_table() -> str:
     return _table(head, [_about(mutant) for mutant in CATALOGUE.values()])
 
 
+def automatic_table() -> str:
+    """What the last stored measurement of automatic mutants came to, by module (`headrace mutants --automatic --json`)."""
+    stored = json.loads((DOCS / "report" / "mutants.json").read_text(encoding="utf-8"))["table"]
+    head = [name.replace("_", " ") for name in stored[0]]
+    return _table(head, [tuple(str(cell) for cell in row.values()) for row in stored])
+
+
 def _about(mutant: Mutant) -> tuple[str, ...]:
     rules = ", ".join(f"`{name}`" for name in mutant.rules)
     where = ("a directed scenario on " if mutant.directed else "") + mutant.workload
     return mutant.name, mutant.section, rules, ", ".join(mutant.breaks), mutant.wrong, where
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    cells = [head, tuple("---" for _ in head), *rows]
+def _table(head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    cells = [tuple(head), tuple("---" for _ in head), *rows]
     return "".join("| " + " | ".join(one.replace("|", "\\|") for one in row) + " |\n" for row in cells)
 
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "protocol.md": {"departures": departures_table, "rules": rules_table},
-    "mutants.md": {"mutants": mutants_table},
+    "mutants.md": {"automatic": automatic_table, "mutants": mutants_table},
 }
 """What is generated, by page and name."""
 
