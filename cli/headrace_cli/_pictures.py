@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from headrace import Pipeline
 from headrace.history import Event
 from headrace_cli._files import ForceOption, OutputFiles, write_bytes
 from headrace_cli._render import print_heading, print_text
@@ -74,12 +75,17 @@ class Showing:
         title: str,
         subtitle: str,
         rates: FailureRates | None = None,
+        pipelines: Sequence[Pipeline] = (),
     ) -> None:
-        """Write the files that were asked for. ``rates``: of failure, drawn beside the time."""
+        """Write the files that were asked for. ``rates``: of failure, drawn beside the time; ``pipelines``: have the codecs."""
         said = {"title": title, "subtitle": subtitle}
         makers = {
-            "html": lambda: spacetime_html(history, verdicts, **said, rates=rates).encode(),
-            "svg": lambda: spacetime_svg(history, verdicts, **said, rates=rates).encode(),
+            "html": lambda: spacetime_html(
+                history, verdicts, **said, rates=rates, pipelines=pipelines
+            ).encode(),
+            "svg": lambda: spacetime_svg(
+                history, verdicts, **said, rates=rates, pipelines=pipelines
+            ).encode(),
             "perfetto": lambda: perfetto_json(history, title),
             "shiviz": lambda: shiviz_log(history).encode(),
         }

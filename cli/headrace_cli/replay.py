@@ -216,7 +216,13 @@ def _save(
     file = replayed.recorded.file
     subtitle = f"input {file.feed}({file.feed_seed}), protocol: {file.protocol}"
     showing.save(
-        files, replayed.history, replayed.verdicts, title=file.pipeline, subtitle=subtitle, rates=rates
+        files,
+        replayed.history,
+        replayed.verdicts,
+        title=file.pipeline,
+        subtitle=subtitle,
+        rates=rates,
+        pipelines=replayed.versions,
     )
     header = header_of(replayed.versions, SIMULATED, file.plan.options.engine)
     write_history(files, history, replayed.history, header)

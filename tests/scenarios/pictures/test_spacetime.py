@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from headrace import MAX_TIME
+from headrace import MAX_TIME, SECOND, Computation, Context, PickleCodec, Pipeline, Record
 from headrace.history import Applied, IntervalMinted, Output, ProcessStarted, ScanEnded
+from headrace_properties.printable import visible
 from headrace_scenarios.catalogue import SCENARIOS
-from headrace_scenarios.pictures.spacetime import lanes_of, spacetime_html
+from headrace_scenarios.pictures.spacetime import document_of, lanes_of, spacetime_html
+from headrace_scenarios.pictures.spacetime.still import spacetime_svg
 from headrace_scenarios.scenario import ScenarioRun
+from headrace_sim import FeedBuilder, simulate
 from tests.properties.stories import healthy, record
 
 
@@ -116,3 +119,39 @@ def test_the_master_that_asked_for_an_interval_is_known(zombie: ScenarioRun) -> 
     }
     minted = [n for n, event in enumerate(zombie.history.events) if isinstance(event, IntervalMinted)]
     assert asked == dict.fromkeys(minted, "master-0")
+
+
+# Values
+
+
+class Passing(Computation):
+    def process_record(self, context: Context, record: Record) -> None:
+        context.state = record.value
+        context.produce("out", record.value)
+
+
+EVIL = "paid\x1b[2J\u202eevil\x00"
+
+
+def test_values_are_decoded_by_their_codecs_and_can_steer_no_screen() -> None:
+    """Neither in the page nor in the still picture; a value that no codec is known for is shown as hexadecimal digits."""
+    pipeline = Pipeline("pickled")
+    pipeline.injector("in")
+    pipeline.stream("in", PickleCodec())
+    pipeline.stream("out", PickleCodec())
+    pipeline.add(Passing(), name="pass", inputs=["in"], outputs=["out"], state_codec=PickleCodec())
+    builder = FeedBuilder(pipeline)
+    builder.record(at_us=SECOND, value={"what": EVIL}, timestamp=1, key="k\u202e")
+    history = simulate(pipeline, builder.build())
+    shown = visible(repr({"what": EVIL}))
+    document = document_of(history, {}, f"a run {EVIL}", "", pipelines=[pipeline])
+    details = [event["detail"] for event in document["events"]]
+    for kind in ("Injected", "Output"):
+        assert any(shown in event["detail"] for event in document["events"] if event["type"] == kind)
+    assert f"state: {shown}" in details
+    assert "0x80" not in str(details)
+    page = spacetime_html(history, {}, title=f"a run {EVIL}", pipelines=[pipeline])
+    picture = spacetime_svg(history, {}, title=f"a run {EVIL}", pipelines=[pipeline])
+    for text in (page, picture):
+        assert not re.findall(r"[\x00\x1b\u202e]|(?<!\\)\\u(?:0000|001b|202e)", text)
+    assert "0x80" in str(document_of(history, {}, "", "")["events"])

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from headrace import MAX_TIME, MIN_TIME
+from headrace import MAX_TIME, MIN_TIME, Pipeline
 from headrace import history as h
 from headrace.causes import Causes
 from headrace.wire.messages import STORE
@@ -25,8 +25,10 @@ from headrace_properties.explain.causality import Link, LinkKind, links_of, mess
 from headrace_properties.explain.event_summaries import phrase, seconds
 from headrace_properties.explain.narrative import narrate, subject_of
 from headrace_properties.explain.tenures import outages_of, tenures_of
+from headrace_properties.printable import visible
 from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.verdict import Verdict, Violated
+from headrace_scenarios.pictures.spacetime.values import Codecs, harmless
 
 _GROUPS: dict[type, str] = {
     h.SourceHeld: "record",
@@ -71,6 +73,7 @@ def spacetime_html(
     title: str,
     subtitle: str = "",
     rates: FailureRates | None = None,
+    pipelines: Sequence[Pipeline] = (),
 ) -> str:
     """Draw a run as a page.
 
@@ -80,11 +83,12 @@ def spacetime_html(
         title: title of the page and the figure.
         subtitle: one line: the pipeline, the protocol.
         rates: how often the run fails if it continues in another way, drawn beside the time; ``None``: not measured.
+        pipelines: the versions that ran, whose codecs decode the values; without one, bytes are shown in hexadecimal digits.
     """
     package = files(__package__)
-    data = msgspec.json.encode(document_of(history, verdicts, title, subtitle, rates)).decode()
+    data = msgspec.json.encode(document_of(history, verdicts, title, subtitle, rates, pipelines)).decode()
     parts = {
-        "{{title}}": escape(title),
+        "{{title}}": escape(visible(title)),
         "{{css}}": package.joinpath("diagram.css").read_text("utf-8"),
         "{{data}}": data.replace("<", "\\u003c"),  # else a value could end the script
         "{{js}}": "\n".join(package.joinpath(f"{name}.js").read_text("utf-8") for name in _SCRIPTS),
@@ -133,19 +137,20 @@ def document_of(
     title: str,
     subtitle: str,
     rates: FailureRates | None = None,
+    pipelines: Sequence[Pipeline] = (),
 ) -> dict[str, Any]:
-    """Return everything to draw: lanes, events, messages, tenures, outages, watermarks and violations."""
+    """Return everything to draw: lanes, events, messages, tenures, outages, watermarks and violations; all texts are harmless."""
     lanes = lanes_of(history)
     place = {address: number for number, address in enumerate(lanes)}
     links = links_of(history)
     causes = Causes(history) if isinstance(history, h.History) and history.activations else None
     messages = [message for message in messages_of(links) if _carried(history, causes, message)]
-    told = narrate(history, verdicts)
-    return {
+    told, codecs = narrate(history, verdicts), Codecs(pipelines)
+    document = {
         "title": title,
         "subtitle": subtitle,
         "lanes": [{"address": address, "role": role_of(address)} for address in lanes],
-        "events": [_event(event, place) for event in history],
+        "events": [_event(codecs.readable(event), place) for event in history],
         "links": [[link.cause, link.effect, link.kind.value, link.label] for link in messages],
         "stubs": [[number, place[address], kind] for number, address, kind in _stubs(history, causes, messages)],
         "tenures": [
@@ -168,6 +173,8 @@ def document_of(
         "rates": [[point.at_us, point.rate] for point in rates.points] if rates else [],
         "jump": _jump(rates),
     }  # fmt: skip
+    shown: dict[str, Any] = harmless(document)
+    return shown
 
 
 def _jump(rates: FailureRates | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from headrace import Pipeline
 from headrace.history import Event
 from headrace_properties.explain.event_summaries import seconds
 from headrace_properties.search.inevitability import FailureRates
@@ -127,6 +128,7 @@ def spacetime_svg(
     title: str,
     subtitle: str = "",
     rates: FailureRates | None = None,
+    pipelines: Sequence[Pipeline] = (),
 ) -> str:
     """Draw a run as a still picture.
 
@@ -136,8 +138,9 @@ def spacetime_svg(
         title: title of the picture.
         subtitle: one line: the pipeline, the protocol.
         rates: how often the run fails if it continues in another way, drawn beside the time; ``None``: not measured.
+        pipelines: the versions that ran, whose codecs decode the values.
     """
-    data = document_of(history, verdicts, title, subtitle, rates)
+    data = document_of(history, verdicts, title, subtitle, rates, pipelines)
     told = next((verdict for verdict in data["verdicts"] if verdict["name"] == data["told"]), None)
     witness = set(told["witness"]) if told else set()
     plan = _arrange(data, _choose(data, told), told, witness)
