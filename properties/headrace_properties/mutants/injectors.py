@@ -101,6 +101,19 @@ class WaitsTooLittle(Rules):
         return super().may_inject(timestamp, slowest, 2 * limit_us)
 
 
+class DropsMalformed(Injector):
+    """Passes over what it cannot read, where it should send a dead letter."""
+
+    probe: ClassVar[Probe]
+
+    def handle(self, now: int, event: Event) -> list[Effect]:
+        """Pass over what is not a number."""
+        if isinstance(event, SourceRecord) and not event.value.isdigit():
+            self.probe.note()
+            return super().handle(now, _passed_over(event))
+        return super().handle(now, event)
+
+
 class ClaimsCountTwice(Rules):
     """A claim that comes again is one more: who has the role by the first is fenced by the second."""
 
@@ -231,6 +244,10 @@ MUTANTS = (
         "the skew limit is twice as far", ("S18",), "8.4",
         "a record is injected when it is ahead of the slowest computation by up to twice the limit", Parts(rules=WaitsTooLittle),
         "limited",
+    ),
+    Mutant(
+        "malformed records vanish", ("S1",), "5.2",
+        "an injector sends no dead letter for what it cannot read", Parts(injector=DropsMalformed), "malformed",
     ),
     Mutant(
         "a repeated claim counts", ("L2", "L4", "L6"), "7.1",

@@ -274,6 +274,7 @@ class Counting(Computation):
 
 
 WINDOW_US = 500 * MILLISECOND
+HOUR_US = 3_600 * SECOND
 
 
 def _letters(
@@ -455,6 +456,61 @@ def prompt() -> Workload:
     return Workload("prompt", pipeline, feed, SHORT, settled=True)
 
 
+def malformed() -> Workload:
+    """Input that cannot be read, with a stream for its dead letters."""
+    pipeline = Pipeline("malformed")
+    pipeline.injector("letters", outputs=["letters", "unread"], on_malformed=DeadLetter("unread"))
+    pipeline.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+    pipeline.add(Counting(), name="clerks", inputs=["unread"], outputs=["counted"])
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/malformed"), FeedBuilder(pipeline), 300 * MILLISECOND
+        for number in range(2 * RECORDS):
+            at_us += random.randrange(200 * MILLISECOND)
+            data = b"{" if number % 3 == 1 else str(number).encode()
+            key = random.choice(["ab", "ac", "ba"])
+            builder.raw(at_us=at_us, data=data, timestamp=at_us, key=key)
+            builder.watermark(at_us=at_us + 1, low_watermark=at_us - 300 * MILLISECOND)
+        return builder.build()
+
+    return Workload("malformed", pipeline, feed, SHORT)
+
+
+def apart() -> Workload:
+    """Two injectors with a skew limit, and one source that is hours ahead of the other (8.4): all that it has waits."""
+    pipeline = Pipeline("apart")
+    pipeline.injector("letters", skew_limit_us=HOUR_US)
+    pipeline.injector("cards", skew_limit_us=HOUR_US)
+    pipeline.add(Windows("sums"), name="windows", inputs=["letters", "cards"], outputs=["sums"])
+
+    def feed(seed: int) -> Feed:
+        random, builder, at_us = Random(f"{seed}/apart"), FeedBuilder(pipeline), 300 * MILLISECOND
+        for number in range(2 * RECORDS):
+            at_us += random.randrange(300 * MILLISECOND)
+            injector, ahead_us = ("cards", 2 * HOUR_US) if number % 2 else ("letters", 0)
+            key = random.choice(["ab", "ac", "ba"])
+            builder.record(at_us=at_us, value=number, timestamp=at_us + ahead_us, key=key, injector=injector)
+            builder.watermark(at_us=at_us + 1, low_watermark=at_us + ahead_us, injector=injector)
+        return builder.build()
+
+    return Workload("apart", pipeline, feed, SHORT, settled=True)
+
+
+def draining() -> Workload:
+    """Two versions: the computation that leaves has two consumers, which both wait for what it still has."""
+    versions = []
+    for clerk in ("auditor", "archivist"):
+        one = Pipeline("draining")
+        one.injector("letters")
+        one.add(Echo("sent"), name="senders", inputs=["letters"], outputs=["sent"])
+        one.add(Windows("told"), name=clerk, inputs={"sent": city}, outputs=["told"])
+        one.add(Windows("sums"), name="readers", inputs=["told"], outputs=["sums"])
+        one.add(Echo("copies"), name="copyists", inputs={"told": city}, outputs=["copies"])
+        versions.append(one)
+    feed = _letters(versions[0], "draining", records=8)
+    return Workload("draining", versions[0], feed, SHORT, versions=(versions[1],))
+
+
 class Reminders(Computation):
     """Answers each record a while of wall time later, and holds nothing for it."""
 
@@ -631,6 +687,7 @@ def _all() -> list[Workload]:
         slow_scans(), slow_scans(weak),
         outliers(),
         reminders(),
+        malformed(), apart(), draining(),
     ]  # fmt: skip
 
 
