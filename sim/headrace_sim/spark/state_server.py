@@ -7,6 +7,7 @@ messages to a `StateServer` where PySpark would write them to a socket.
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
@@ -135,8 +136,8 @@ class StateServer:
         ttl = message.ttl.durationMs if message.HasField("ttl") else None
         if ttl is not None and (refused := self._refused_ttl(message.stateName, ttl)):
             return refused
-        schema = t._parse_datatype_json_string(message.schema)
-        value = t._parse_datatype_json_string(message.mapStateValueSchema) if kind == "map" else None
+        schema = _from_json(message.schema)
+        value = _from_json(message.mapStateValueSchema) if kind == "map" else None
         self.variables[message.stateName] = Variable(kind, schema, value, ttl)
         tables: dict[str, dict[str, Any]] = {
             "value": self.store.values,
@@ -179,12 +180,6 @@ class StateServer:
     def _implicitGroupingKeyRequest_removeImplicitKey(self, _message: Any, _: Any) -> tuple[Any, ...]:
         self.key = None
         return _OK, "", b""
-
-    def _utilsRequest_parseStringSchema(self, message: Any, _: Any) -> tuple[Any, ...]:
-        try:
-            return _OK, "", parse_schema(message.schema).json()
-        except SchemaTextError as wrong:
-            raise StateCallError("schema", users_place(), str(wrong)) from wrong
 
     # Timers.
 
@@ -381,6 +376,11 @@ _SHOWN = {TimeMode.NONE: "None", TimeMode.PROCESSING_TIME: "ProcessingTime", Tim
 _BY_NUMBER = {getattr(messages, phase.name): phase for phase in _PHASES}
 
 
+_parsed = lru_cache(parse_schema)
+_from_json = lru_cache(t._parse_datatype_json_string)
+"""Each task declares its variables anew."""
+
+
 def _row(schema: t.StructType | None, values: tuple[Any, ...]) -> bytes:
     assert schema is not None
     return pickle.dumps(t._create_row(schema.names, values))
@@ -401,6 +401,17 @@ class StateClient(StatefulProcessorApiClient):
         self._server = server
         self._response: tuple[Any, ...] = ()
         self.pickleSer = pickle
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled, as a socket does."""
+        problem = "a handle of a task cannot be pickled"
+        raise TypeError(problem)
+
+    def _parse_string_schema(self, schema: str) -> t.StructType:
+        try:
+            return _parsed(schema)
+        except SchemaTextError as wrong:
+            raise StateCallError("schema", users_place(), str(wrong)) from wrong
 
     def _send_proto_message(self, message: bytes) -> None:
         self._response = self._server.answer(message)

@@ -59,8 +59,10 @@ class Store:
         )
 
     def timers_of(self, key: Key) -> list[int]:
-        """Return a key's timers in order."""
-        return sorted(expiry for expiry, owner in self.timers if owner == key)
+        """Return a key's timers as the state store orders them, which is not by time."""
+        return sorted(
+            (expiry for expiry, owner in self.timers if owner == key), key=lambda one: byte_order((one,))
+        )
 
     def contents(self) -> Iterator[tuple[str, Key, Any]]:
         """Yield each variable and key with its row, its list of rows, or its rows by the user's key. Expiry is left out."""

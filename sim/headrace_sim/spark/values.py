@@ -38,9 +38,17 @@ def stored(schema: t.StructType, internal: Any) -> tuple[Any, ...]:
             f"{len(schema.fields)} fields are required while {count} values are provided."
         )
         raise ValueRefusedError(problem)
-    return tuple(
-        _to_java(field.dataType, value) for field, value in zip(schema.fields, internal, strict=True)
-    )
+    return tuple(_in_field(field, value) for field, value in zip(schema.fields, internal, strict=True))
+
+
+def _in_field(field: t.StructField, value: Any) -> Any:
+    """Convert, and take zero for null in a NOT NULL number, as the bytes of Spark's row have it."""
+    made = _to_java(field.dataType, value)
+    if made is not None or field.nullable:
+        return made
+    kind = field.dataType
+    zero = 0 if type(kind) in BITS else False if isinstance(kind, t.BooleanType) else None
+    return 0.0 if isinstance(kind, (t.FloatType, t.DoubleType)) else zero
 
 
 def _to_java(kind: t.DataType, value: Any) -> Any:
