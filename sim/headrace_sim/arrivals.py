@@ -144,6 +144,7 @@ class Arrivals:
         self._waiting: list[_Waiting] = []
         self._latest_us: Counter[str] = Counter()
         self._draws: random.Random | None = None
+        self._forced = False
         self._released: dict[int, Arrival] = {}
 
     def attach(self, kernel: Kernel, history: History, options: ClusterOptions) -> None:
@@ -168,7 +169,7 @@ class Arrivals:
 
     def further(self) -> int | None:
         """Tell how many arrivals the last delayed one would have to wait for to come later still; ``None``: it cannot."""
-        if not self._delays or self._waiting:
+        if not self._delays or self._waiting or self._forced:
             return None
         delay = [*self._delays.values()][-1]
         for index, arrival in enumerate(self.handled):
@@ -213,6 +214,7 @@ class Arrivals:
 
     def _force(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:
+            self._forced = True  # it came in vain: no more arrivals come in its interval
             self._release(waiting)
 
     def _release(self, waiting: _Waiting) -> None:

@@ -90,6 +90,7 @@ def test_an_arrival_never_waits_longer_than_its_interval_allows() -> None:
     delayed = usual.handled[the(usual, "Deliver", 1)]
     _, changed = run(Delay(delayed.step, 10_000))
     assert changed.handled[the(changed, "Deliver", 1)].at_us == delayed.at_us + 1_300
+    assert changed.further() is None
 
 
 def test_what_is_sent_because_of_an_arrival_cannot_overtake_it() -> None:
