@@ -18,7 +18,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     config = {
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "local"),
-        "spark.sql.streaming.pollingDelay": "25ms",  # an idle query looks for input as often, and a job has several
+        "spark.sql.streaming.pollingDelay": "5ms",
     }
     with session("local[2]", "headrace tests", config=config) as spark:
         yield spark
