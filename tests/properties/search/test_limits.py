@@ -7,12 +7,13 @@ import pytest
 
 from headrace import Computation, Context, Pipeline, Record, Timer
 from headrace.rules import Rules
+from headrace_properties.search import judging
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.judging import try_plan
 from headrace_properties.search.limits import CodeLimits
 from headrace_properties.search.plans import Plan
 from headrace_properties.search.workloads import WORKLOADS
-from headrace_sim import NO_FAULTS, FeedBuilder, Protocol, simulate
+from headrace_sim import NO_FAULTS, ClusterOptions, FeedBuilder, Protocol, simulate
 from headrace_sim.kernel import EndlessRunError
 
 WINDOWS = WORKLOADS["windows"]
@@ -55,6 +56,32 @@ def test_a_timer_that_sets_itself_again_for_ever_uses_up_the_events_of_a_run() -
     feed.record(at_us=1_000_000, value="a", timestamp=0, key="a")
     with pytest.raises(EndlessRunError, match="Look for a handler that sets its own timer again without end"):
         simulate(pipeline, feed.build(), most_events=5_000)
+
+
+class _NearlyEndless(_Endless):
+    """Gives up in the end, so that a run without a budget ends, too."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def process_timer(self, context: Context, timer: Timer) -> None:
+        self.calls += 1
+        assert self.calls < 5_000, "the run goes on"
+        super().process_timer(context, timer)
+
+
+def test_each_run_of_a_search_has_a_budget_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "_EVENTS", 1_000)
+    monkeypatch.setattr(judging, "_EVENTS_OF_A_RECORD", 1_000)
+    pipeline = Pipeline("endless")
+    pipeline.injector("letters")
+    pipeline.add(_NearlyEndless(), name="endless", inputs=["letters"])
+    feed = FeedBuilder(pipeline)
+    feed.record(at_us=1_000_000, value="a", timestamp=0, key="a")
+    trial = Trial(Plan(NO_FAULTS, ClusterOptions(), seed=0), 0)
+    judged = try_plan(Application.with_input(pipeline, feed.build()), trial)
+    assert judged.error.startswith("EndlessRunError")
+    assert "2,000 events" in judged.error
 
 
 def test_a_sound_run_within_the_limits_is_left_alone() -> None:

@@ -76,7 +76,7 @@ class _Leaving(Computation):
 
 class _Greedy(Computation):
     def process_record(self, context: Context, record: Record) -> None:
-        bytearray(1 << 34)
+        bytearray(1 << 31)
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ class Greedy(Computation):
     """Asks for more memory than there is to have."""
 
     def process_record(self, context: Context, record: Record) -> None:
-        bytearray(1 << 34)
+        bytearray(1 << 31)
 
 
 def test_code_that_takes_too_much_memory_is_a_finding() -> None:
