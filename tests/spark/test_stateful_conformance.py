@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace_sim.spark.job import TimeMode, TransformWithState
 from tests.sim.spark.processors import CASES, INPUT, OUTCOMES, OUTPUT, Case, told
 
-SAMPLE = ("NumberMap", "Sessions, late rows", "PassesOn, then CountsTold, late rows")
+SAMPLE = ("NumberMap", "PassesOn, then CountsTold, late rows")
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
