@@ -109,12 +109,14 @@ def run_staged(
 ) -> Counter[Emitted]:
     """Run a feed in parts through a job of a query for each computation; after some of them stop it, and let it go on."""
     landing = Landing(pipeline, place / "landing")
-    taken: dict[tuple[str, int], list[tuple[object, ...]]] = {}
+    taken: dict[object, list[tuple[object, ...]]] = {}
 
     def sink(stream: str) -> Callable[[DataFrame, int], None]:
         def take(frame: DataFrame, number: int) -> None:
             rows = frame.select("key", "value", F.unix_micros("timestamp")).collect()
-            taken[stream, number] = [(stream, row[0], row[1].encode(), row[2]) for row in rows]
+            made = [(stream, row[0], row[1].encode(), row[2]) for row in rows]
+            # Each computation's query numbers its batches; a batch that is run again gives the same rows.
+            taken[stream, number, tuple(sorted(made))] = made
 
         return take
 
