@@ -114,9 +114,9 @@ def run_staged(
     def sink(stream: str) -> Callable[[DataFrame, int], None]:
         def take(frame: DataFrame, number: int) -> None:
             rows = frame.select("key", "value", F.unix_micros("timestamp")).collect()
-            made = [(stream, row[0], row[1].encode(), row[2]) for row in rows]
+            made: list[tuple[object, ...]] = [(stream, row[0], row[1].encode(), row[2]) for row in rows]
             # Each computation's query numbers its batches; a batch that is run again gives the same rows.
-            taken[stream, number, tuple(sorted(made))] = made
+            taken[stream, number, repr(sorted(made, key=repr))] = made
 
         return take
 
