@@ -109,8 +109,15 @@ def kinds(text: str) -> set[str]:
     return {kind for kind, _ in _BLOCK.findall(text)}
 
 
-def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str] | forked.Ended:
-    """Run a command there as the reader would, with the `headrace` and `pytest` of this environment."""
+def run(shell: str, folder: Path, *, forks: bool = True) -> subprocess.CompletedProcess[str] | forked.Ended:
+    """Run a command there as the reader would, with the `headrace` and `pytest` of this environment.
+
+    Args:
+        shell: the command.
+        folder: its current directory.
+        forks: whether ``headrace`` may be forked off a process that has imported it. Where this module is the main one, it may not:
+            the fork would import it again.
+    """
     binaries = Path(sys.executable).parent
     if not (
         binaries / "headrace"
@@ -123,7 +130,7 @@ def run(shell: str, folder: Path) -> subprocess.CompletedProcess[str] | forked.E
         "PATH": os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": search_path,
     }
-    if _PLAIN.fullmatch(shell):
+    if forks and _PLAIN.fullmatch(shell):
         return forked.headrace(shlex.split(shell)[1:], cwd=folder, env=environment)
     return subprocess.run(
         ["/bin/sh", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -215,7 +222,7 @@ def paste(page: Path) -> None:
             (folder / file).write_text(source)
         for command in commands_of(page):
             print(f"$ {command.line}")  # noqa: T201  it takes a while
-            printed = run(command.shell, folder).stdout.splitlines()
+            printed = run(command.shell, folder, forks=False).stdout.splitlines()
             if not command.output:
                 continue
             for picture in command.pictures:
