@@ -115,8 +115,8 @@ def run(shell: str, folder: Path, *, forks: bool = True) -> subprocess.Completed
     Args:
         shell: the command.
         folder: its current directory.
-        forks: whether ``headrace`` may be forked off a process that has imported it. Where this module is the main one, it may not:
-            the fork would import it again.
+        forks: whether ``headrace`` may be forked off a process that has imported it; not where this module is the main one, which
+            the fork would import again.
     """
     binaries = Path(sys.executable).parent
     if not (
