@@ -183,6 +183,7 @@ def judge_here(
     """
     made = RunsSpec(**runs).load()
     limit_memory(CodeLimits())
+    begun = time.process_time()
     changed, exercised = 0, set[str]()
     for count, (workload, seed, digest) in enumerate(wanted, 1):
         killed_by: tuple[str, ...] = ()
@@ -201,7 +202,7 @@ def judge_here(
             else:
                 changed += judged.digest != digest
                 exercised.update(held_in(judged))
-        if killed_by or time.process_time() > ALL_S:
+        if killed_by or time.process_time() - begun > ALL_S:
             killed = {"killed_by": killed_by, "workload": workload, "seed": seed, "message": message}
             return {"runs": count, "changed": changed, **(killed if killed_by else {})}
     found: dict[str, Any] = {"runs": len(wanted), "changed": changed}
