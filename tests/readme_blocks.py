@@ -90,7 +90,7 @@ def commands(text: str) -> list[Command]:
 
 def commands_of(page: Path) -> list[Command]:
     """Those of a page that are run, in order."""
-    return [one for one in commands(page.read_text()) if one.shell not in NOT_RUN]
+    return [command for command in commands(page.read_text()) if command.shell not in NOT_RUN]
 
 
 def files(text: str) -> dict[str, str]:

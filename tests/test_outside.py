@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             source,
         ]
         _pip(folder, *map(str, arguments))
-    wheels = sorted(str(one) for one in (folder / "wheels").iterdir())
+    wheels = sorted(str(path) for path in (folder / "wheels").iterdir())
     _pip(folder, "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder / "site"), *wheels)
     return folder / "site"
 

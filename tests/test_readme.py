@@ -141,12 +141,12 @@ def test_each_command_on_spark_runs_and_prints_what_the_page_says(page: Path, tm
 
 
 def test_commands_on_spark_are_among_them() -> None:
-    assert sum(needs_spark(one) for page in ON_SPARK for one in commands_of(page)) == 7
+    assert sum(needs_spark(command) for page in ON_SPARK for command in commands_of(page)) == 7
 
 
 @pytest.mark.parametrize(
     "command",
-    [one for page in PAGES for one in commands_of(page) if "scenario run" in one.line],
+    [command for page in PAGES for command in commands_of(page) if "scenario run" in command.line],
     ids=lambda one: one.shell,
 )
 def test_what_a_scenario_prints_is_pasted_to_the_letter(tmp_path: Path, command: Command) -> None:
@@ -155,7 +155,7 @@ def test_what_a_scenario_prints_is_pasted_to_the_letter(tmp_path: Path, command:
 
 
 def test_each_picture_of_a_run_is_drawn_by_a_command_and_shown_on_its_page() -> None:
-    drawn = {picture: page for page in PAGES for one in commands_of(page) for picture in one.pictures}
+    drawn = {picture: page for page in PAGES for command in commands_of(page) for picture in command.pictures}
     for picture, page in drawn.items():
         assert f"img/{picture})" in page.read_text(), f"{name_of(page)} does not show {picture}"
     by_hand = {"architecture.svg"}
@@ -169,11 +169,11 @@ def test_nothing_is_left_out_that_was_to_be_pasted(page: Path) -> None:
 
 def test_the_readmes_links_work_from_elsewhere_and_what_they_name_is_there() -> None:
     targets = re.findall(r"\]\(([^)]+)\)", TEXT)
-    assert [one for one in targets if not one.startswith("https://")] == []
+    assert [target for target in targets if not target.startswith("https://")] == []
     at_home = FILES_AT_HOME.findall(TEXT)
     assert at_home
     assert [path for path in at_home if not (ROOT / path).exists()] == []
-    own = {one for one in targets if "headrace" in one and not FILES_AT_HOME.match(one)}
+    own = {target for target in targets if "headrace" in target and not FILES_AT_HOME.match(target)}
     assert own <= {f"{HOME}/issues"}
 
 

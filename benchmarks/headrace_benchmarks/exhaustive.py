@@ -109,17 +109,17 @@ def scopes(names: Sequence[str] = ()) -> Iterator[str]:
     """Exhaust each scope; give the table's lines."""
     yield "| scope | faults, delays | schedules without reduction | run | factor | time |"
     yield "|---|---|---|---|---|---|"
-    for one in SCOPES:
-        if names and one.name not in names:
+    for scope in SCOPES:
+        if names and scope.name not in names:
             continue
         began_s = time.monotonic()
-        found = explore(one.application, one.bounds, jobs=cores())
+        found = explore(scope.application, scope.bounds, jobs=cores())
         assert found.exploration is not None
-        assert found.exploration.exhausted, f"{one.name}: {found.failure}"
+        assert found.exploration.exhausted, f"{scope.name}: {found.failure}"
         run, took_s = found.exploration.total, time.monotonic() - began_s
-        naive = count_without_reduction(one.application, one.bounds)
-        bounds = f"{one.scope.faults}, {one.scope.delays}"
-        yield f"| {one.name} | {bounds} | at least {naive:,} | {run:,} | {naive / run:.0f} | {took_s:.0f} s |"
+        naive = count_without_reduction(scope.application, scope.bounds)
+        bounds = f"{scope.scope.faults}, {scope.scope.delays}"
+        yield f"| {scope.name} | {bounds} | at least {naive:,} | {run:,} | {naive / run:.0f} | {took_s:.0f} s |"
 
 
 def figure_12() -> Iterator[str]:

@@ -201,8 +201,8 @@ def run_automatic(options: MutationOptions, target: str, jobs: int) -> Automatic
         result = AutomaticResult(target, len(drawn), len(mutants), void=void(notes, mutants))
         on_one = progress("judging")
         try:
-            for one in measure(drawn, surveyed, spec, most_runs=options.runs, jobs=jobs, notes=notes):
-                result.found.append(one)
+            for measured in measure(drawn, surveyed, spec, most_runs=options.runs, jobs=jobs, notes=notes):
+                result.found.append(measured)
                 on_one(len(result.found), len(drawn))
         except KeyboardInterrupt as stop:
             result.stopped_by = signal_of(stop)
@@ -226,7 +226,7 @@ def run_patch(options: MutationOptions, jobs: int) -> PatchResult:
     sound = engine_spec(seeds)
     broken = engine_spec(seeds, protocol=str(options.patch.resolve()) if is_python else "")
     with stdout_reserved(), _progress() as progress:
-        surveyed = _surveyed(sound, [one.module for one in patched], seeds, jobs, progress)
+        surveyed = _surveyed(sound, [module.module for module in patched], seeds, jobs, progress)
         judgement, reached = judge_patch(patched, surveyed, sound, broken, options.runs)
     if judgement.unfit:
         raise PatchError(path, 0, f"the engine cannot be imported with it: {judgement.unfit}")

@@ -20,9 +20,11 @@ from headrace_properties.mutation.sampling import ENGINE
 
 def exit_code(result: AutomaticResult) -> ExitCode:
     """Return the exit code: unknown if there was nothing to judge."""
-    if any(one.survived for one in result.found):
+    if any(measured.survived for measured in result.found):
         return ExitCode.VIOLATED
-    return ExitCode.HOLDS if any(not one.judgement.unfit for one in result.found) else ExitCode.UNKNOWN
+    return (
+        ExitCode.HOLDS if any(not measured.judgement.unfit for measured in result.found) else ExitCode.UNKNOWN
+    )
 
 
 def print_automatic(console: Console, result: AutomaticResult) -> None:
@@ -36,16 +38,16 @@ def print_automatic(console: Console, result: AutomaticResult) -> None:
         table.add_row(*(str(cell) for cell in row.values()))
     print_table(console, table)
     console.print()
-    unfit = sum(bool(one.judgement.unfit) for one in found)
+    unfit = sum(bool(measured.judgement.unfit) for measured in found)
     print_text(
         console,
         f"{counted(len(found), 'mutant')} of {result.of:,}; killed by: {_killers(found) or 'nothing'}."
         + (f" {unfit} cannot be imported and count for nothing." if unfit else ""),
     )
     _print_survivors(console, result)
-    for one in found:
-        if one.reason and one.killed:
-            print_text(console, f"{_where(one)} is noted as equivalent, but killed: remove the note.")
+    for measured in found:
+        if measured.reason and measured.killed:
+            print_text(console, f"{_where(measured)} is noted as equivalent, but killed: remove the note.")
     for key in result.void:
         print_text(console, f"A note names nothing any more: {key.module}, {key.function}: {key.change}")
     if result.stopped_by is not None:
@@ -57,22 +59,22 @@ def print_automatic(console: Console, result: AutomaticResult) -> None:
 def table_rows(result: AutomaticResult) -> list[dict[str, str | int]]:
     """Return the table by module, with the sum of all as its last row. Equivalent ones do not count in the rate."""
     groups: dict[str, list[Measured]] = {}
-    for one in result.found:
-        groups.setdefault(_group(one.mutant.module.name), []).append(one)
+    for measured in result.found:
+        groups.setdefault(_group(measured.mutant.module.name), []).append(measured)
     rows = [_row(name, groups[name]) for name in sorted(groups)]
     return [*rows, _row("all", result.found)] if len(rows) > 1 else rows
 
 
 def _row(name: str, found: list[Measured]) -> dict[str, str | int]:
-    counting = [one for one in found if one.counts]
-    killed = sum(one.killed for one in counting)
+    counting = [measured for measured in found if measured.counts]
+    killed = sum(measured.killed for measured in counting)
     return {
         "module": name,
         "mutants": len(found),
         "killed": killed,
         "survived": len(counting) - killed,
-        "unreached": sum(one.survived and not one.reached for one in counting),
-        "equivalent": sum(bool(one.reason) and not one.killed for one in found),
+        "unreached": sum(measured.survived and not measured.reached for measured in counting),
+        "equivalent": sum(bool(measured.reason) and not measured.killed for measured in found),
         "kill_rate": f"{killed / len(counting):.0%}" if counting else "-",
     }
 
@@ -84,24 +86,27 @@ def _group(module: str) -> str:
 def _killers(found: Iterable[Measured]) -> str:
     """Say what fired first, and how often."""
     counts: dict[str, int] = {}
-    for one in found:
-        for name in one.judgement.killed_by[:1]:
+    for measured in found:
+        for name in measured.judgement.killed_by[:1]:
             counts[name] = counts.get(name, 0) + 1
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"{name} {count}" for name, count in ranked)
 
 
 def _print_survivors(console: Console, result: AutomaticResult) -> None:
-    survivors = [one for one in result.found if one.survived]
+    survivors = [measured for measured in result.found if measured.survived]
     if not survivors:
         return
     unseen = "that no promise or invariant notices" if result.target else "that no oracle notices"
     print_heading(console, f"{counted(len(survivors), 'mutation')} {unseen}")
-    for one in survivors:
+    for survivor in survivors:
         console.print()
-        print_lines(console, f"{_where(one)}  {one.mutant.mutation.kind}, in {one.mutant.mutation.function}")
-        print_lines(console, f"{_change(one)}", indent=2)
-        print_text(console, _evidence(one), indent=2)
+        print_lines(
+            console,
+            f"{_where(survivor)}  {survivor.mutant.mutation.kind}, in {survivor.mutant.mutation.function}",
+        )
+        print_lines(console, f"{_change(survivor)}", indent=2)
+        print_text(console, _evidence(survivor), indent=2)
     console.print()
     print_text(
         console,
@@ -147,7 +152,7 @@ def automatic_document(result: AutomaticResult) -> dict[str, Any]:
         "of": result.of,
         "stopped": result.stopped_by is not None,
         "table": table_rows(result),
-        "mutants": [_document(one) for one in result.found],
+        "mutants": [_document(measured) for measured in result.found],
         "void_notes": [
             {"module": key.module, "function": key.function, "line": key.line, "change": key.change}
             for key in result.void
@@ -226,12 +231,12 @@ def patch_document(result: PatchResult) -> dict[str, Any]:
 def print_unreached_code(console: Console, found: Iterable[Unreached]) -> None:
     """List the lines by file, and how many there are of how many."""
     modules = list(found)
-    for one in modules:
-        if one.lines:
-            named = ", ".join(line_ranges(one.lines))
-            share = f"{len(one.lines)} of {counted(one.of, 'line')}"
-            print_text(console, f"{shown_path(one.module.file)}: {share}: {named}")
-    left, of = sum(len(one.lines) for one in modules), sum(one.of for one in modules)
+    for module in modules:
+        if module.lines:
+            named = ", ".join(line_ranges(module.lines))
+            share = f"{len(module.lines)} of {counted(module.of, 'line')}"
+            print_text(console, f"{shown_path(module.module.file)}: {share}: {named}")
+    left, of = sum(len(module.lines) for module in modules), sum(module.of for module in modules)
     print_text(
         console, f"No run executes {left:,} of {counted(of, 'line')} in {counted(len(modules), 'module')}."
     )
@@ -241,10 +246,10 @@ def unreached_document(found: Iterable[Unreached]) -> list[dict[str, Any]]:
     """Return it for ``--json``."""
     return [
         {
-            "module": one.module.name,
-            "file": shown_path(one.module.file),
-            "lines": list(one.lines),
-            "of": one.of,
+            "module": unreached.module.name,
+            "file": shown_path(unreached.module.file),
+            "lines": list(unreached.lines),
+            "of": unreached.of,
         }
-        for one in found
+        for unreached in found
     ]

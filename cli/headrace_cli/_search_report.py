@@ -123,7 +123,7 @@ class SearchReport:
         stopped = (
             ["the run stopped with an error"] if found.failure is not None and not self._violated else []
         )
-        code = [f"the code of {one.computation!r} {one.habit.value}" for one in self.findings]
+        code = [f"the code of {finding.computation!r} {finding.habit.value}" for finding in self.findings]
         violated = ", ".join([*code, *self._violated, *stopped])
         if self.stopped_by is not None:
             when = ", while a failure was being shrunk" if self.shrinking else ""
@@ -314,7 +314,7 @@ class SearchReport:
         return document
 
     def _review_document(self, review: CodeReview) -> dict[str, Any]:
-        findings = [_finding_document(one) for one in review.findings]
+        findings = [_finding_document(finding) for finding in review.findings]
         for number, path in self.saved_findings.items():
             findings[number] |= {"saved_as": str(path), "replay_command": self._command_for(path)}
         return {

@@ -202,9 +202,9 @@ def load_named_promises(name: str) -> tuple[Promise, ...]:
         )
     found = getattr(_import(name, module_name), attribute, None)
     promises = found if isinstance(found, list | tuple) else [found]
-    for one in promises:
-        if not isinstance(one, Promise):
-            problem = f"{one!r:.60} is not a promise"
+    for promise in promises:
+        if not isinstance(promise, Promise):
+            problem = f"{promise!r:.60} is not a promise"
             raise TargetError(
                 name, problem, "Name a promise, or a list of promises (see headrace_properties.promises)"
             )

@@ -43,7 +43,7 @@ def measure(
         jobs: processes; ``None``: as many as there are cores.
     """
     broken = violations(dict(verdicts))
-    ends_us = [one.witness[-1].at_us for one in broken.values() if one.witness]
+    ends_us = [violated.witness[-1].at_us for violated in broken.values() if violated.witness]
     with PartsProgress() as progress:
         return failure_rates(
             application,

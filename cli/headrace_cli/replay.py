@@ -281,7 +281,11 @@ def _run(
 
 def _check_promises_are_there(name: str, file: ReplayFile, verdicts: Mapping[str, Verdict]) -> None:
     """Refuse to say that a promise is kept that the module no longer makes."""
-    gone = [one for one in file.violations if one.isidentifier() and one not in (*verdicts, "error")]
+    gone = [
+        violation
+        for violation in file.violations
+        if violation.isidentifier() and violation not in (*verdicts, "error")
+    ]
     if gone:
         problem = f"the file records a violation of {gone[0]!r}, which the module no longer promises"
         raise TargetError(name, problem, "Put it back into the list promises, or delete the file")

@@ -156,7 +156,7 @@ def _about(kind: type) -> str:
 def _plain(text: str) -> str:
     """A docstring's text as Markdown, on one line for each paragraph."""
     paragraphs = re.split(r"\n\s*\n", _LITERAL.sub(r"`\1`", text))
-    return "\n\n".join(" ".join(one.split()) for one in paragraphs)
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _sentence(text: str) -> str:
@@ -280,13 +280,13 @@ def _invariants() -> str:
         " Section numbers are the MillWheel paper's."
     )
     lines = ["# Invariants", "", about, ""]
-    for one in rules().values():
+    for rule in rules().values():
         lines += [
-            f"## {one.name}",
+            f"## {rule.name}",
             "",
-            f"**{one.title}** (MillWheel {one.section})",
+            f"**{rule.title}** (MillWheel {rule.section})",
             "",
-            _sentence(one.meaning),
+            _sentence(rule.meaning),
             "",
         ]
     return "\n".join(lines)
@@ -326,7 +326,7 @@ def _commands() -> str:
         context = command.context_class(command, info_name=name)
         usage = " ".join([name, *command.collect_usage_pieces(context)])
         lines += ["```text", usage, "```", ""]
-        records = [one.get_help_record(context) for one in command.params]
+        records = [param.get_help_record(context) for param in command.params]
         rows = [(f"`{record[0]}`", _prose(record[1])) for record in records if record]
         lines += _table(("option", "meaning"), rows)
         lines += _epilog(command.epilog or "")
@@ -345,7 +345,12 @@ def _epilog(text: str) -> list[str]:
     for part in re.split(r"\[bold\](?=Example|Exit)", text):
         title, _, body = part.partition("[/]")
         if title.startswith("Example"):
-            lines += ["```sh", *(one.strip() for one in body.splitlines() if one.strip()), "```", ""]
+            lines += [
+                "```sh",
+                *(line.strip() for line in body.splitlines() if line.strip()),
+                "```",
+                "",
+            ]
         elif title.startswith("Exit"):
             lines += [f"Exit codes: {_prose(body)}.", ""]
     return lines

@@ -42,8 +42,12 @@ def _proof(row: RuleRow) -> tuple[str, str]:
 def departures_table() -> str:
     """Every departure from the paper, with its reason."""
     rows = [
-        (", ".join(one.sections), one.text, f"[`{one.name}`]({_SOURCE}{one.path}#L{one.line})")
-        for one in departures()
+        (
+            ", ".join(departure.sections),
+            departure.text,
+            f"[`{departure.name}`]({_SOURCE}{departure.path}#L{departure.line})",
+        )
+        for departure in departures()
     ]
     return _table(("section", "what is done instead, and why", "where"), rows)
 

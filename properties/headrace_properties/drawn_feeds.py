@@ -93,7 +93,7 @@ class DrawnFeed:
 
     def _feed_of(self, arrivals: Sequence[Arrival]) -> Feed:
         builder = FeedBuilder(self._pipeline)
-        times = list(accumulate((_wait(one) for one in arrivals), initial=SECOND))[1:]
+        times = list(accumulate((_wait(arrival) for arrival in arrivals), initial=SECOND))[1:]
         timestamps = [
             at_us if one.timestamp is None else one.timestamp
             for one, at_us in zip(arrivals, times, strict=True)

@@ -235,7 +235,9 @@ class Verifier:
             self.record("headrace trials", report.sink.trials)
         if report.findings:
             raise InvariantViolatedError(
-                "\n\n".join(f"{name} breaks: the same outcome always\n\n  {one}" for one in report.findings)
+                "\n\n".join(
+                    f"{name} breaks: the same outcome always\n\n  {finding}" for finding in report.findings
+                )
             )
         if report.unknown:
             raise NotExercisedError(name, runs, report.unknown)
@@ -318,7 +320,9 @@ class Verifier:
         kept = (
             None if name is None else KeptFailures(self.folder, name[0], protocol=hosted.name, feed=name[1])
         )
-        feeds = {one: application.feed(one) for one in application.feed_seeds(used_seed, FEEDS)}
+        feeds = {
+            feed_seed: application.feed(feed_seed) for feed_seed in application.feed_seeds(used_seed, FEEDS)
+        }
         code, retried = CodeReview(()), tuple[Retried, ...]()
         if hosted is SOUND:
             code = review(pipeline, feeds, options=options, seed=used_seed, limits=application.limits)
@@ -491,9 +495,9 @@ def _save(
         )
     beside = {getattr(promise, "name", "") for promise in _promises_beside(pipeline, feed)}
     lacking = [
-        one
-        for one in failure.violations
-        if one.isidentifier() and one not in beside and not is_invariant(one)
+        violation
+        for violation in failure.violations
+        if violation.isidentifier() and violation not in beside and not is_invariant(violation)
     ]
     if lacking:
         return f"(no replay file: add {lacking[0]} to a list promises beside the pipeline, where replay reads it)"

@@ -14,7 +14,7 @@ STRUCK = next(seed for seed in range(100) if len(failures(SMALL, seed).faults) =
 
 def test_machines_fail_as_often_as_the_paper_assumes_and_in_the_same_way_for_each_way() -> None:
     drawn = [failures(SMALL, seed) for seed in range(2_000)]
-    chance = sum(len(one.faults) for one in drawn) / (2_000 * SMALL.workers * SMALL.minutes)
+    chance = sum(len(schedule.faults) for schedule in drawn) / (2_000 * SMALL.workers * SMALL.minutes)
     assert chance == pytest.approx(0.01, rel=0.1)
     assert failures(dataclasses.replace(SMALL, way=STRONG), 7) == drawn[7]
 

@@ -24,7 +24,7 @@ SLOW = ("deliveries", "sizes", "codec")
 def test_each_kernel_gives_figures_beside_a_goal(name: str) -> None:
     told: list[str] = []
     figures = list(KERNELS[name].measure(TINY, 0, told.append))
-    assert all(one.value > 0 and one.met is not None for one in figures)
+    assert all(figure.value > 0 and figure.met is not None for figure in figures)
     assert figures
     assert told
 
@@ -51,7 +51,7 @@ def test_the_engine_tells_as_many_windows_as_the_loop_by_hand() -> None:
 
 def test_in_the_worst_case_each_report_raises_the_minimum() -> None:
     authority = watermarks._Authority(40, 1)
-    (known,) = [one for one in authority._shard_of["stage 0"]._known.values() if one.name == "stage 0"]
+    (known,) = [entry for entry in authority._shard_of["stage 0"]._known.values() if entry.name == "stage 0"]
     minima = []
     for report in worst_reports(authority):
         minima.append(known.map.low_watermark)

@@ -237,10 +237,10 @@ def test_what_takes_real_time_is_run_once_after_all_else_and_alone() -> None:
 
 
 def test_whatever_has_an_interval_has_at_least_20_seeds() -> None:
-    for one in EXPERIMENTS.values():
-        assert one.wall or one.seeds(FULL) >= 20
-        assert set(one.quick) <= set(one.points)
-        assert len(one.remark) > 100, "what the figures mean is said beside them"
+    for experiment in EXPERIMENTS.values():
+        assert experiment.wall or experiment.seeds(FULL) >= 20
+        assert set(experiment.quick) <= set(experiment.points)
+        assert len(experiment.remark) > 100, "what the figures mean is said beside them"
 
 
 def test_a_row_has_the_runs_of_its_point_only() -> None:

@@ -92,7 +92,7 @@ def test_each_experiment_of_the_report_can_be_measured_by_itself(run: Run) -> No
     assert set(EXPERIMENTS) < set(BENCHMARKS)
     result = run("bench", "hot-key", "--quick", "--runs", "1", "--jobs", "1", "--json")
     assert result.exit_code == 0, result.stderr
-    figures = {one["name"]: one for one in json.loads(result.stdout)["figures"]}
+    figures = {load["name"]: load for load in json.loads(result.stdout)["figures"]}
     sample = EXPERIMENTS["hot-key"].sample("90 %", 0)
     for point, figure, value in sample.values:
         assert figures[f"{point}: {figure}"]["value"] == pytest.approx(value), "it is the report's figure"

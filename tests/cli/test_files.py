@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_no_half_file(
         path.write_text(before)
     assert not files.write(path, "--save", fails)
     assert "a.json: No space left on device" in " ".join(capsys.readouterr().err.split())
-    assert [one.read_text() for one in tmp_path.iterdir()] == ([before] if before else [])
+    assert [path.read_text() for path in tmp_path.iterdir()] == ([before] if before else [])
 
 
 def test_a_missing_file_turns_success_into_wrong_use_and_hides_no_violation(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def test_mutations_of_a_pipeline_that_nothing_notices_survive_until_they_are_not
     assert all("process_" in one["function"] for one in document["mutants"]), "neither feed nor build"
     assert (document["drawn"], len(document["mutants"])) == (2, 2)
     notes = "".join(
-        f"[[equivalent]]\nmodule = 'views'\nfunction = '{one['function']}'\nline = '''{one['text']}'''\n"
-        f"change = '''{one['before']} -> {one['after']}'''\nreason = 'nobody reads it'\n"
-        for one in survivors
+        f"[[equivalent]]\nmodule = 'views'\nfunction = '{survivor['function']}'\nline = '''{survivor['text']}'''\n"
+        f"change = '''{survivor['before']} -> {survivor['after']}'''\nreason = 'nobody reads it'\n"
+        for survivor in survivors
     )
     gone = "[[equivalent]]\nmodule='views'\nfunction='gone'\nline='x'\nchange='y'\nreason='z'\n"
     (folder / "equivalent-mutants.toml").write_text(notes + gone)

@@ -51,8 +51,8 @@ def test_what_is_not_known_is_left_out_or_said() -> None:
     done = ComputationProgress("sorter", 0, 0, 0, MAX_TIME, 0)
     assert "low watermark the end, lag 0.0s" in progress_line(done)
     found = [
-        (one["low_watermark"], one["ended"], one["lag_us"])
-        for one in progress_document([unknown, done, COUNTER])
+        (entry["low_watermark"], entry["ended"], entry["lag_us"])
+        for entry in progress_document([unknown, done, COUNTER])
     ]
     assert found == [(None, False, None), (None, True, 0), (COUNTER.low_watermark, False, COUNTER.lag_us)]
 

@@ -260,9 +260,9 @@ class Rig:
         effects = list(self.worker.handle(self.now, event))
         self.worker.check_invariants()
         self.open.extend(
-            one.message
-            for one in effects
-            if isinstance(one, Send) and one.to == STORE and isinstance(one.message, _REQUESTS)
+            effect.message
+            for effect in effects
+            if isinstance(effect, Send) and effect.to == STORE and isinstance(effect.message, _REQUESTS)
         )
         return effects
 
@@ -275,11 +275,11 @@ class Rig:
         effects = self.feed(event, at)
         while self.open:
             effects.extend(self.answer())
-        return [one for one in effects if not (isinstance(one, Send) and one.to == STORE)]
+        return [effect for effect in effects if not (isinstance(effect, Send) and effect.to == STORE)]
 
     def wake(self, at: int) -> list[Effect]:
         """Wake it, with the store answering; return all effects on others but the next time to wake it."""
-        return [one for one in self.settle(Wake(), at) if not isinstance(one, WakeAt)]
+        return [effect for effect in self.settle(Wake(), at) if not isinstance(effect, WakeAt)]
 
     def asked(self) -> list[m.Request]:
         """Take the open requests: they are lost on the wire."""
@@ -311,7 +311,7 @@ def counted(number: int, total: int, *record_ids: str, key: str = "dog") -> RowD
         key,
         number,
         state=b'{"n":%d}' % total,
-        seen=tuple((one, 1) for one in record_ids),
+        seen=tuple((id_, 1) for id_ in record_ids),
         productions=tuple(
             result(f"counter@1.{number}#{ordinal}", total - len(record_ids) + ordinal + 1, key)
             for ordinal in range(len(record_ids))

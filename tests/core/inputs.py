@@ -50,13 +50,13 @@ _EXAMPLES: tuple[Event, ...] = (
     m.Renewed(0),
     m.Journaled(0),
 )
-EXAMPLES: dict[type, Event] = {type(one): one for one in _EXAMPLES}
+EXAMPLES: dict[type, Event] = {type(example): example for example in _EXAMPLES}
 """Replies are to request 0, which nobody has asked."""
 
 
 def _types(union: Any) -> set[type]:
     if isinstance(union, UnionType):
-        return {kind for one in get_args(union) for kind in _types(one)}
+        return {kind for argument in get_args(union) for kind in _types(argument)}
     return {union}
 
 

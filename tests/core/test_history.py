@@ -21,7 +21,7 @@ def sample(kind: Any) -> Any:
     if origin is tuple:
         return tuple(map(sample, arguments[:1] * 2 if arguments[-1] is ... else arguments))
     if origin in (UnionType, typing.Union):
-        return sample(next(one for one in arguments if one is not type(None)))
+        return sample(next(argument for argument in arguments if argument is not type(None)))
     if issubclass(kind, msgspec.Struct):
         return kind(*[sample(hint) for hint in typing.get_type_hints(kind).values()])
     if issubclass(kind, enum.Enum):
@@ -39,9 +39,9 @@ def test_every_event_begins_with_when_and_where(kind: type) -> None:
 
 def test_every_event_of_the_vocabulary_is_in_the_union() -> None:
     defined = [
-        one
-        for one in vars(h).values()
-        if isinstance(one, type) and issubclass(one, msgspec.Struct) and one.__module__ == h.__name__
+        var
+        for var in vars(h).values()
+        if isinstance(var, type) and issubclass(var, msgspec.Struct) and var.__module__ == h.__name__
     ]
     assert defined == [*KINDS, h.Activation]
 

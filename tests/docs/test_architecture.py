@@ -36,7 +36,7 @@ def test_every_room_is_in_the_picture_and_no_other(package: Package) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda one: one.name)
 def test_packages_and_rooms_import_only_what_is_below_or_beside_them(package: Package) -> None:
-    names = [one.name for one in PACKAGES]
+    names = [package.name for package in PACKAGES]
     row = rows(package)
     for source in sources(package):
         room = source.relative_to(ROOT / package.folder / package.name).with_suffix("").parts[0]

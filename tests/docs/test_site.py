@@ -46,7 +46,7 @@ def test_every_event_fault_and_invariant_has_its_section() -> None:
 
 
 def test_every_invariant_says_what_it_forbids() -> None:
-    assert [one.name for one in rules().values() if len(one.meaning) < 20] == []
+    assert [rule.name for rule in rules().values() if len(rule.meaning) < 20] == []
 
 
 def test_every_option_has_its_row_and_a_meaning() -> None:
@@ -79,7 +79,7 @@ def imported(source: str) -> Iterator[str]:
     """What a program of a page imports from us."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace"):
-            yield from (f"{node.module}.{one.name}" for one in node.names)
+            yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
 def test_every_name_that_a_page_imports_has_its_entry() -> None:
@@ -150,8 +150,8 @@ def test_every_field_method_and_value_of_a_public_class_is_in_its_entry(
     for name in reference.public_names(package, reference.APIS[page][2]):
         text = entry(site, page, f"{package}.{name}")
         kind = getattr(module, name)
-        members = [one for one in vars(kind) if not one.startswith("_")] if inspect.isclass(kind) else []
-        missing += [f"{name}.{one}" for one in members if not re.search(rf"\b{one}\b", text)]
+        members = [var for var in vars(kind) if not var.startswith("_")] if inspect.isclass(kind) else []
+        missing += [f"{name}.{member}" for member in members if not re.search(rf"\b{member}\b", text)]
     assert missing == []
 
 

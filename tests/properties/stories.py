@@ -176,7 +176,7 @@ class Story:
     ) -> None:
         """The store deletes checkpoints."""
         live = sequencer if live is None else live
-        checkpoints = tuple((key, one.record_id, one.consumer) for one in gone)
+        checkpoints = tuple((key, production.record_id, production.consumer) for production in gone)
         self.add(CheckpointsDeleted(self.tick(), "store", computation, sequencer, live, checkpoints))
 
     def ack(self, computation: str, *record_ids: str, process: str = "worker-0") -> None:

@@ -42,12 +42,14 @@ def test_no_record_is_late_and_the_sources_promise_all_that_is_true() -> None:
     draw = DrawnFeed(PIPELINE, ARRIVALS)
     for feed in map(draw, range(100)):
         assert not has_late_records(feed)
-        timestamps = [one.event.timestamp for one in feed.entries if isinstance(one.event, SourceRecord)]
+        timestamps = [
+            entry.event.timestamp for entry in feed.entries if isinstance(entry.event, SourceRecord)
+        ]
         for process in ("mail/0", "mail/1"):
             said = [
-                one.event.low_watermark
-                for one in feed.entries
-                if one.address == process and isinstance(one.event, SourceWatermark)
+                entry.event.low_watermark
+                for entry in feed.entries
+                if entry.address == process and isinstance(entry.event, SourceWatermark)
             ][:-1]
             assert said == [min(timestamps[number:]) for number in range(1, len(timestamps))]
 
@@ -68,7 +70,7 @@ def test_an_input_is_a_function_of_its_seed_in_every_process(tmp_path: Path) -> 
 
 def test_plain_values_arrive_one_after_the_other() -> None:
     feed = DrawnFeed(PIPELINE, st.just(["a", "b"]))(5)
-    told = [(one.at_us, one.event) for one in feed.entries if isinstance(one.event, SourceRecord)]
+    told = [(entry.at_us, entry.event) for entry in feed.entries if isinstance(entry.event, SourceRecord)]
     assert [(at_us, event.timestamp, event.stream, event.value) for at_us, event in told] == [
         (1_100_000, 1_100_000, "letters", b'"a"'),
         (1_200_000, 1_200_000, "letters", b'"b"'),

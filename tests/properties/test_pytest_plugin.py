@@ -146,7 +146,7 @@ def test_a_pipeline_named_in_the_settings_needs_no_test_at_all(project: Path) ->
     case = ET.parse(project / "report.xml").find(".//testcase")  # noqa: S314  we wrote it
     assert case is not None
     assert case.get("name") == "views:pipeline"
-    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    properties = {element.get("name"): element.get("value") for element in case.iter("property")}
     assert int(properties["headrace runs"] or 0) >= 5
 
 
@@ -411,4 +411,4 @@ def test_last_failed_selects_a_pipeline_with_a_kept_failure(project: Path) -> No
     )
     code, text = pytest_in(project, *cached, "--lf")
     assert (code, "1 passed" in text, " failed" in text) == (0, True, False), text
-    assert [one.parent.name for one in project.rglob(kept.name)] == ["retired"]
+    assert [path.parent.name for path in project.rglob(kept.name)] == ["retired"]

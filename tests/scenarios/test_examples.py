@@ -149,10 +149,12 @@ def test_a_broken_example_breaks_its_promise(
 
     verdicts = [judged(example, pipeline, seed, faults=0)[promise] for seed in range(8)]
 
-    assert any(isinstance(one, Violated) for one in verdicts)
+    assert any(isinstance(verdict, Violated) for verdict in verdicts)
 
 
 def test_every_promise_of_the_examples_is_broken_by_some_broken_example() -> None:
-    promises: set[Promise] = {one for example in EXAMPLES.values() for one in example.promises}
+    promises: set[Promise] = {promise for example in EXAMPLES.values() for promise in example.promises}
 
-    assert {one.name for one in promises if one.kind.value != "sometimes"} == {one[3] for one in BROKEN}
+    assert {promise.name for promise in promises if promise.kind.value != "sometimes"} == {
+        one[3] for one in BROKEN
+    }

@@ -68,9 +68,9 @@ def test_an_activations_events_happen_at_its_process(histories: list[History]) -
 
 def test_a_message_is_caused_by_who_sends_it(histories: list[History]) -> None:
     for history in histories:
-        for one in history.activations:
-            cause = None if one.cause is None else history.activations[one.cause]
-            assert fits(one, cause), (one, cause)
+        for activation in history.activations:
+            cause = None if activation.cause is None else history.activations[activation.cause]
+            assert fits(activation, cause), (activation, cause)
 
 
 def fits(one: Activation, cause: Activation | None) -> bool:
@@ -106,7 +106,7 @@ def sender(history: History, causes: Causes, event: int) -> int:
 
 def by_then(history: History, activation: int) -> list[h.Event]:
     """What happened at an activation's process, until it ended."""
-    firsts = [one.first_event for one in history.activations]
+    firsts = [activation.first_event for activation in history.activations]
     end = firsts[activation + 1] if activation + 1 < len(firsts) else len(history)
     process = history.activations[activation].process
     return [event for event in history.events[:end] if event.process == process]
@@ -114,7 +114,7 @@ def by_then(history: History, activation: int) -> list[h.Event]:
 
 def at(history: History, activation: int) -> list[h.Event]:
     """The events of an activation."""
-    firsts = [*(one.first_event for one in history.activations), len(history)]
+    firsts = [*(activation.first_event for activation in history.activations), len(history)]
     return history.events[firsts[activation] : firsts[activation + 1]]
 
 
@@ -152,8 +152,9 @@ def test_what_a_receipt_is_about_is_known_to_the_sender_that_is_recorded(histori
                     before = by_then(history, sender(history, causes, number))
                     version = event.sequencer, event.delta.number
                     assert not event.delta.seen or any(
-                        isinstance(one, h.Executed) and (one.version.sequencer, one.version.number) == version
-                        for one in before
+                        isinstance(event, h.Executed)
+                        and (event.version.sequencer, event.version.number) == version
+                        for event in before
                     )
                 case h.Acked():
                     sent = sender(history, causes, number)
@@ -183,8 +184,8 @@ def test_a_resent_record_is_delivered_by_the_copy_that_arrived(histories: list[H
             sent = causes.sender_of(number)
             if sent is None or history.activations[sent].input != "Wake":
                 continue
-            again = [one for one in at(history, sent) if isinstance(one, h.Resent)]
-            found += any(one.record_id == event.record_id for one in again)
+            again = [event for event in at(history, sent) if isinstance(event, h.Resent)]
+            found += any(resent.record_id == event.record_id for resent in again)
     assert found
 
 

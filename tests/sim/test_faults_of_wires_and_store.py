@@ -229,7 +229,7 @@ def test_reads_of_rows_that_fail_are_asked_for_again() -> None:
 
 def test_noise_spares_the_store_unless_it_is_told_not_to() -> None:
     every = msgspec.structs.replace(noise(duplicate=0.3, delay=0.3), kinds=())
-    assert not [one for one in disturbed(every).all(h.FaultStruck) if "store" in one.detail]
+    assert not [struck for struck in disturbed(every).all(h.FaultStruck) if "store" in struck.detail]
     done = disturbed(msgspec.structs.replace(every, kinds=("Write", "Written")))
     details = [event.detail for event in done.all(h.FaultStruck)]
     assert any(detail.endswith("-> store") for detail in details)

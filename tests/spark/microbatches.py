@@ -93,7 +93,9 @@ class Query:
         self._levels(post)
         self.number += 1
         self.sources = coming
-        addresses = [one for spec in self.plan.pipeline.injectors.values() for one in spec.addresses()]
+        addresses = [
+            address for spec in self.plan.pipeline.injectors.values() for address in spec.addresses()
+        ]
         low = min(coming.get(address, MIN_TIME) for address in addresses)
         if low > 0:
             self.watermark_ms = max(self.watermark_ms, END_MS if low == MAX_TIME else low // MILLISECOND)
@@ -103,9 +105,9 @@ class Query:
         assert isinstance(event, SourceRecord)
         productions = productions_of(self.plan.pipeline, entry.address, spec.outputs, event, event.arrived_us)
         self.injected.append(Injected(self.now_us, entry.address, event.offset, MIN_TIME, productions))
-        for one in productions:
-            post.to(self.plan.group(one.consumer, one.key)).records.append(
-                _packed(one.stream, one.record_id, one)
+        for production in productions:
+            post.to(self.plan.group(production.consumer, production.key)).records.append(
+                _packed(production.stream, production.record_id, production)
             )
 
     def _levels(self, post: Post) -> None:
@@ -195,9 +197,9 @@ def bounded_outputs(pipeline: Pipeline, feed: Feed) -> Counter[Emitted]:
     for entry in feed.entries:
         if isinstance(entry.event, SourceRecord):
             outputs, event = pipeline.injectors[entry.address.partition("/")[0]].outputs, entry.event
-            for one in productions_of(pipeline, entry.address, outputs, event, event.arrived_us):
-                parcel = post.to(plan.group(one.consumer, one.key))
-                parcel.records.append(_packed(one.stream, one.record_id, one))
+            for production in productions_of(pipeline, entry.address, outputs, event, event.arrived_us):
+                parcel = post.to(plan.group(production.consumer, production.key))
+                parcel.records.append(_packed(production.stream, production.record_id, production))
     for level in range(len(plan.levels)):
         following = Post()
         for group, parcel in post.parcels.items():

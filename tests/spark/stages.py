@@ -85,7 +85,7 @@ class Stages:
                             ]
                         )
                     )
-            writer.report(name, min(self._sources.get(one, MIN_TIME) for one in spec.addresses()))
+            writer.report(name, min(self._sources.get(address, MIN_TIME) for address in spec.addresses()))
             self._append(name, self._injected[name], [writer], (name,))
             self._injected[name] += 1
 

@@ -150,7 +150,7 @@ def test_a_change_that_is_refused_leaves_the_job_running(
     with job.deploy(counter_last()) as running:
         job.put(1)
         running.await_idle()
-        runs = [one.query.runId for one in running._host.queries()]
+        runs = [query.query.runId for query in running._host.queries()]
         with pytest.raises(SparkHostError, match=r"sinks are given for \['sent'\]"):
             running.change(counter_last(), sinks={"counts": None, "sent": None})
         with pytest.raises(NoSinkWarning, match="no sink is given for 'sent'"):
@@ -164,7 +164,7 @@ def test_a_change_that_is_refused_leaves_the_job_running(
             )
         with pytest.raises(PicklingError, match="cannot pickle"):
             running.change(unsendable())
-        assert [one.query.runId for one in running._host.queries()] == runs
+        assert [query.query.runId for query in running._host.queries()] == runs
         assert running.errors == ()
         job.put(2)
         running.await_idle()

@@ -78,7 +78,9 @@ def test_more_faults_than_input_are_refused() -> None:
 def _healthy() -> list[Row]:
     """What a sink has after a run without faults."""
     running = run_in_batches(turnstiles.pipeline, turnstiles.feed(0), [40, 7], intervals=2, history=True)
-    rows: list[Row] = [(one.stream, one.key, one.value, one.timestamp) for one in running.outputs.elements()]
+    rows: list[Row] = [
+        (output.stream, output.key, output.value, output.timestamp) for output in running.outputs.elements()
+    ]
     return rows + [(None, None, event, None) for event in running.events]
 
 
@@ -161,7 +163,7 @@ def test_a_session_is_stopped_continued_and_killed_with_all_that_it_started(
     parent: subprocess.Popen[bytes],
 ) -> None:
     _until(lambda: len(processes_of(parent.pid)) == 2)
-    child = next(one for one in processes_of(parent.pid) if one.pid != parent.pid)
+    child = next(process for process in processes_of(parent.pid) if process.pid != parent.pid)
     assert child.parent == parent.pid
     assert signal_all(parent.pid, signal.SIGSTOP) == 2
     _until(lambda: _is_stopped(child.pid))
@@ -233,9 +235,9 @@ def test_a_run_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
     def has_begun() -> bool:
         assert chaos.poll() is None, (tmp_path / "stderr").read_text()
         return any(
-            "chaos.driver" in one.command
+            "chaos.driver" in process.command
             for pid in children.read_text().split()
-            for one in processes_of(int(pid))
+            for process in processes_of(int(pid))
         )
 
     _until(has_begun)

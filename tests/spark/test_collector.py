@@ -48,6 +48,6 @@ def test_only_what_was_loaded_before_the_first_task_is_hidden() -> None:
         made: list[list[int]] = [[]]
     with collector_paused():
         pass
-    seen = {id(one) for one in gc.get_objects()}
+    seen = {id(get_object) for get_object in gc.get_objects()}
     assert id(loaded) not in seen
     assert id(made) in seen

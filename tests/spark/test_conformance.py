@@ -54,7 +54,9 @@ def _cluster(_spark: SparkSession, case: Case, _place: Path) -> Counter[Emitted]
 
 
 def _faulty_cluster(_spark: SparkSession, case: Case, _place: Path) -> Counter[Emitted]:
-    faults = tuple(one for one in storm(case.source, case.computation) if type(one).__name__ != "LateRecords")
+    faults = tuple(
+        crash for crash in storm(case.source, case.computation) if type(crash).__name__ != "LateRecords"
+    )
     schedule = FaultSchedule(faults, heal_at_us=HEAL_US)
     return outputs_of(simulate(case.pipeline, case.feed, options=CHECKED, faults=schedule, seed=3))
 

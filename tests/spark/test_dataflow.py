@@ -97,9 +97,11 @@ def test_spark_tells_the_transcript(spark: SparkSession, name: str, tmp_path: Pa
 def test_spark_in_batch_emits_the_figure(spark: SparkSession, number: int, tmp_path: Path) -> None:
     figure = figures()[number]
     outputs = run_bounded(spark, figure.pipeline, feed_of(figure.pipeline, steps()), tmp_path)
-    rows = [(one.stream, one.key, one.value) for one in outputs.elements()]
+    rows = [(output.stream, output.key, output.value) for output in outputs.elements()]
     panes = sorted(panes_of(rows, figure.pipeline), key=lambda pane: pane.window.order)
-    assert [(one.value, one.window) for one in panes] == [(one.value, one.window) for one in figure.panes]
+    assert [(pane.value, pane.window) for pane in panes] == [
+        (pane.value, pane.window) for pane in figure.panes
+    ]
 
 
 @pytest.mark.parametrize("number", [pytest.param(9, marks=pytest.mark.nightly), 12])
@@ -108,8 +110,8 @@ def test_spark_in_streaming_emits_the_figure(spark: SparkSession, number: int, t
     figure = figures()[number]
     feed = feed_of(figure.pipeline, [step for step in steps() if _matters(step)])
     panes = run_parts(spark, figure.pipeline, parts_of(feed), tmp_path)
-    drawn = [(one.value, one.window, one.retraction) for one in figure.panes]
-    assert [(one.value, one.window, one.retraction) for one in panes] == drawn
+    drawn = [(pane.value, pane.window, pane.retraction) for pane in figure.panes]
+    assert [(pane.value, pane.window, pane.retraction) for pane in panes] == drawn
 
 
 def _matters(step: InputStep) -> bool:
@@ -126,12 +128,12 @@ def test_spark_in_micro_batches_emits_figure_11(spark: SparkSession, tmp_path: P
     figure = replace(figures()[11], engine=MicroBatch(2 * SECOND))
     feed = feed_of(figure.pipeline, [step for step in steps() if step.element is not None])
     entries = [entry for entry in feed.entries if hasattr(entry.event, "value")]
-    proc = [one.proc_us for one in points()]
+    proc = [point.proc_us for point in points()]
     minutes = sorted({-(-at_us // MINUTE) for at_us in proc})
     parts = [
         Feed(tuple(e for e, at_us in zip(entries, proc, strict=True) if -(-at_us // MINUTE) == minute))
         for minute in minutes
     ]
     panes = run_parts(spark, figure.pipeline, parts, tmp_path, clock_us=SECOND // 4)
-    drawn = [(one.value, one.window, one.retraction) for one in figure.panes]
-    assert [(one.value, one.window, one.retraction) for one in panes] == drawn
+    drawn = [(pane.value, pane.window, pane.retraction) for pane in figure.panes]
+    assert [(pane.value, pane.window, pane.retraction) for pane in panes] == drawn

@@ -37,7 +37,7 @@ def test_untold_holds_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = held_pipeline()
     running = run_with_a_clock(pipeline, letters(pipeline), 1, history=True)
     sound = judge(history_of(running.plan.pipeline, running.events), [running.plan.pipeline])
-    assert not [one for one in sound.values() if isinstance(one, Violated)]
+    assert not [verdict for verdict in sound.values() if isinstance(verdict, Violated)]
     monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", lambda _self: None)
     running = run_with_a_clock(pipeline, letters(pipeline), 1, history=True)
     broken = judge(history_of(running.plan.pipeline, running.events), [running.plan.pipeline])

@@ -43,7 +43,7 @@ def test_zeitgeist_comes_out_as_in_the_reference() -> None:
     running = run_in_batches(pipeline, feed, [50])
     expected = run_reference(pipeline, feed).outputs
     assert running.outputs == expected
-    assert {one.stream for one in expected} >= {"anomalies"}
+    assert {emitted.stream for emitted in expected} >= {"anomalies"}
 
 
 class Batcher(Computation):
@@ -94,7 +94,7 @@ def test_untold_holds_would_make_it_late(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", lambda _self: None)
     pipeline = held_pipeline()
     outputs = run_with_a_clock(pipeline, letters(pipeline), 1).outputs
-    assert any(one.stream == "late" for one in outputs)
+    assert any(output.stream == "late" for output in outputs)
 
 
 def test_a_wall_timer_needs_somebody_to_tell_the_time() -> None:
@@ -174,7 +174,7 @@ def test_many_records_of_one_key_are_taken_in_several_steps(monkeypatch: pytest.
     running = query(_counting())
     count = 3 * MOST_IN_STEP
     running.batch([_entry(running.plan.pipeline, number) for number in range(1, count + 1)])
-    assert [int(one.value) for one in running.outputs] == list(range(1, count + 1))
+    assert [int(output.value) for output in running.outputs] == list(range(1, count + 1))
     steps = len(writes)
     assert 3 <= steps <= 5
 
@@ -184,7 +184,7 @@ def test_a_record_that_its_source_repeats_counts_once() -> None:
     first, second = _entry(running.plan.pipeline, 1), _entry(running.plan.pipeline, 2)
     running.batch([first, first])
     running.batch([first, second])
-    assert Bag(one.value for one in running.outputs.elements()) == Bag([b"1", b"2"])
+    assert Bag(output.value for output in running.outputs.elements()) == Bag([b"1", b"2"])
 
 
 def test_without_exactly_once_it_counts_again() -> None:
@@ -192,7 +192,7 @@ def test_without_exactly_once_it_counts_again() -> None:
     first = _entry(running.plan.pipeline, 1)
     running.batch([first])
     running.batch([first])
-    assert Bag(one.value for one in running.outputs.elements()) == Bag([b"1", b"2"])
+    assert Bag(output.value for output in running.outputs.elements()) == Bag([b"1", b"2"])
 
 
 def test_ids_are_forgotten_when_the_source_is_past_them() -> None:

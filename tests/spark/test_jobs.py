@@ -196,7 +196,7 @@ class Office:
 
     def history(self, computation: str) -> tuple[Pipeline, list[bytes]]:
         """Of a computation's stage: the pipeline that it sees, and events."""
-        running = next(one for one in self.job._host.queries() if one.name.endswith(f": {computation}"))
+        running = next(query for query in self.job._host.queries() if query.name.endswith(f": {computation}"))
         sources = Sources(frozenset({"mail"}), frozenset(), {})
         plan = computation_plan(post_office(), computation, sources, intervals=2, clock=True, history=True)
         return plan.pipeline, self.events[str(running.query.id)]

@@ -19,7 +19,7 @@ def packed(number: int) -> Packed:
 def written(log: Log, number: int, *records: int, query: str = "q", at_us: int = 0, low: int = 0) -> Entry:
     writer = PartWriter(log, number, 0)
     if records:
-        writer.take(Parcel([packed(one) for one in records]))
+        writer.take(Parcel([packed(record) for record in records]))
     writer.report("unit", low)
     return log.append(
         entry_of(log.following(number, query), number, query, at_us, [writer.finish()], ["unit"])
@@ -99,8 +99,8 @@ def test_the_low_watermark_is_the_least_of_all_units_and_never_goes_back() -> No
     first = entry_of(NOTHING, 0, "q", 0, [Piece(lows={"a/0": 5})], units)
     second = entry_of(first, 1, "q", 0, [Piece(lows={"a/0": 9}), Piece(lows={"a/1": 7})], units)
     third = entry_of(second, 2, "q", 0, [Piece(lows={"a/1": 6})], units)
-    assert [one.low for one in (first, second, third)] == [MIN_TIME, 7, 7]
-    assert [one.news for one in (first, second, third)] == [-1, 1, 1]
+    assert [entry.low for entry in (first, second, third)] == [MIN_TIME, 7, 7]
+    assert [entry.news for entry in (first, second, third)] == [-1, 1, 1]
 
 
 def test_what_is_dropped_is_gone_but_for_the_latest_entries(log: Log) -> None:

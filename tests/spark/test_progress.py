@@ -26,7 +26,7 @@ from tests.spark.stages import Stages
 def progress_of(running: Query) -> dict[str, ComputationProgress]:
     board = Board()
     board.take(running.tallies)
-    return {one.name: one for one in board.progress(running.plan.pipeline)}
+    return {progress.name: progress for progress in board.progress(running.plan.pipeline)}
 
 
 def stored(running: Query, computation: str) -> tuple[int, int, int]:
@@ -88,10 +88,14 @@ def test_late_records_watermark_and_lag() -> None:
     entries = list(builder.build().entries)
     running = query(pipeline)
     running.batch(entries[:3])
-    assert {(one.low_watermark, one.lag_us) for one in progress_of(running).values()} == {(MIN_TIME, None)}
+    assert {(progress.low_watermark, progress.lag_us) for progress in progress_of(running).values()} == {
+        (MIN_TIME, None)
+    }
     running.batch()
     running.batch(entries[3:4])
-    assert {(one.records, one.late_records) for one in progress_of(running).values()} == {(3, 0)}
+    assert {(progress.records, progress.late_records) for progress in progress_of(running).values()} == {
+        (3, 0)
+    }
     running.batch(entries[4:5])
     sorter, counter = progress_of(running).values()
     assert (sorter.records, sorter.late_records) == (counter.records, counter.late_records) == (4, 1)
@@ -109,18 +113,19 @@ def test_what_spark_adds_up_is_what_the_intervals_have(monkeypatch: pytest.Monke
     pipeline = mail()
     running = run_in_batches(pipeline, letters(pipeline), [9], intervals=2)
     for told in by_interval(running):
-        assert [one.turn for one in told] == list(range(1, len(told) + 1))
-        assert sum(one.new_records for one in told) == told[-1].records
-        assert sum(one.new_outputs for one in told) == told[-1].outputs
+        assert [tally.turn for tally in told] == list(range(1, len(told) + 1))
+        assert sum(tally.new_records for tally in told) == told[-1].records
+        assert sum(tally.new_outputs for tally in told) == told[-1].outputs
         assert all(
-            (one.keys_here, one.timers_here, one.intervals_here) == (one.keys, one.timers, 1) for one in told
+            (tally.keys_here, tally.timers_here, tally.intervals_here) == (tally.keys, tally.timers, 1)
+            for tally in told
         )
     monkeypatch.setattr(Store, "is_begun", lambda _self: True)
     for told in by_interval(run_in_batches(pipeline, letters(pipeline), [9], intervals=2)):
-        assert sum(one.keys_here for one in told) == told[-1].keys
-        assert sum(one.timers_here for one in told) == told[-1].timers
-        assert sum(one.state_bytes_here for one in told) == told[-1].state_bytes
-        assert {one.intervals_here for one in told} == {0}
+        assert sum(tally.keys_here for tally in told) == told[-1].keys
+        assert sum(tally.timers_here for tally in told) == told[-1].timers
+        assert sum(tally.state_bytes_here for tally in told) == told[-1].state_bytes
+        assert {tally.intervals_here for tally in told} == {0}
 
 
 def test_stages_tell_the_same_counts(tmp_path: Path) -> None:
@@ -141,12 +146,12 @@ def test_a_board_takes_the_later_word_and_keeps_it(tmp_path: Path) -> None:
     pipeline = mail()
     running = run_in_batches(pipeline, letters(pipeline), [7])
     board = Board(tmp_path / "progress.json")
-    board.take_encoded([encode_tally(one).decode() for one in reversed(running.tallies)])
+    board.take_encoded([encode_tally(tally).decode() for tally in reversed(running.tallies)])
     assert board.progress(pipeline) == tuple(progress_of(running).values())
     assert Board(tmp_path / "progress.json").progress(pipeline) == board.progress(pipeline)
     # What Spark knows itself may be newer than what the intervals were told.
-    assert {one.low_watermark for one in Board().progress(pipeline)} == {MIN_TIME}
-    assert {one.low_watermark for one in Board().progress(pipeline, 5 * SECOND)} == {5 * SECOND}
+    assert {progress.low_watermark for progress in Board().progress(pipeline)} == {MIN_TIME}
+    assert {progress.low_watermark for progress in Board().progress(pipeline, 5 * SECOND)} == {5 * SECOND}
 
 
 def test_counting_by_the_history_agrees() -> None:
@@ -156,5 +161,5 @@ def test_counting_by_the_history_agrees() -> None:
     board.take(running.tallies)
     counter.take(history_of(pipeline, running.events))
     low = from_spark(running.watermark_ms)
-    told = [replace(one, keys=None, state_bytes=None) for one in board.progress(pipeline, low)]
+    told = [replace(progress, keys=None, state_bytes=None) for progress in board.progress(pipeline, low)]
     assert told == list(counter.progress())

@@ -37,7 +37,7 @@ def test_a_run_that_is_stopped_has_the_outputs_of_what_it_has_read(spark: SparkS
     read = Feed(feed.entries[:40])
     assert seen == [Feed(feed.entries[:20]).records, read.records]
     assert run.progress[0].outputs == read.records
-    assert Counter(Emitted(*one) for one in run.outputs) == run_reference(pipeline, read).outputs
+    assert Counter(Emitted(*output) for output in run.outputs) == run_reference(pipeline, read).outputs
 
 
 def test_what_spark_may_still_look_after_stays_and_the_input_does_not(spark: SparkSession) -> None:
@@ -55,7 +55,7 @@ def test_a_sampled_run_is_judged(spark: SparkSession) -> None:
     run = run_recorded(spark, pipeline, events, batch_events=50, intervals=2, history=Sample(1 / 2))
     assert run.history is not None
     found = judge(run.history, [pipeline])
-    assert not [one for one in found.values() if isinstance(one, Violated)]
+    assert not [verdict for verdict in found.values() if isinstance(verdict, Violated)]
     assert isinstance(found["S2"], Holds)
     assert isinstance(found["S10"], Unknown)
 

@@ -90,13 +90,13 @@ def test_everything_of_a_sampled_key_is_there() -> None:
     sampled = history(run_in_batches(pipeline, feed, [7], history=HALF))
     full = history(run_in_batches(pipeline, feed, [7], history=True))
     kept = of_rows(sampled)
-    assert kept == [one for one in of_rows(full) if HALF.has(one[2].partition("/")[2])]
+    assert kept == [row for row in of_rows(full) if HALF.has(row[2].partition("/")[2])]
     assert 0 < len(kept) < len(of_rows(full))
     assert isinstance(sampled.events[0], KeysSampled)
-    assert not any(isinstance(one, KeysSampled) for one in full)
+    assert not any(isinstance(event, KeysSampled) for event in full)
     for kind in (IntervalMinted, Published):
-        assert [one for one in sampled if isinstance(one, kind)] == [
-            one for one in full if isinstance(one, kind)
+        assert [event for event in sampled if isinstance(event, kind)] == [
+            event for event in full if isinstance(event, kind)
         ]
 
 
@@ -131,7 +131,14 @@ def test_a_lost_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     send = _IntervalTask._send
 
     def lose_some(self: _IntervalTask, productions: list[Production]) -> None:
-        send(self, [one for one in productions if (one.consumer, one.key) != ("counter", "riva")])
+        send(
+            self,
+            [
+                production
+                for production in productions
+                if (production.consumer, production.key) != ("counter", "riva")
+            ],
+        )
 
     monkeypatch.setattr(_IntervalTask, "_send", lose_some)
     pipeline = mail(processes=2)

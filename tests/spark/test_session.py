@@ -129,7 +129,7 @@ def test_a_wrong_setting_is_named_with_what_it_must_be(fresh_session: SparkSessi
     fresh_session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     with pytest.raises(SessionSettingsError) as caught:
         check_session(fresh_session)
-    assert [(one.name, one.value, one.needed) for one in caught.value.wrong] == [
+    assert [(setting.name, setting.value, setting.needed) for setting in caught.value.wrong] == [
         (WATERMARK_POLICY, "max", "min"),
         ("spark.sql.session.timeZone", "Europe/Berlin", "UTC"),
     ]
@@ -151,7 +151,7 @@ def test_preparing_mends_every_setting(fresh_session: SparkSession) -> None:
         fresh_session.conf.set(name, value)
     with pytest.raises(SessionSettingsError) as caught:
         check_session(fresh_session)
-    assert {one.name for one in caught.value.wrong} == wrong.keys()
+    assert {setting.name for setting in caught.value.wrong} == wrong.keys()
     prepare_session(fresh_session)
     check_session(fresh_session)
 
@@ -167,7 +167,7 @@ def test_what_a_session_refuses_is_named() -> None:
     fixed: Any = SimpleNamespace(version="4.3.0", conf=Fixed())
     with pytest.raises(SessionSettingsError) as caught:
         prepare_session(fixed)
-    assert [one.name for one in caught.value.wrong] == [REQUIRED[0].name]
+    assert [setting.name for setting in caught.value.wrong] == [REQUIRED[0].name]
 
 
 @pytest.mark.parametrize("version", ["3.5.8", "4.0.1", "4.2.0", "unknown"])
@@ -222,5 +222,5 @@ def test_on_a_machine_without_java_the_wheels_runs_a_local_cluster(
     assert done.stderr == ""
     assert set(spark_home.iterdir()) == before
     made = {"app.py", "greetings.py", "names", "out", "checkpoint", "temporary"}
-    assert {one.name for one in folder.iterdir() if one.name != "__pycache__"} == made
+    assert {path.name for path in folder.iterdir() if path.name != "__pycache__"} == made
     assert list((folder / "temporary").glob("headrace-spark-*")) == []

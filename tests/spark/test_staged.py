@@ -211,12 +211,16 @@ def test_both_layouts_tell_their_progress(name: str, request: pytest.FixtureRequ
     assert {one.lag_us for one in (pairing, counter, total)} == {0}
     assert all(one.state_bytes for one in (pairing, counter, total))
     assert running.progress() == (pairing, counter, total)
-    reports = [report for one in running._host.queries() for report in one.query.recentProgress]
+    reports = [report for query in running._host.queries() for report in query.query.recentProgress]
     metrics = [report["observedMetrics"].get("counter") for report in reports]
-    shown = [dict(one if isinstance(one, dict) else one.asDict()) for one in metrics if one is not None]
-    assert 0 < sum(one["records"] for one in shown) <= counter.records
-    assert sum(one["outputs"] for one in shown) > 0
-    assert {one["intervals"] for one in shown} <= {0, 1, 2}
+    shown = [
+        dict(metric if isinstance(metric, dict) else metric.asDict())
+        for metric in metrics
+        if metric is not None
+    ]
+    assert 0 < sum(entry["records"] for entry in shown) <= counter.records
+    assert sum(entry["outputs"] for entry in shown) > 0
+    assert {entry["intervals"] for entry in shown} <= {0, 1, 2}
 
 
 @pytest.mark.parametrize("name", ["staged", "pipelined"])
@@ -224,7 +228,7 @@ def test_sparks_pages_of_jobs_show_progress_behind_sparks_own_description(
     name: str, spark: SparkSession, request: pytest.FixtureRequest
 ) -> None:
     _job, running = request.getfixturevalue(name)
-    runs = {str(one.query.runId) for one in running._host.queries()}
+    runs = {str(query.query.runId) for query in running._host.queries()}
     jobs: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # what the page Jobs reads
     described = [jobs.apply(number).description() for number in range(jobs.size())]
     texts = [str(one.get()) for one in described if one.isDefined()]
@@ -257,7 +261,7 @@ def test_a_directory_belongs_to_one_layout(pipelined: tuple[Job, Deployment]) ->
 def test_computations_come_and_go_while_the_others_run(staged: tuple[Job, Deployment]) -> None:
     """Cities is added, and counts all pairs from the beginning on; it is removed; what it has written stays."""
     job, running = staged
-    before = {one.name: one.query.runId for one in running._host.queries()}
+    before = {query.name: query.query.runId for query in running._host.queries()}
     running.add(
         Cities(),
         name="cities",
@@ -274,7 +278,7 @@ def test_computations_come_and_go_while_the_others_run(staged: tuple[Job, Deploy
     assert written(cities) == [1, 2, 3, 4, 5, 6, 7]
     job.give([(32, "i", 50.0), (33, "i", 50.0)])
     running.await_idle()
-    assert {one.name: one.query.runId for one in running._host.queries()} == before
+    assert {query.name: query.query.runId for query in running._host.queries()} == before
     assert job.totals()[-1] == (6, False)
     assert list(running.pipeline.computations) == ["pairing", "counter", "total"]
     assert sum(job.taken("cities").values()) == 7

@@ -78,7 +78,7 @@ def test_what_is_on_time_in_one_stage_is_on_time_in_the_next_however_far_it_lags
         if number % 17 == 16:
             stages.run("counter")
     stages.settle()
-    assert not [one for one in stages.outputs if one.stream == "late"]
+    assert not [output for output in stages.outputs if output.stream == "late"]
     assert stages.outputs == run_reference(pipeline, feed).outputs
 
 
@@ -98,7 +98,7 @@ def test_untold_holds_would_make_it_late(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(_interval_task._IntervalTask, "_tell_holds", tell_input_only)
     pipeline = held_pipeline()
     outputs = run_with_a_clock(pipeline, letters(pipeline), tmp_path, 1).outputs
-    assert any(one.stream == "late" for one in outputs)
+    assert any(output.stream == "late" for output in outputs)
 
 
 def run_with_a_clock(pipeline: Pipeline, feed: Feed, directory: Path, size: int) -> Stages:

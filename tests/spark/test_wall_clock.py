@@ -154,7 +154,7 @@ def test_waiting_for_a_job_ends_although_its_clock_always_has_news(
     stream = spark.readStream.schema("key string, ts long").json(str(letters))
     given = {"mail": Input(stream, key="key", timestamp="ts", value="ts")}
     with deploy(
-        waking(), given, directory=tmp_path / "job", sinks={one: sink(one) for one in ("seen", "woken")}, layout=layout,
+        waking(), given, directory=tmp_path / "job", sinks={name: sink(name) for name in ("seen", "woken")}, layout=layout,
         intervals=2, clock_us=SECOND // 20,
     ) as job:  # fmt: skip
         for number in range(2):

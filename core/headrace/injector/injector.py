@@ -450,7 +450,7 @@ class Injector:
         self._intake.check_invariants()
         self._outbox.check_invariants()
         waiting = [entry for _, _, entry, _ in self._waiting]
-        pending = Counter(one.holder.offset for one in self._outbox)
+        pending = Counter(entry.holder.offset for entry in self._outbox)
         for entry in waiting:
             assert not entry.late, f"{self.address}: late record {entry.offset} waits"
             assert not pending[entry.offset], f"{self.address}: record {entry.offset} waits and was sent"

@@ -139,7 +139,7 @@ def rebalance(cluster: Cluster, options: EngineOptions, rules: Rules = RULES) ->
     if not cluster.workers:
         return []
     changes = _split_hot(cluster, options, rules)
-    if changes or any(one.sequencer not in cluster.loads for one in cluster.table.assignments):
+    if changes or any(assignment.sequencer not in cluster.loads for assignment in cluster.table.assignments):
         return changes
     return _move_from_overloaded(cluster, options, rules) or _merge_idle(cluster, options, rules)
 
@@ -216,8 +216,8 @@ def _relieve(
 
     So memory that is short never gets shorter, and loads only get nearer to each other: moves end.
     """
-    for one in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
-        weight, size = weights[one.sequencer], totals.sizes[one.sequencer]
+    for interval in sorted(totals.intervals[worker], key=lambda one: -weights[one.sequencer]):
+        weight, size = weights[interval.sequencer], totals.sizes[interval.sequencer]
         fitting = [
             other
             for other in burdens
@@ -228,7 +228,7 @@ def _relieve(
             continue
         target = min(fitting, key=burdens.__getitem__)
         if rules.is_relief(burdens[target] + weight, burdens[worker]):
-            return [_give(one.computation, one.interval, target)]
+            return [_give(interval.computation, interval.interval, target)]
     return []
 
 

@@ -82,14 +82,14 @@ class Draining:
         """A mint has been made: this is the table now."""
         self._table = table
         kept = {name: self._retiring[name] for name in table.retiring if name in self._retiring}
-        for one in kept.values():
-            one.take(StageInput.MINTED, table.version)
+        for retiring in kept.values():
+            retiring.take(StageInput.MINTED, table.version)
         self._retiring = {name: kept.get(name) or _Retiring(table.version) for name in table.retiring}
 
     @property
     def wants_mint(self) -> bool:
         """Whether the table has to be marked."""
-        return any(one.stage is Stage.SETTLED for one in self._retiring.values())
+        return any(retiring.stage is Stage.SETTLED for retiring in self._retiring.values())
 
     def look(self, beats: Mapping[str, Heartbeat], required: Sequence[str]) -> tuple[str, ...]:
         """Find out how far they have come.
@@ -119,9 +119,9 @@ class Draining:
             if beat is None or beat.table_version < version or any(owed == name for owed, _ in beat.owing):
                 return False
         return all(
-            _pending(beats, one.owner, one.incarnation, one.sequencer, 0) is not None
-            for one in self._table.assignments
-            if one.computation != name
+            _pending(beats, assignment.owner, assignment.incarnation, assignment.sequencer, 0) is not None
+            for assignment in self._table.assignments
+            if assignment.computation != name
         )
 
     def _sends(self, sender: str, name: str) -> bool:
@@ -135,9 +135,9 @@ class Draining:
 
     def _is_empty(self, name: str, version: int, beats: Mapping[str, Heartbeat]) -> bool:
         return all(
-            _pending(beats, one.owner, one.incarnation, one.sequencer, version) == 0
-            for one in self._table.assignments
-            if one.computation == name
+            _pending(beats, assignment.owner, assignment.incarnation, assignment.sequencer, version) == 0
+            for assignment in self._table.assignments
+            if assignment.computation == name
         )
 
 

@@ -235,19 +235,19 @@ class Master:
 
     def _note_unlisted(self, now: int, beat: Heartbeat) -> None:
         listed = {load.sequencer for load in beat.loads}
-        for one in routing_of(self.table).assigned_to(beat.sender):
-            if not self._rules.is_owner(beat.incarnation, one.incarnation):
+        for assignment in routing_of(self.table).assigned_to(beat.sender):
+            if not self._rules.is_owner(beat.incarnation, assignment.incarnation):
                 continue
-            if one.sequencer in listed:
-                self._unlisted.pop(one.sequencer, None)
+            if assignment.sequencer in listed:
+                self._unlisted.pop(assignment.sequencer, None)
             else:
-                self._unlisted.setdefault(one.sequencer, now)
+                self._unlisted.setdefault(assignment.sequencer, now)
 
     def _live(self, now: int) -> list[Heartbeat]:
         """The latest heartbeats of those who have been heard of lately, sorted by address."""
         timeout = self._options.heartbeat_timeout_us
         members = [member for _, member in sorted(self._members.items())]
-        return [one.beat for one in members if not self._rules.is_lost(now - one.heard_us, timeout)]
+        return [member.beat for member in members if not self._rules.is_lost(now - member.heard_us, timeout)]
 
     def _is_orphan(self, now: int, one: Assignment) -> bool:
         """Its owner has been restarted, or has been silent for too long while this master listened."""
@@ -285,11 +285,15 @@ class Master:
         grace = _GRACE * self._options.heartbeat_timeout_us
         unowned: list[Unowned] = []
         lost: list[MintChange] = []
-        for one in self.table.assignments:
-            if self._is_orphan(now, one):
-                unowned.append(Unowned(one.computation, one.interval))
-            elif self._rules.is_lost(now - self._unlisted.get(one.sequencer, now), grace):
-                lost.append(MintChange(one.computation, one.interval, one.owner, one.incarnation))
+        for assignment in self.table.assignments:
+            if self._is_orphan(now, assignment):
+                unowned.append(Unowned(assignment.computation, assignment.interval))
+            elif self._rules.is_lost(now - self._unlisted.get(assignment.sequencer, now), grace):
+                lost.append(
+                    MintChange(
+                        assignment.computation, assignment.interval, assignment.owner, assignment.incarnation
+                    )
+                )
         unowned += first_intervals(self._topologies[self.table.topology], self.table)
         changes = assign(unowned, cluster) + lost
         return self._change(changes)
@@ -352,7 +356,7 @@ class Master:
     def _put_in_force(self, topology: int) -> Mint:
         """Those that are gone begin to drain."""
         pipeline = self._topologies[topology]
-        present = dict.fromkeys(one.computation for one in self.table.assignments)
+        present = dict.fromkeys(assignment.computation for assignment in self.table.assignments)
         retiring = tuple(name for name in present if name not in pipeline.computations)
         return self._build([], topology, retiring, None)
 
@@ -372,7 +376,7 @@ class Master:
         """Whose word counts when the topology changes: the living, the owners, and the expected injector processes."""
         injectors = self._topologies[self.table.topology].injectors.values()
         required = [beat.sender for beat in self._live(now)]
-        required += [one.owner for one in self.table.assignments]
+        required += [assignment.owner for assignment in self.table.assignments]
         required += [address for spec in injectors for address in spec.addresses()]
         return list(dict.fromkeys(required))
 
@@ -415,7 +419,7 @@ class Master:
     def _adopt(self, table: Table) -> None:
         self.table = table
         self._draining.adopt(table)
-        current = {one.sequencer for one in table.assignments}
+        current = {assignment.sequencer for assignment in table.assignments}
         self._unlisted = {one: since for one, since in self._unlisted.items() if one in current}
 
     def check_invariants(self) -> None:
@@ -426,7 +430,7 @@ class Master:
             assert self._mint.epoch == self._election.epoch, "a mint of another tenure is under way"
             assert self._mint.number == self._mints, "a mint is under way that is not the latest"
         routing_of(self.table)  # the intervals of each computation cover all keys
-        current = {one.sequencer for one in self.table.assignments}
+        current = {assignment.sequencer for assignment in self.table.assignments}
         assert all(sequencer in current for sequencer in self._unlisted)
 
 

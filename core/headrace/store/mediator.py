@@ -310,7 +310,7 @@ class Mediator:
         replaced = [
             a
             for a in assignments
-            if a.computation == computation and any(a.interval.overlaps(one) for one in wanted)
+            if a.computation == computation and any(a.interval.overlaps(interval) for interval in wanted)
         ]
         former = {a.interval: a.sequencer for a in replaced}
         assert cover_same_keys(wanted, list(former) or [ALL_KEYS]), "a mint leaves keys without an owner"

@@ -193,10 +193,16 @@ class WatermarkAuthority:
     # Reports
 
     def _on_report(self, _now: int, report: Report) -> None:
-        for one in report.intervals:
-            known = self._known.get(one.computation)
+        for interval in report.intervals:
+            known = self._known.get(interval.computation)
             if known is not None and not known.processes:
-                known.map.update(one.interval, one.sequencer, one.low_watermark, one.horizon, one.pending)
+                known.map.update(
+                    interval.interval,
+                    interval.sequencer,
+                    interval.low_watermark,
+                    interval.horizon,
+                    interval.pending,
+                )
         if report.sender not in self._listeners:
             self._listeners[report.sender] = None
             self._tell([report.sender])
@@ -308,11 +314,14 @@ class WatermarkAuthority:
         if low_watermark == MIN_TIME:
             return ()
         upstream = [self._known[name] for name in known.upstream]
-        upstream = [one for one in upstream if one is known or one.published.low_watermark > MIN_TIME]
+        upstream = [entry for entry in upstream if entry is known or entry.published.low_watermark > MIN_TIME]
         frontier, pending = MIN_TIME, list[tuple[int, int]]()
-        if all(one.map.is_complete for one in upstream):
-            frontier = min((us for one in upstream for us in one.frontiers.values()), default=MIN_TIME)
-            pending = [bucket for one in upstream for bucket in one.map.pending()]
+        if all(entry.map.is_complete for entry in upstream):
+            frontier = min(
+                (frontier_us for entry in upstream for frontier_us in entry.frontiers.values()),
+                default=MIN_TIME,
+            )
+            pending = [bucket for entry in upstream for bucket in entry.map.pending()]
         before = dict(known.published.percentiles)
         return tuple(
             (

@@ -119,7 +119,7 @@ class SeenFilter:
 
     def forget_before(self, origin: int) -> None:
         """Drop the generations whose ids have all been collected."""
-        kept = [one for one in self._generations if one.newest_origin >= origin]
+        kept = [generation for generation in self._generations if generation.newest_origin >= origin]
         if len(kept) == len(self._generations):
             return
         self._generations = kept

@@ -146,7 +146,7 @@ class Holder(msgspec.Struct, eq=False):
 
     def of(self, step: Step) -> "Holder | None":
         """The one that this step waits with, if it does."""
-        return next((one for one in self.all() if one.step is step), None)
+        return next((holder for holder in self.all() if holder.step is step), None)
 
 
 def linked(holders: list[Holder]) -> Holder:

@@ -160,8 +160,8 @@ class Worker:
     def _set_clock_back(self, now: int) -> None:
         shared, periods = self._shared, (self._report_due, self._heartbeat_due, self._collect_due)
         waiting: list[Waiting] = [shared.outbox, shared.store, self._sweep_due, *periods]
-        for one in [*waiting, *self._intervals.values()]:
-            one.set_clock_back(now)
+        for interval in [*waiting, *self._intervals.values()]:
+            interval.set_clock_back(now)
         shared.effects.append(WakeAt(self._sweep_due.due_us))
 
     def _on_wake(self, now: int, _event: Wake) -> None:
@@ -273,9 +273,9 @@ class Worker:
         routing = self._shared.routing = routing_of(table)
         is_owner, incarnation = self._rules.is_owner, self._incarnation
         mine = {
-            one.sequencer: one
-            for one in routing.assigned_to(self.address)
-            if is_owner(incarnation, one.incarnation)
+            assignment.sequencer: assignment
+            for assignment in routing.assigned_to(self.address)
+            if is_owner(incarnation, assignment.incarnation)
         }
         for sequencer, interval in self._intervals.items():
             if sequencer not in mine:
@@ -346,8 +346,10 @@ class Worker:
         computations = {name for pipeline in self._topologies for name in pipeline.computations}
         here = {a.computation for a in table.assignments}
         passing = {*table.retiring, *(here - set(self._topologies[table.topology].computations))}
-        versions = [one for one in self._topologies if computation in one.computations]
-        candidates = dict.fromkeys([*own, *(name for one in versions for name in one.senders(computation))])
+        versions = [topology for topology in self._topologies if computation in topology.computations]
+        candidates = dict.fromkeys(
+            [*own, *(name for version in versions for name in version.senders(computation))]
+        )
         found = [name for name in candidates if rules.counts_as_sender(name in own, name in passing)]
         senders: dict[str, None] = {}
         for name in found:
@@ -393,11 +395,14 @@ class Worker:
         nothing = m.Progress()
         senders = [self._progress.get(sender, nothing) for sender in self._senders(name)]
         least = self._rules.input_watermark
-        low, horizon = least([one.low_watermark for one in senders]), least([one.horizon for one in senders])
+        low, horizon = (
+            least([progress.low_watermark for progress in senders]),
+            least([progress.horizon for progress in senders]),
+        )
         percentile = where.spec.watermark_percentile
         if percentile >= 100:
             return low, low, horizon
-        timer = least([dict(one.percentiles).get(percentile, MIN_TIME) for one in senders])
+        timer = least([dict(progress.percentiles).get(percentile, MIN_TIME) for progress in senders])
         return low, max(low, timer), horizon
 
     def _report(self) -> None:
@@ -433,7 +438,11 @@ class Worker:
     def _heartbeat(self) -> None:
         if not self._is_charged:  # this host does not measure it
             self._shared.uncharged.clear()
-        loads = tuple(one.take_load() for one in self._intervals.values() if one.state is IntervalState.OWNED)
+        loads = tuple(
+            interval.take_load()
+            for interval in self._intervals.values()
+            if interval.state is IntervalState.OWNED
+        )
         message = m.Heartbeat(self.address, self._incarnation, self._table.version, loads, self._owing())
         self._shared.effects.extend(Send(to, message) for to in self._options.master_addresses())
 
@@ -443,7 +452,7 @@ class Worker:
         if not retiring:
             return ()
         owing = dict(self._shared.outbox.owing(retiring))
-        writes = [one for one in self._shared.store.open_requests() if isinstance(one, m.Write)]
+        writes = [request for request in self._shared.store.open_requests() if isinstance(request, m.Write)]
         coming = [p for write in writes for delta in write.deltas for p in delta.productions]
         coming += [p for interval in self._intervals.values() for p in interval.commits.to_be_committed()]
         for production in coming:

@@ -62,14 +62,14 @@ class WithinReports:
 
     def _on_minted(self, event: IntervalMinted) -> None:
         known, before = [], []
-        for one in self._known.get(event.computation, ()):
-            if one.interval.overlaps(event.interval):
-                before.append(one)
-                known += one.without(event.interval)
+        for keys in self._known.get(event.computation, ()):
+            if keys.interval.overlaps(event.interval):
+                before.append(keys)
+                known += keys.without(event.interval)
             else:
-                known.append(one)
-        low_us = min((one.low_us for one in before), default=MIN_TIME)
-        horizon = min((one.horizon for one in before), default=MIN_TIME)
+                known.append(keys)
+        low_us = min((keys.low_us for keys in before), default=MIN_TIME)
+        horizon = min((keys.horizon for keys in before), default=MIN_TIME)
         new = self._by_sequencer[event.sequencer] = _ReportedKeys(event, event.interval, low_us, horizon)
         self._known[event.computation] = [*known, new]
 
@@ -108,11 +108,11 @@ class WithinReports:
         known = self._known.get(name, ())
         if not known:
             self._broken(event, name, "it has no owner")
-        for one in known:
-            if low_us > one.low_us:
-                self._broken(event, name, _exceeds("low watermark", low_us, one, one.low_us), one.mint)
-            elif horizon > one.horizon:
-                self._broken(event, name, _exceeds("horizon", horizon, one, one.horizon), one.mint)
+        for keys in known:
+            if low_us > keys.low_us:
+                self._broken(event, name, _exceeds("low watermark", low_us, keys, keys.low_us), keys.mint)
+            elif horizon > keys.horizon:
+                self._broken(event, name, _exceeds("horizon", horizon, keys, keys.horizon), keys.mint)
 
     def _check_injector(self, event: Published, name: str, low_us: int, horizon: int) -> None:
         for address in self._injectors[name].addresses():

@@ -275,14 +275,14 @@ class _IntervalCases:
         if replaced:
             counts["ownership changed"] += 1
             counts["ownership changed with a write in flight"] += any(
-                self._open.get(one.sequencer) for one in replaced
+                self._open.get(minted.sequencer) for minted in replaced
             )
             counts["intervals were merged"] += len(replaced) > 1
             counts["an interval was split"] += any(
-                one.interval.high != event.interval.high for one in replaced
+                minted.interval.high != event.interval.high for minted in replaced
             ) and (len(replaced) == 1)
         counts["a scan was cut short"] += sum(
-            self._scanning.pop(one.sequencer, None) is not None for one in replaced
+            self._scanning.pop(minted.sequencer, None) is not None for minted in replaced
         )
         self._owners[event.computation] = [owner for owner in owners if owner not in replaced] + [event]
 

@@ -88,7 +88,7 @@ class EveryConsumer:
         works_by = self._works_by(maker, version)
         for (record_id, stream), got in _by_record(event.productions).items():
             self._found.reached += 1
-            problems = [self._problem(event, stream, got, one) for one in works_by]
+            problems = [self._problem(event, stream, got, work) for work in works_by]
             if all(problems):
                 self._found.violated(
                     f"{event.process}, which works by version {version} of the pipeline, made record {record_id} at"

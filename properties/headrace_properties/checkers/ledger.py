@@ -191,20 +191,25 @@ class WorkLedger:
 
     def latest_mint(self, computation: str, sequencer: int) -> IntervalMinted | None:
         """The mint of this sequencer."""
-        return next((one for one in self._minted.get(computation, ()) if one.sequencer == sequencer), None)
+        return next(
+            (minted for minted in self._minted.get(computation, ()) if minted.sequencer == sequencer), None
+        )
 
     def live_mints(self, computation: str) -> list[IntervalMinted]:
         """The latest mint of each interval: who owns what."""
         live: list[IntervalMinted] = []
         for mint in reversed(self._minted.get(computation, ())):
-            if not any(one.interval.overlaps(mint.interval) for one in live):
+            if not any(minted.interval.overlaps(mint.interval) for minted in live):
                 live.append(mint)
         return sorted(live, key=lambda one: one.interval.low)
 
     def owns_all(self, computation: str, sequencer: int, interval: KeyInterval) -> bool:
         """Tell whether no newer sequencer overlaps this interval."""
         minted = self._minted.get(computation, ())
-        return not any(one.sequencer > sequencer and one.interval.overlaps(interval) for one in minted)
+        return not any(
+            interval_minted.sequencer > sequencer and interval_minted.interval.overlaps(interval)
+            for interval_minted in minted
+        )
 
     def injectors_progress(self, name: str) -> int:
         """The least low watermark that the processes of the injectors upstream have reported last."""

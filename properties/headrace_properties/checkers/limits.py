@@ -146,13 +146,13 @@ class PercentileOracle:
         pending = 0
         for sender in self._upstream[name]:
             if work.oldest(sender) < low_us:
-                passed += [one for one in work.before(sender, low_us) if one.source.at_us <= known_us]
+                passed += [item for item in work.before(sender, low_us) if item.source.at_us <= known_us]
             pending += max(self._most[sender][1:])
         if self._late or not self._calm.lasts(self._settle_us, event.at_us):
             return
         self._found.reached += 1
         share = int((100 - Fraction(str(percent))) * pending / 100)
-        if len({one.origin for one in passed}) > share:
+        if len({item.origin for item in passed}) > share:
             oldest = min(passed, key=lambda one: one.time_us)
             self._found.violated(
                 f"the {percent:g} % watermark of {name!r} was broadcast as {format_time(low_us)} at {format_time(event.at_us)},"

@@ -97,8 +97,8 @@ class Owned:
 
     def _check(self, event: RunEnded, name: str, live: list[IntervalMinted]) -> None:
         self._found.reached += len(live)
-        if not cover_same_keys([one.interval for one in live], [KeyInterval()]):
-            intervals = ", ".join(str(one.interval) for one in live)
+        if not cover_same_keys([minted.interval for minted in live], [KeyInterval()]):
+            intervals = ", ".join(str(minted.interval) for minted in live)
             self._found.violated(
                 f"only {intervals} of {name!r} have an owner (MillWheel 7.1)",
                 *live,
@@ -126,7 +126,9 @@ class Owned:
             return "has not scanned it, or dropped it"
         if self._stopped.get(mint.owner, until_us + 1) <= until_us:
             return "has stopped"
-        successors = [one for one in self._started.get(mint.owner, ()) if one.incarnation > mint.incarnation]
+        successors = [
+            started for started in self._started.get(mint.owner, ()) if started.incarnation > mint.incarnation
+        ]
         if successors and successors[0].at_us <= until_us:
             return "has begun anew without it"
         version = self._in_force.version

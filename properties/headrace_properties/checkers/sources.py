@@ -56,13 +56,15 @@ class HeldSource:
         spec = topology.injectors[event.process.partition("/")[0]]
         policy = spec.on_malformed
         if not is_letter:
-            wrong = next((one for one in event.productions if not _is_of(one, record)), None)
+            wrong = next(
+                (production for production in event.productions if not _is_of(production, record)), None
+            )
             return (
                 "" if wrong is None else f"the source held {_content(record)}, and {_content(wrong)} was sent"
             )
         if not isinstance(policy, DeadLetter):
             return ""  # a History from a file does not tell
-        if any(one.stream != policy.stream for one in event.productions):
+        if any(production.stream != policy.stream for production in event.productions):
             return f"its dead letter did not go to {policy.stream!r}"
         for pipeline in topology.versions:
             try:

@@ -66,7 +66,7 @@ class TimersInOrder:
     def _is_due(asked: AskedTimer, run: Executed, event: Applied) -> bool:
         if asked.clock is Clock.WATERMARK:
             return asked.timestamp is not None and asked.timestamp <= run.input_watermark
-        return any(one.tag == asked.tag and one.overdue for one in event.delta.set_timers)
+        return any(timer.tag == asked.tag and timer.overdue for timer in event.delta.set_timers)
 
     def _compare(self, event: Applied, timer: StoredTimer, work: WorkItem) -> None:
         other = work.what

@@ -71,7 +71,7 @@ class Atomicity:
                 return f"its executions are of key {run.key!r} at {run.computation!r}"
         fired = tuple([run.timer for run in runs if run.timer is not None])
         if fired != delta.fired:
-            return f"it fires {[one.tag for one in delta.fired]}, and timers {[one.tag for one in fired]} ran"
+            return f"it fires {[timer.tag for timer in delta.fired]}, and timers {[timer.tag for timer in fired]} ran"
         if computation not in self._topology.at_least_once:
             seen = [run.cause for run in runs if run.timer is None]
             claimed = [record_id for record_id, _ in delta.seen]
@@ -97,7 +97,7 @@ class Atomicity:
             return ""
         if event.computation not in self._topology.weak:
             return f"it checkpoints {_ids(checkpointed)}, and {_ids(made)} were produced"
-        foreign = [one for one in checkpointed if one not in made]
+        foreign = [production for production in checkpointed if production not in made]
         return f"it checkpoints {_ids(foreign)}, which its steps did not produce" if foreign else ""
 
     def verdict(self) -> Verdict:
@@ -111,9 +111,14 @@ def _unlike_asked(asked: Sequence[Asked], delta: RowDelta) -> str:
     if (holds[-1] if holds else None) != delta.hold:
         return f"user code asked for the holds {_times(holds)}, and it writes {_times([delta.hold])}"
     wanted = {timer.tag: timer for one in asked for timer in one.timers}
-    written = [AskedTimer(one.tag, one.timestamp, one.clock, one.hold) for one in delta.set_timers]
+    written = [
+        AskedTimer(setting.tag, setting.timestamp, setting.clock, setting.hold)
+        for setting in delta.set_timers
+    ]
     written += [AskedTimer(tag, None) for tag in delta.cancelled]
-    unlike = [one.tag for one in written if wanted.pop(one.tag, None) != one] + list(wanted)
+    unlike = [
+        asked_timer.tag for asked_timer in written if wanted.pop(asked_timer.tag, None) != asked_timer
+    ] + list(wanted)
     return f"user code asked otherwise for timers {unlike}" if unlike else ""
 
 
@@ -167,7 +172,7 @@ class OneIdOneRecord:
         source = self._ledger.sources.get(event.process)
         if source is None:
             return
-        is_letter = any(one.record_id in self._letters for one in event.productions)
+        is_letter = any(production.record_id in self._letters for production in event.productions)
         problem = source.mismatch(event, self._ledger.topology, is_letter=is_letter)
         if problem:
             self._found.violated(
@@ -180,9 +185,9 @@ class OneIdOneRecord:
         productions = event.productions
         if not productions:
             return
-        if len(productions) > 1 and len({(one.record_id, one.consumer) for one in productions}) < len(
-            productions
-        ):
+        if len(productions) > 1 and len(
+            {(production.record_id, production.consumer) for production in productions}
+        ) < len(productions):
             self._found.violated(
                 f"one run of {event.computation!r} for {event.cause} at {format_time(event.at_us)} gives one id to two"
                 f" productions: {_ids(productions)} (MillWheel 6.1.1)",

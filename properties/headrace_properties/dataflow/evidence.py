@@ -187,17 +187,18 @@ def together(trigger: Trigger, several: Sequence[Evidence]) -> Evidence:
 
     That the watermark has reached the end of a window says nothing of the one that it was merged into.
     """
-    index = max(one.index for one in several)
-    furthest = [one for one in several if one.index == index]
+    index = max(evidence.index for evidence in several)
+    furthest = [evidence for evidence in several if evidence.index == index]
     parts = (trigger.triggers[index],) if isinstance(trigger, SequenceOf) else _parts_of(trigger)
     return Evidence(
-        began=frozenset().union(*(one.began for one in furthest)),
-        seen=frozenset().union(*(one.seen for one in furthest)),
-        held=any(one.held for one in furthest),
-        fired=any(one.fired and not one.of_watermark for one in several),
+        began=frozenset().union(*(evidence.began for evidence in furthest)),
+        seen=frozenset().union(*(evidence.seen for evidence in furthest)),
+        held=any(evidence.held for evidence in furthest),
+        fired=any(evidence.fired and not evidence.of_watermark for evidence in several),
         index=index,
         parts=tuple(
-            together(part, [one.parts[number] for one in furthest]) for number, part in enumerate(parts)
+            together(part, [evidence.parts[number] for evidence in furthest])
+            for number, part in enumerate(parts)
         ),
     )
 

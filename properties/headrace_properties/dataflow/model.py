@@ -114,7 +114,9 @@ def run_model(query: Query, steps: Sequence[InputStep]) -> Told:
     moments = [_Moment(step, number) for number, step in enumerate(steps)]
     keys = sorted({moment.step.element.key for moment in moments if moment.step.element is not None})
     stories = [_tell_key(query, moments, key) for key in keys]
-    panes = sorted((pane for one in stories for pane in one.panes), key=lambda pane: (pane.at_us, pane.step))
+    panes = sorted(
+        (pane for story in stories for pane in story.panes), key=lambda pane: (pane.at_us, pane.step)
+    )
     dropped = sorted(
         (one for story in stories for one in story.dropped), key=lambda one: (one[0], one[1].order)
     )
@@ -276,7 +278,7 @@ class _Chapter:
         concerned = []
         for window in self.query.windows.assign_windows(element):
             whole = self._merged_with(window)
-            parts = [one for one in self.story.triggers if whole.covers(one)]
+            parts = [trigger for trigger in self.story.triggers if whole.covers(trigger)]
             closed = self._is_over(whole) and self.query.allowed_lateness_us is not None
             if closed or any(self.story.triggers[part] is None for part in parts):
                 self.story.dropped.append((self.history[self.number].number, window))
@@ -294,7 +296,11 @@ class _Chapter:
     def _merged_with(self, window: Window) -> Window:
         """What a window becomes among those that live."""
         known = list(dict.fromkeys([*self.story.triggers, window]))
-        return next(one for one in self.query.windows.merge_windows(known) if one.covers(window))
+        return next(
+            merge_window
+            for merge_window in self.query.windows.merge_windows(known)
+            if merge_window.covers(window)
+        )
 
     def _merge(self, parts: Sequence[Window], whole: Window) -> None:
         """Make the parts one; begin, if there are none."""
@@ -328,14 +334,14 @@ class _Chapter:
         key = self._element(min(self._contents(window))).key
         contents = self._contents_of_pane(window)
         retracts = self.query.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING
-        replaced = [one for one in earlier if one.in_force] if retracts else []
-        for one in sorted(replaced, key=lambda one: one.emission.window.order):
-            one.in_force = False
+        replaced = [page for page in earlier if page.in_force] if retracts else []
+        for page in sorted(replaced, key=lambda one: one.emission.window.order):
+            page.in_force = False
             self.story.last.append(
-                replace(one.emission, step=moment.number, at_us=self._now, timing=timing, retraction=True)
+                replace(page.emission, step=moment.number, at_us=self._now, timing=timing, retraction=True)
             )
         shown = not retracts or self._left(contents) > 0
-        index = sum(one.shown for one in earlier)
+        index = sum(page.shown for page in earlier)
         pane = EmittedPane(moment.number, self._now, key, window, self._value(contents), index, timing)
         self.story.pages.append(_Page(pane, contents, window, shown, shown or bool(replaced), shown))
         if shown:
@@ -344,7 +350,7 @@ class _Chapter:
     def _timing(self, window: Window, earlier: Sequence[_Page]) -> Timing:
         if self._effective < window.end:
             return Timing.EARLY
-        been = any(one.said and one.emission.timing is not Timing.EARLY for one in earlier)
+        been = any(page.said and page.emission.timing is not Timing.EARLY for page in earlier)
         new = self._new(window)
         in_time = any(
             member.on_time
@@ -398,11 +404,11 @@ class _Chapter:
         A retraction cancels an equal value; what it takes back may also have been dropped, or have gone out in an earlier pane.
         """
         elements = [self._element(number) for number in sorted(contents)]
-        values: list[Any] = [one.value for one in elements if not one.retraction]
+        values: list[Any] = [element.value for element in elements if not element.retraction]
         owed: list[Any] = []
-        for one in elements:
-            if one.retraction:
-                (values.remove if one.value in values else owed.append)(one.value)
+        for element in elements:
+            if element.retraction:
+                (values.remove if element.value in values else owed.append)(element.value)
         combine = self.query.combine
         result = combine.create()
         for value in values:

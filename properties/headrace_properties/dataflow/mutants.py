@@ -187,7 +187,7 @@ class EmitsAnyhow(Grouping):
 
     def _evaluate_all(self, windows: Iterable[WindowState], *rest: Any) -> list[Pane]:
         found = sorted(windows, key=lambda one: one.window.order, reverse=True)
-        return [pane for one in found for pane in super(EmitsAnyhow, self)._evaluate_all([one], *rest)]
+        return [pane for state in found for pane in super(EmitsAnyhow, self)._evaluate_all([state], *rest)]
 
 
 class DiscardsNothing(Grouping):
@@ -237,7 +237,7 @@ class FinishedTakesMore(Grouping):
     """Begins a window anew whose trigger is finished."""
 
     def _take(self, state: KeyState, window: Window, *rest: Any) -> list[Pane]:
-        state.windows = [one for one in state.windows if not one.finished]
+        state.windows = [window_state for window_state in state.windows if not window_state.finished]
         return super()._take(state, window, *rest)
 
 

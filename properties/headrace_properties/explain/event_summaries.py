@@ -47,8 +47,8 @@ def changes(event: h.Applied) -> list[str]:
             f"holds the low watermark at {seconds(delta.hold)}" if held else "lets the low watermark go"
         )
     parts += [
-        f"checkpoints production {one}"
-        for one in dict.fromkeys(production.record_id for production in delta.productions)
+        f"checkpoints production {fromkey}"
+        for fromkey in dict.fromkeys(production.record_id for production in delta.productions)
     ]
     return parts or (["changes the state"] if delta.state is not None else ["notes what it has seen"])
 

@@ -142,7 +142,7 @@ def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequen
         if any(key and tenure.covers(*key) for key in keys):
             owners.add(tenure.owner)
             steps_of = (tenure.minted, tenure.scan_begun, tenure.scan_ended, tenure.forgotten)
-            past |= {one for one in steps_of if one is not None and one <= last}
+            past |= {step for step in steps_of if step is not None and step <= last}
     processes = owners or {history[number].process for number in past}
     for outage in outages_of(history):
         if outage.process in processes - {"store", ""}:
@@ -175,7 +175,7 @@ class _Narrator:
         self._links = links_of(history)
         self._witness = self._proof = numbers_of(history, violated.witness)
         self._last = max(self._witness, default=len(history) - 1)
-        self._tenures = {one.sequencer: one for one in tenures_of(history)}
+        self._tenures = {tenure.sequencer: tenure for tenure in tenures_of(history)}
         found = [_key_of(history[number]) for number in self._witness]
         self._keys = [key for key in dict.fromkeys(found) if key is not None]
         self._applied: dict[tuple[int, int, str], int] = {}
@@ -214,7 +214,7 @@ class _Narrator:
         subject = subject_of(self._history, self._witness, self._links)
         if self._waiting is not None:
             concerned = self._waiting.processes
-            subject |= {one.begin for one in outages_of(self._history) if one.process in concerned}
+            subject |= {outage.begin for outage in outages_of(self._history) if outage.process in concerned}
         return {
             number for number in subject
             if (number <= self._last or isinstance(self._history[number], h.AckSent)) and self._of_these_keys(number)
@@ -281,7 +281,7 @@ class _Narrator:
         if len(sentences) <= LONGEST:
             return sentences
         ranked = sorted(sentences, key=lambda one: (self._rank(one.number), -one.number))
-        kept = {one.number for one in ranked[:LONGEST]}
+        kept = {sentence.number for sentence in ranked[:LONGEST]}
         return [sentence for sentence in sentences if sentence.number in kept][:LONGEST]
 
     def _rank(self, number: int) -> int:
@@ -302,9 +302,9 @@ class _Narrator:
 
     def _outages(self, numbers: set[int]) -> list[Sentence]:
         return [
-            Sentence(one.begin, self._struck(one))
-            for one in outages_of(self._history)
-            if one.begin in numbers
+            Sentence(outage.begin, self._struck(outage))
+            for outage in outages_of(self._history)
+            if outage.begin in numbers
         ]
 
     def _struck(self, outage: Outage) -> str:
@@ -317,7 +317,7 @@ class _Narrator:
             case "pause":
                 return f"From {begin} to {until} {process} is paused: it hears nothing, and keeps its memory."
             case "partition":
-                kinds = ", ".join(dict.fromkeys(one.split()[0] for one in outage.details))
+                kinds = ", ".join(dict.fromkeys(detail.split()[0] for detail in outage.details))
                 return (
                     f"From {begin} to {until} {process} is cut off by a partition:"
                     f" {len(outage.details)} of its messages are lost ({kinds})."
@@ -451,13 +451,13 @@ class _Narrator:
         before = [tenure for tenure in self._tenures.values() if tenure.replaced == number]
         if not before:
             return f"{at} the store gives {event.owner} {what}: sequencer {event.sequencer}."
-        dead = _listed([str(one.sequencer) for one in before])
-        moved = _listed(list(dict.fromkeys(one.owner for one in before)))
+        dead = _listed([str(tenure.sequencer) for tenure in before])
+        moved = _listed(list(dict.fromkeys(tenure.owner for tenure in before)))
         text = f"{at} the store gives {event.owner} {what} anew, with sequencer"
         if moved != event.owner:
             text = f"{at} the master takes keys from {moved}: the store gives {event.owner} {what} with sequencer"
         text += f" {event.sequencer}, and from here on nothing under {dead} may count."
-        zombies = [one for one in before if one.believed_at(number) and one.owner != event.owner]
+        zombies = [tenure for tenure in before if tenure.believed_at(number) and tenure.owner != event.owner]
         for zombie in zombies[:1]:
             text += f" {zombie.owner} does not know it: it still believes that it owns them (sequencer {zombie.sequencer})."
         return text

@@ -104,9 +104,9 @@ def world_at(history: Sequence[h.Event], number: int) -> World:
         at_us=past[-1].at_us,
         owners=_owners(past, number),
         faults=tuple(
-            Outstanding(one.process, one.kind, past[one.begin].at_us)
-            for one in outages_of(past)
-            if one.end is None
+            Outstanding(outage.process, outage.kind, past[outage.begin].at_us)
+            for outage in outages_of(past)
+            if outage.end is None
         ),
         writes=_writes(past),
         watermarks={

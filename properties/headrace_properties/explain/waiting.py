@@ -68,14 +68,14 @@ class _Inquiry:
     def __init__(self, history: Sequence[h.Event], awaited: Awaited) -> None:
         self._history = history
         self._awaited = awaited
-        tenures = [one for one in tenures_of(history) if one.computation == awaited.computation]
+        tenures = [tenure for tenure in tenures_of(history) if tenure.computation == awaited.computation]
         if awaited.kind is AwaitedKind.WATERMARK:
-            self._tenures = [one for one in tenures if one.replaced is None]
+            self._tenures = [tenure for tenure in tenures if tenure.replaced is None]
             touched = self._last_reports()
         else:
-            self._tenures = [one for one in tenures if one.interval.contains(awaited.key)]
+            self._tenures = [tenure for tenure in tenures if tenure.interval.contains(awaited.key)]
             touched = [number for number, event in enumerate(history) if self._touches(event)]
-        sequencers = {one.sequencer for one in self._tenures}
+        sequencers = {tenure.sequencer for tenure in self._tenures}
         self._of_owners = [
             number for number, event in enumerate(history) if getattr(event, "sequencer", None) in sequencers
         ]
@@ -88,7 +88,7 @@ class _Inquiry:
         step, rule = self._next()
         opening = f"Awaited since {seconds(self._awaited.since_us)}: {self._what()}."
         touching = {self._history[number].process for number in told} - {STORE, ""}
-        processes = frozenset(touching | {one.owner for one in self._tenures})
+        processes = frozenset(touching | {tenure.owner for tenure in self._tenures})
         return Waiting(
             opening, told, times, processes, f"What had to come next: {step}. It is {rule_words(rule)}"
         )
@@ -141,7 +141,7 @@ class _Inquiry:
                 return self._touches_row(event, None)
             case AwaitedKind.INTERVAL:
                 return isinstance(event, h.ProcessStarted) and event.process in {
-                    one.owner for one in self._tenures
+                    tenure.owner for tenure in self._tenures
                 }
             case AwaitedKind.WATERMARK:
                 return False
@@ -180,7 +180,7 @@ class _Inquiry:
     def _last_reports(self) -> list[int]:
         """The last report and input of each owner, or of the injector; who combines them, and what rose last by broadcast."""
         name, low = self._awaited.computation, MIN_TIME
-        live = {one.sequencer for one in self._tenures}
+        live = {tenure.sequencer for tenure in self._tenures}
         last: dict[tuple[type, object], int] = {}
         for number, event in enumerate(self._history):
             match event:
@@ -223,7 +223,7 @@ class _Inquiry:
 
     @property
     def _owner(self) -> Tenure | None:
-        live = [one for one in self._tenures if one.replaced is None]
+        live = [tenure for tenure in self._tenures if tenure.replaced is None]
         return live[-1] if live else None
 
     def _lost_owner(self) -> tuple[str, str] | None:
@@ -238,7 +238,9 @@ class _Inquiry:
     def _is_down(self, process: str) -> bool:
         """Tell whether a process has stopped for good."""
         lasting = [
-            one.kind for one in outages_of(self._history) if one.process == process and one.end is None
+            outage.kind
+            for outage in outages_of(self._history)
+            if outage.process == process and outage.end is None
         ]
         return "crash" in lasting or "pause" in lasting
 
@@ -259,7 +261,7 @@ class _Inquiry:
 
     def _next_of_record(self) -> tuple[str, str]:
         consumer = self._awaited.computation
-        at_owner = [one for one in self._since_scan() if getattr(one, "computation", None) == consumer]
+        at_owner = [event for event in self._since_scan() if getattr(event, "computation", None) == consumer]
         match at_owner[-1] if at_owner else None:
             case h.Executed(process=process):
                 return f"{process} commits what user code did for it", "needs_write"
@@ -287,7 +289,7 @@ class _Inquiry:
     def _next_of_timer(self, tag: str) -> tuple[str, str]:
         owner = self._owner
         assert owner is not None, "the keys have no owner"
-        at_owner = [one for one in self._since_scan() if one.process == owner.owner]
+        at_owner = [event for event in self._since_scan() if event.process == owner.owner]
         match at_owner[-1] if at_owner else None:
             case h.Executed():
                 return f"{owner.owner} commits what user code did for the timer", "needs_write"
@@ -323,9 +325,9 @@ class _Inquiry:
         """What an owner knows of its input, event time in microseconds."""
         heard = [self._history[number] for number in self._of_owners]
         own = [
-            one
-            for one in heard
-            if isinstance(one, h.InputWatermarkAdvanced) and one.sequencer == owner.sequencer
+            event
+            for event in heard
+            if isinstance(event, h.InputWatermarkAdvanced) and event.sequencer == owner.sequencer
         ]
         return own[-1].low_watermark if own else MIN_TIME
 
@@ -347,10 +349,10 @@ class _Inquiry:
         return "user code ends the hold, which no timer of the key is set to do", "holds_watermark"
 
     def _next_of_checkpoint(self) -> tuple[str, str]:
-        acked = [one for one in self._since_scan() if isinstance(one, h.Acked)]
+        acked = [event for event in self._since_scan() if isinstance(event, h.Acked)]
         if acked:
             return f"{acked[-1].process}, which knows that it was ACKed, deletes it", "deletes_checkpoint"
-        if any(isinstance(one, h.DuplicateDropped) for one in self._since_scan()):
+        if any(isinstance(event, h.DuplicateDropped) for event in self._since_scan()):
             return "its consumer ACKs the copy that it drops", "acks_duplicate"
         return "its owner sends it again, until it is ACKed", "retries"
 
@@ -359,7 +361,9 @@ class _Inquiry:
         if self._is_down(process):
             return f"{process} starts again, and reads on from the oldest unfinished record", "resumes_at"
         injected = [
-            one.offset for one in self._history if isinstance(one, h.Injected) and one.process == process
+            event.offset
+            for event in self._history
+            if isinstance(event, h.Injected) and event.process == process
         ]
         if max(injected, default=0) > offset:
             return (
@@ -372,7 +376,11 @@ class _Inquiry:
         name, aim_us = self._awaited.computation, self._awaited.time_us
         reports = [self._history[number] for number in self._touched]
         for owner in self._tenures:
-            own = [one for one in reports if isinstance(one, h.Reported) and one.sequencer == owner.sequencer]
+            own = [
+                event
+                for event in reports
+                if isinstance(event, h.Reported) and event.sequencer == owner.sequencer
+            ]
             if own and own[-1].low_watermark >= aim_us:
                 continue
             if lost := self._lost(owner):
@@ -406,16 +414,18 @@ class _Inquiry:
 
     def _incarnation(self, process: str) -> int:
         started = [
-            one for one in self._history if isinstance(one, h.ProcessStarted) and one.process == process
+            event
+            for event in self._history
+            if isinstance(event, h.ProcessStarted) and event.process == process
         ]
-        return max((one.incarnation for one in started), default=0)
+        return max((process_started.incarnation for process_started in started), default=0)
 
 
 def _touches_record(event: h.Event, record_id: str, consumer: str) -> bool:
     """Tell whether an event concerns a consumer's copy of a record."""
     match event:
         case h.Injected(productions=made) | h.Applied(delta=RowDelta(productions=made)) if any(
-            (one.record_id, one.consumer) == (record_id, consumer) for one in made
+            (production.record_id, production.consumer) == (record_id, consumer) for production in made
         ):
             return True
         case h.Delivered() | h.DuplicateDropped():

@@ -20,9 +20,9 @@ from headrace_sim import SOUND, Protocol
 __all__ = ["CATALOGUE", "MUTANTS", "Directed", "Mutant", "Parts", "Probe", "protocol_named"]
 
 CATALOGUE: dict[str, Mutant] = {
-    one.name: one
+    mutant.name: mutant
     for area in (deliveries, productions, timers, ownership, topology, watermarks, injectors, user_code)
-    for one in area.MUTANTS
+    for mutant in area.MUTANTS
 }
 """By name."""
 

@@ -193,7 +193,9 @@ class IdsInNextWrite(Commits):
         super().finish(now, steps)
         for step in steps:
             number = self.take_number()
-            seen = tuple((one.production.record_id, one.production.origin) for one in step.run.arrivals)
+            seen = tuple(
+                (arrival.production.record_id, arrival.production.origin) for arrival in step.run.arrivals
+            )
             delta = RowDelta(step.slot.key, number, seen=seen)
             write = m.Write(store.number(), soft.computation, soft.sequencer, (delta,))
             store.ask(now, write, lambda _now, _reply: None, soft)

@@ -97,7 +97,7 @@ class InvalidatesAfterScan(Mediator):
     def is_live(self, computation: str, sequencer: int, low: str, high: str) -> bool:
         """Tell it as the store does; what was spared is live."""
         is_live = super().is_live(computation, sequencer, low, high)
-        if is_live and any(one.sequencer == sequencer for one in self._spared):
+        if is_live and any(assignment.sequencer == sequencer for assignment in self._spared):
             self.probe.note()
         return is_live
 
@@ -105,10 +105,12 @@ class InvalidatesAfterScan(Mediator):
         """Serve one request; the last page of a scan ends what was spared."""
         reply = super().handle(request)
         if isinstance(request, m.Scan) and isinstance(reply, m.Scanned) and reply.after is None:
-            for one in list(self._spared):
-                if one.computation == request.computation and one.interval.overlaps(request.interval):
-                    self._spared.remove(one)
-                    super().invalidate(one)
+            for assignment in list(self._spared):
+                if assignment.computation == request.computation and assignment.interval.overlaps(
+                    request.interval
+                ):
+                    self._spared.remove(assignment)
+                    super().invalidate(assignment)
         return reply
 
 

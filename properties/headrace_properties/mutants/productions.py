@@ -43,8 +43,8 @@ class RecoversUnderNewIds(Rules):
     def recovered(self, image: RowImage) -> RowImage:
         """Rename the checkpoints."""
         renamed = tuple(
-            msgspec.structs.replace(one, record_id=f"{one.record_id}~{image.version}")
-            for one in image.productions
+            msgspec.structs.replace(production, record_id=f"{production.record_id}~{image.version}")
+            for production in image.productions
         )
         return msgspec.structs.replace(image, productions=renamed)
 

@@ -110,7 +110,11 @@ def departures(root: Path = ENGINE) -> list[Departure]:
     Raises:
         ValueError: one names no section of the paper.
     """
-    found = [one for path in sorted(root.rglob("*.py")) for one in _departures_in(path, root.parents[1])]
+    found = [
+        departure
+        for path in sorted(root.rglob("*.py"))
+        for departure in _departures_in(path, root.parents[1])
+    ]
     return sorted(found, key=lambda one: [int(part) for part in one.sections[0].split(".")])
 
 

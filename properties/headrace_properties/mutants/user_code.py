@@ -65,7 +65,10 @@ class StampsEarly(StepRun):
         """Stamp them early."""
         made = super().addressed(context, identity, origin)
         self.probe.count += len(made)
-        return tuple(msgspec.structs.replace(one, timestamp=one.timestamp - SECOND) for one in made)
+        return tuple(
+            msgspec.structs.replace(production, timestamp=production.timestamp - SECOND)
+            for production in made
+        )
 
 
 MUTANTS = (

@@ -123,7 +123,10 @@ class MinimumAtAuthority(WatermarkAuthority):
     def progress(self, name: str) -> Progress:
         """Return the minimum over a computation and all that feed it."""
         maps = [self.map_of(one) for one in self._inputs.get(name, (name,))]
-        low, horizon = min(one.low_watermark for one in maps), min(one.horizon for one in maps)
+        low, horizon = (
+            min(interval_map.low_watermark for interval_map in maps),
+            min(interval_map.horizon for interval_map in maps),
+        )
         if (low, horizon) != (maps[0].low_watermark, maps[0].horizon):
             self.probe.note()
         return Progress(low, horizon).at_least(self.published(name))
@@ -137,7 +140,7 @@ class MissingIsAbsent(IntervalMap):
     @property
     def low_watermark(self) -> int:
         """The minimum over the intervals that were heard of."""
-        least = min((one.low_watermark for one in self.entries() if one.heard), default=MIN_TIME)
+        least = min((entry.low_watermark for entry in self.entries() if entry.heard), default=MIN_TIME)
         if least > super().low_watermark:
             self.probe.note()
         return least
@@ -145,7 +148,7 @@ class MissingIsAbsent(IntervalMap):
     @property
     def horizon(self) -> int:
         """Likewise."""
-        return min((one.horizon for one in self.entries() if one.heard), default=MIN_TIME)
+        return min((entry.horizon for entry in self.entries() if entry.heard), default=MIN_TIME)
 
 
 class MissingIsInfinite(Rules):
@@ -165,7 +168,7 @@ class FastestCounts(IntervalMap):
     @property
     def low_watermark(self) -> int:
         """The maximum over all intervals."""
-        most = max(one.low_watermark for one in self.entries())
+        most = max(entry.low_watermark for entry in self.entries())
         if most > super().low_watermark:
             self.probe.note()
         return most

@@ -101,17 +101,17 @@ def judge_patch(
     """
     check_control(surveyed.runs[:_CONTROLS], sound)
     reaching = [run for run in surveyed.runs if not patched or _touches(run, patched)]
-    sources = {one.module.name: one.source for one in patched}
+    sources = {module.module.name: module.source for module in patched}
     (judgement,) = judge_all([(sources, turns(reaching, most_runs))], broken, 1)
     return judgement, len(reaching)
 
 
 def _touches(run: SurveyedRun, patched: Sequence[PatchedModule]) -> bool:
     """It executes a function with a changed line, or a line outside of functions has changed, which all runs depend on."""
-    for one in patched:
-        reached = run.lines.get(one.module.file, 0)
-        for line in one.lines:
-            body = _innermost(one.module, line)
+    for module in patched:
+        reached = run.lines.get(module.module.file, 0)
+        for line in module.lines:
+            body = _innermost(module.module, line)
             if not body or any(reached >> other & 1 for other in body):
                 return True
     return False
@@ -135,7 +135,7 @@ def _reaching(mutant: AutomaticMutant, surveyed: Survey) -> tuple[SurveyedRun, .
 def _functions(module: Module) -> tuple[frozenset[int], ...]:
     """The lines of each function, with that of its ``def``."""
     code = compile(module.source, module.file, "exec")
-    return tuple(lines for one in functions_in(code) if (lines := frozenset(executable(one))))
+    return tuple(lines for function in functions_in(code) if (lines := frozenset(executable(function))))
 
 
 @dataclass(frozen=True, slots=True)

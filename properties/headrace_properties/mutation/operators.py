@@ -101,7 +101,10 @@ class _Finder:
         if isinstance(node, ast.ClassDef):
             yield from self._in_body(node.body, _Place(name, place.at_import))
             return
-        for default in (*node.args.defaults, *(one for one in node.args.kw_defaults if one is not None)):
+        for default in (
+            *node.args.defaults,
+            *(kw_default for kw_default in node.args.kw_defaults if kw_default is not None),
+        ):
             yield from self._in(default, _Place(name, place.at_import, node.lineno))
         yield from self._in_body(node.body, _Place(name, at_import=False))
 
@@ -130,7 +133,7 @@ class _Finder:
         if name in _EXTREMES:
             other = ast.Call(ast.Name(_EXTREMES[name]), node.args, node.keywords)
             yield self._changed("min for max", node, other, place)
-        if name in _UNORDERED or any(isinstance(one, ast.Starred) for one in node.args[:2]):
+        if name in _UNORDERED or any(isinstance(argument, ast.Starred) for argument in node.args[:2]):
             return
         first, second = (*node.args[:2], None, None)[:2]
         if first is not None and second is not None and ast.dump(first) != ast.dump(second):
@@ -185,6 +188,6 @@ def _may_go(node: ast.stmt) -> bool:
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             return True
         case ast.Delete(targets=targets):
-            return not all(isinstance(one, ast.Name) for one in targets)
+            return not all(isinstance(target, ast.Name) for target in targets)
         case _:
             return False

@@ -127,10 +127,10 @@ def mutants_of(
 ) -> list[AutomaticMutant]:
     """Return every mutant of some modules. ``wanted``: which of them count."""
     return [
-        AutomaticMutant(module, one)
+        AutomaticMutant(module, mutation)
         for module in modules
-        for one in mutations_of(module.source)
-        if wanted(module, one)
+        for mutation in mutations_of(module.source)
+        if wanted(module, mutation)
     ]
 
 

@@ -325,7 +325,7 @@ class Moment:
     ) -> tuple[RecordView, ...]:
         self.widely = True
         if len(views) < len(arrivals):
-            views += [RecordView(one, self._world, self._lender) for one in arrivals[len(views) :]]
+            views += [RecordView(arrival, self._world, self._lender) for arrival in arrivals[len(views) :]]
         if stream is None:
             return tuple(views)
         self._world.check_stream(stream)

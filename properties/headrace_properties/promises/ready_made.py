@@ -32,7 +32,7 @@ def conserved(name: str, *, held: Mapping[str, Amount], carried: Mapping[str, Am
 
     def worth(view: RecordView) -> Any:
         amount = carried.get(view.stream)
-        counted = sum(one == OUTSIDE or one in held for one in view.consumers)
+        counted = sum(consumer == OUTSIDE or consumer in held for consumer in view.consumers)
         return amount(view.value) * counted if amount is not None and counted else 0
 
     def balances(moment: Moment) -> None:

@@ -215,16 +215,16 @@ class World:
             ids = [run.cause for run in runs if run.timer is None]
         productions = delta.productions
         if computation in self.topology.weak:
-            checkpointed = {(one.consumer, one.record_id) for one in productions}
+            checkpointed = {(production.consumer, production.record_id) for production in productions}
             productions += tuple(
-                one
+                production
                 for run in runs
-                for one in run.productions
-                if (one.consumer, one.record_id) not in checkpointed
+                for production in run.productions
+                if (production.consumer, production.record_id) not in checkpointed
             )
         if ids:
             found = [self._sent.get((computation, record_id)) for record_id in ids]
-            step.consumed = tuple(one for one in found if one is not None)
+            step.consumed = tuple(arrival for arrival in found if arrival is not None)
         if productions:
             step.produced = tuple(self._send(event, production) for production in productions)
 
@@ -247,7 +247,7 @@ class World:
                 arrivals.setdefault(production.record_id, []).append(production)
         for record_id, productions in arrivals.items():
             self._seen_inputs.add(record_id)
-            consumers = tuple(one.consumer for one in productions)
+            consumers = tuple(production.consumer for production in productions)
             self.change = arrival = Arrival(self.number, event, productions[0], consumers)
             self.inputs.append(arrival)
             for one in productions:

@@ -86,7 +86,7 @@ class Recheck:
     def by_order(self) -> bool:
         """Whether every recorded step comes to the same, and the outcome does not: order, time or timers decide it."""
         return bool(self.steps and self.differences) and all(
-            one.found_in != RECORDED_STEP for one in self.differences
+            difference.found_in != RECORDED_STEP for difference in self.differences
         )
 
 
@@ -315,18 +315,18 @@ def _smallest(differing: list[_Differing], pipeline: Pipeline, place: str) -> Di
     """Show what needs the fewest records of the input; its counterpart, if there is one, has the same stream, key and time."""
     first = min(differing, key=lambda one: (len(one.behind), one.record.timestamp, one.record.key))
     of, counterparts = first.record, [first]
-    for one in differing:
-        record = one.record
-        if one is not first and (record.stream, record.key, record.timestamp) == (
+    for difference in differing:
+        record = difference.record
+        if difference is not first and (record.stream, record.key, record.timestamp) == (
             of.stream,
             of.key,
             of.timestamp,
         ):
-            counterparts.append(one)
+            counterparts.append(difference)
     return Difference(
         f"the output on {of.stream!r} for key {of.key!r} at {format_time(of.timestamp)}",
-        _values(pipeline, [(one.record, one.recorded) for one in counterparts]),
-        _values(pipeline, [(one.record, one.today) for one in counterparts]),
+        _values(pipeline, [(counterpart.record, counterpart.recorded) for counterpart in counterparts]),
+        _values(pipeline, [(counterpart.record, counterpart.today) for counterpart in counterparts]),
         place,
         tuple(_input(pipeline, record) for record in first.behind),
         len(differing) - len(counterparts),

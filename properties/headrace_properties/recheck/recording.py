@@ -247,7 +247,9 @@ class _Inputs:
             for name, spec in self._pipeline.computations.items()
             if spec.inputs.get(productions[0].stream) is same_key
         }
-        return next((one.key for one in productions if one.consumer in kept), productions[0].key)
+        return next(
+            (production.key for production in productions if production.consumer in kept), productions[0].key
+        )
 
     def build(self) -> Feed:
         """Return the feed."""

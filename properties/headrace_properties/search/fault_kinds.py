@@ -268,7 +268,7 @@ FIRST_TABLE = 1
 def _cut_new_owner(b: Slot) -> f.StepFault:
     """A new owner hears no broadcasts right after its scan: what it knows, it knows by the scan."""
     owner = b.pick(b.ground.workers)
-    authorities = tuple(one for one in b.ground.leaders if role_of(one) == "authority")
+    authorities = tuple(leader for leader in b.ground.leaders if role_of(leader) == "authority")
     step = Step(owner, Does.RECEIVES, "Scanned", 1 + b.how % 6)
     cut = f.Partition(at_us=0, side=authorities, other=(owner,), for_us=SECOND + b.for_us, one_way=True)
     return f.StepFault(step, cut, Moment.AFTER)
@@ -316,7 +316,9 @@ def _strike_recovery(b: Slot) -> tuple[f.AnyFault | f.StepFault, ...]:
     first = b.pick(b.ground.processes)
     role = role_of(first)
     heirs = [
-        one for one in b.ground.processes if role_of(one) == role and (one != first or role == "injector")
+        process
+        for process in b.ground.processes
+        if role_of(process) == role and (process != first or role == "injector")
     ]
     does, message = _RECOVERY[role][b.when % len(_RECOVERY[role])]
     moment = Moment.AFTER if b.how & 1 else Moment.BEFORE

@@ -118,7 +118,7 @@ class KeptFailures:
         Raises:
             HistoryFormatError: one cannot be read.
         """
-        return tuple(one for one in self._all() if not one.file.about_code)
+        return tuple(failure for failure in self._all() if not failure.file.about_code)
 
     def findings(self) -> tuple[KeptFailure, ...]:
         """Read the findings about user code likewise.
@@ -126,15 +126,16 @@ class KeptFailures:
         Raises:
             HistoryFormatError: one cannot be read.
         """
-        return tuple(one for one in self._all() if one.file.about_code)
+        return tuple(failure for failure in self._all() if failure.file.about_code)
 
     def _all(self) -> tuple[KeptFailure, ...]:
         paths = [path for path in sorted(self.folder.glob("*.json")) if not path.name.startswith(".")]
         found = [KeptFailure(path, read_replay(path)) for path in paths]
         return tuple(
-            one
-            for one in found
-            if (one.file.pipeline, one.file.versions, one.file.protocol, one.file.feed) == self._of
+            failure
+            for failure in found
+            if (failure.file.pipeline, failure.file.versions, failure.file.protocol, failure.file.feed)
+            == self._of
         )
 
     def keep(self, data: bytes) -> Path:
@@ -170,11 +171,14 @@ def retry(
         protocol: the state machines to host.
         jobs: processes that share the runs.
     """
-    wrong = [implausible(one.file.plan, application.feed(one.file.feed_seed), one.file.kept) for one in kept]
+    wrong = [
+        implausible(failure.file.plan, application.feed(failure.file.feed_seed), failure.file.kept)
+        for failure in kept
+    ]
     fit = [one for one, why in zip(kept, wrong, strict=True) if not why]
-    changes = [one.file.changes(application) for one in fit]
+    changes = [failure.file.changes(application) for failure in fit]
     with runner(application, protocol, useful_jobs(jobs, len(fit))) as run:
-        judged = list(run([one.file.trial for one in fit]))
+        judged = list(run([failure.file.trial for failure in fit]))
     done = map(Retried, fit, judged, changes)
     return tuple(
         Retried(one, None, wrong=why) if why else next(done) for one, why in zip(kept, wrong, strict=True)

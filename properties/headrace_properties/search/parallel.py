@@ -57,8 +57,8 @@ def spread(work: Callable[[ThingT], ResultT], things: Sequence[ThingT], jobs: in
     with ProcessPoolExecutor(min(jobs, len(things)), context, leave_signals_to_parent) as pool:
         results = [pool.submit(work, thing) for thing in things]
         try:
-            for one in as_completed(results):
-                yield one.result()
+            for future in as_completed(results):
+                yield future.result()
         except BrokenProcessPool as error:
             raise KilledProcessError(jobs) from error
         except BaseException:

@@ -91,7 +91,8 @@ class Steering:
     ) -> None:
         self._feed_seeds = feed_seeds or (seed,)
         self._grounds = [
-            ground_of(application.versions, application.feed(one), base) for one in self._feed_seeds
+            ground_of(application.versions, application.feed(feed_seed), base)
+            for feed_seed in self._feed_seeds
         ]
         self._base = base
         self._seed = seed

@@ -691,5 +691,5 @@ def _all() -> list[Workload]:
     ]  # fmt: skip
 
 
-WORKLOADS: dict[str, Workload] = {one.name: one for one in _all()}
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _all()}
 """By name."""

@@ -286,7 +286,7 @@ class _Check:
             place = next((step.place for step in self._job.steps if isinstance(step, Watermark)), place)
         if cause is Cause.MEMORY:
             place = self._kept[0].place
-            told = f"the outcome {what} ({', '.join(one.what for one in self._kept)}): {difference}"
+            told = f"the outcome {what} ({', '.join(kept.what for kept in self._kept)}): {difference}"
         return JobFinding(
             cause, place, f"{told}; {_schedule_told(cause, schedule, feed)}", remedy, feed, schedule
         )

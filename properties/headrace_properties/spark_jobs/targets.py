@@ -211,9 +211,10 @@ def _is_sink(function: Callable[..., Any]) -> bool:
     """Tell whether it takes a DataFrame and a batch id, as ``foreachBatch`` calls it."""
     parameters = list(inspect.signature(function).parameters.values())
     needed = [
-        one
-        for one in parameters
-        if one.default is one.empty and one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
     ]
     if len(needed) != 2:
         return False

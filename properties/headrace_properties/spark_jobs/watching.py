@@ -46,9 +46,9 @@ def watched_run(run: Callable[[], Any]) -> tuple[Any, list[Kept], list[LostTimer
     """
     _noted.clear()
     result = run()
-    kept = [one for one in _noted if isinstance(one, Kept)]
-    lost = [one for one in _noted if isinstance(one, LostTimer)]
-    return result, kept, lost, {one for one in _noted if isinstance(one, str)}
+    kept = [kept for kept in _noted if isinstance(kept, Kept)]
+    lost = [kept for kept in _noted if isinstance(kept, LostTimer)]
+    return result, kept, lost, {kept for kept in _noted if isinstance(kept, str)}
 
 
 class Watched(StatefulProcessor):

@@ -74,8 +74,8 @@ class Caller:
 
     def restore(self) -> None:
         """Put back what code can reach."""
-        for one in self.surroundings.values():
-            one.restore()
+        for surrounding in self.surroundings.values():
+            surrounding.restore()
 
     def note_change(self, computation: str) -> None:
         """Note whether a computation has changed what it can reach."""
@@ -111,7 +111,10 @@ class Caller:
         """An outcome as values."""
         spec = self.pipeline.computations[step.computation]
         state = None if not outcome.state else spec.state_codec.decode(outcome.state)
-        made = [(*_place(one), self.pipeline.codec(one.stream).decode(one.value)) for one in outcome.made]
+        made = [
+            (*_place(emitted), self.pipeline.codec(emitted.stream).decode(emitted.value))
+            for emitted in outcome.made
+        ]
         return state, outcome.state == b"", made, outcome.hold, outcome.timers
 
     def shown(self, step: Step, outcome: Outcome) -> str:

@@ -53,8 +53,8 @@ class OutputComparison:
 
     def examples(self, most: int = 10) -> list[tuple[str, Emitted]]:
         """The first that differ, by timestamp: ("first" or "second", the record that only this one has)."""
-        found = [("first", one) for one in self.only_first.elements()]
-        found += [("second", one) for one in self.only_second.elements()]
+        found = [("first", emitted) for emitted in self.only_first.elements()]
+        found += [("second", emitted) for emitted in self.only_second.elements()]
         return sorted(found, key=lambda pair: (output_order(pair[1]), pair[0]))[:most]
 
 

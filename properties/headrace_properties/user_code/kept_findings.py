@@ -25,11 +25,11 @@ def retry_findings(
         known: what has been found today; what it has is not asked for again, nor anything where it says that runs do harm.
     """
     retried = []
-    for one in kept:
-        file = one.file
+    for failure in kept:
+        file = failure.file
         wrong = implausible(file.plan, application.feed(file.feed_seed), file.kept)
         if wrong:
-            retried.append(Retried(one, None, wrong=wrong))
+            retried.append(Retried(failure, None, wrong=wrong))
             continue
         found: dict[str, Verdict] = {
             name: known.verdicts[name] for name in file.violations if name in known.verdicts
@@ -39,7 +39,7 @@ def retry_findings(
             found = dict(again.verdicts) or dict.fromkeys(file.violations, Holds(1))
             known = replace(known, findings=(*known.findings, *again.findings))
         judged = JudgedRun(found, {}, Counter(), Counter(), 0, "")
-        retried.append(Retried(one, judged, file.changes(application)))
+        retried.append(Retried(failure, judged, file.changes(application)))
     return known, tuple(retried)
 
 
@@ -53,10 +53,11 @@ def shown_again(application: Application, file: ReplayFile) -> CodeReview:
     feed = {file.feed_seed: application.input_of(file.trial)}
     found = review(application.versions, feed, seed=file.plan.seed, limits=application.limits)
     findings: tuple[UserFinding, ...] = tuple(
-        one for one in found.findings if one.habit.verdict_name in file.violations
+        finding for finding in found.findings if finding.habit.verdict_name in file.violations
     )
     numbers = file.kept or ()
     whole = (
-        replace(one, kept=tuple(numbers[number] for number in one.kept)) for one in findings or found.findings
+        replace(finding, kept=tuple(numbers[number] for number in finding.kept))
+        for finding in findings or found.findings
     )
     return replace(found, findings=tuple(whole))

@@ -305,7 +305,7 @@ class Look:
     def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, lots: int) -> object:
         record = step.record
         assert record is not None
-        injected = any(record.stream in one.outputs for one in self._pipeline.injectors.values())
+        injected = any(record.stream in injector.outputs for injector in self._pipeline.injectors.values())
         value = self._pipeline.codec(record.stream).decode(record.value)
         seen = Record(
             record.key,
@@ -515,9 +515,9 @@ def _line_with(computation: Computation, name: str, *, is_timer: bool) -> Place 
     code = getattr(hook, "__code__", None)
     if code is None:
         return None
-    for one in dis.get_instructions(code):
-        if one.argval == name and one.positions is not None and one.positions.lineno:
-            return place_of(code, one.positions.lineno)
+    for instruction in dis.get_instructions(code):
+        if instruction.argval == name and instruction.positions is not None and instruction.positions.lineno:
+            return place_of(code, instruction.positions.lineno)
     return None
 
 

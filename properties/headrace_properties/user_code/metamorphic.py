@@ -119,7 +119,10 @@ def check_relations(
     base = _result_of(history, pipeline)
     chosen = RELATIONS if relations is None else relations
     arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, setup, base)
-    found = {one.name: arrival if one is _ARRIVAL else _check(one, setup, base) for one in chosen}
+    found = {
+        relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base)
+        for relation in chosen
+    }
     expected = leveled(without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline), pipeline)
     found[REFERENCE] = _compare("the sequential reference", base, expected)
     found[REPLAY] = check_replay(history, pipeline)

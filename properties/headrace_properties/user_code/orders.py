@@ -96,7 +96,7 @@ def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> O
 def _compared(pipeline: Pipeline, feed: Feed, others: Iterable[Feed]) -> Ordered | None:
     base = _run(pipeline, feed)
     differences = (_difference(pipeline, base, _run(pipeline, other)) for other in others)
-    return next((one for one in differences if one is not None), None)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def at_watermarks(feed: Feed) -> Feed:
@@ -137,8 +137,13 @@ def _run(pipeline: Pipeline, feed: Feed) -> _Run:
             stopped = step.computation
             raise
         made = [
-            (one.stream, one.key, one.timestamp, leveled_value(pipeline.codec(one.stream), one.value))
-            for one in result.made
+            (
+                emitted.stream,
+                emitted.key,
+                emitted.timestamp,
+                leveled_value(pipeline.codec(emitted.stream), emitted.value),
+            )
+            for emitted in result.made
         ]
         mine.made.update(made)
         if result.state is not None:

@@ -157,11 +157,11 @@ class StepReplay:
                 return None
             if changed is not None:
                 after = state = changed
-            for one in context.emissions or ():
-                emissions.append((one.stream, one.value, one.timestamp))
+            for emission in context.emissions or ():
+                emissions.append((emission.stream, emission.value, emission.timestamp))
                 productions += [
-                    (one.stream, consumer, one.value, one.timestamp)
-                    for consumer, _ in where.consumers(one.stream)
+                    (emission.stream, consumer, emission.value, emission.timestamp)
+                    for consumer, _ in where.consumers(emission.stream)
                 ]
         return StepResult(after, tuple(emissions), tuple(productions))
 

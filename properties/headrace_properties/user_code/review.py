@@ -103,7 +103,10 @@ def review(
     findings += _of_relations(relations, findings, versions[0], few)
     habits = list(Habit)
     return CodeReview(
-        tuple(replace(one, seed=seed) for one in sorted(findings, key=lambda one: habits.index(one.habit))),
+        tuple(
+            replace(finding, seed=seed)
+            for finding in sorted(findings, key=lambda one: habits.index(one.habit))
+        ),
         relations or _unknown("the user code never returns"),
         _declared(versions),
         permitted_by(versions[0]),
@@ -159,7 +162,7 @@ class _Review:
                 return
 
     def _relations(self, findings: list[UserFinding]) -> dict[str, Verdict]:
-        order = next((one.detail for one in findings if one.habit is Habit.DEPENDS_ON_ORDER), "")
+        order = next((finding.detail for finding in findings if finding.habit is Habit.DEPENDS_ON_ORDER), "")
         feed = next(iter(self.feeds.values()))
         if any(finding.habit in _HARMFUL for finding in findings):
             return _unknown("more runs would repeat the effects of the code")
@@ -178,7 +181,7 @@ def _of_relations(
     relations: Mapping[str, Verdict], findings: list[UserFinding], pipeline: Pipeline, feeds: dict[int, Feed]
 ) -> list[UserFinding]:
     """The first relation that is broken, as a finding, unless there is one: it is found in the cluster only."""
-    broken = [one.message for one in relations.values() if isinstance(one, Violated)]
+    broken = [relation.message for relation in relations.values() if isinstance(relation, Violated)]
     if findings or not broken:
         return []
     feed_seed, feed = next(iter(feeds.items()))

@@ -59,29 +59,29 @@ class Surroundings:
         walk = _Walk()
         walk.visit(computation, "self")
         self._things = walk.things
-        for one in self._things:
-            one.contents = one.read(one.thing)
+        for thing in self._things:
+            thing.contents = thing.read(thing.thing)
 
     def changes(self) -> tuple[str, ...]:
         """The names of what is not as it was any more, in the order in which the code reaches it."""
-        names = (one.name for one in self._things if _differ(one.contents, one.read(one.thing)))
+        names = (thing.name for thing in self._things if _differ(thing.contents, thing.read(thing.thing)))
         return tuple(dict.fromkeys(names))
 
     @property
     def changed(self) -> bool:
         """Something is not as it was."""
-        return any(_differ(one.contents, one.read(one.thing)) for one in self._things)
+        return any(_differ(thing.contents, thing.read(thing.thing)) for thing in self._things)
 
     def differences(self) -> tuple[str, ...]:
         """The names of what does not equal what it was: an object in the place of an equal one is no difference."""
-        names = (one.name for one in self._things if not _equal(one.contents, one.read(one.thing)))
+        names = (thing.name for thing in self._things if not _equal(thing.contents, thing.read(thing.thing)))
         return tuple(dict.fromkeys(names))
 
     def restore(self) -> None:
         """Put everything back as it was."""
-        for one in self._things:
-            if _differ(one.contents, one.read(one.thing)):
-                one.write(one.thing, one.contents)
+        for thing in self._things:
+            if _differ(thing.contents, thing.read(thing.thing)):
+                thing.write(thing.thing, thing.contents)
 
 
 def _differ(before: Any, after: Any) -> bool:
@@ -151,7 +151,7 @@ class _Walk:
         elif isinstance(thing, staticmethod | classmethod):
             yield thing.__func__, name
         elif isinstance(thing, property):
-            yield from ((one, name) for one in (thing.fget, thing.fset) if one is not None)
+            yield from ((each, name) for each in (thing.fget, thing.fset) if each is not None)
         elif isinstance(thing, functools.partial):
             yield from ((thing.func, name), (list(thing.args), name), (thing.keywords, name))
         elif hasattr(thing, "cache_clear") and hasattr(thing, "cache_info"):

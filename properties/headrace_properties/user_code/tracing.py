@@ -109,9 +109,7 @@ def _effect(event: str, arguments: tuple[Any, ...]) -> str:
     if event in _FILE_CHANGES:
         return f"calls {event}{_shown(arguments)}"
     if event in _NETWORK:
-        return (
-            f"uses a socket ({event} {next((one for one in arguments if isinstance(one, tuple | str)), '')})"
-        )
+        return f"uses a socket ({event} {next((argument for argument in arguments if isinstance(argument, tuple | str)), '')})"
     if event in _PROCESSES:
         return f"starts or signals a process ({event}{_shown(arguments[:1])})"
     if event == "sqlite3.connect" and arguments[0] not in (":memory:", b":memory:", ""):
@@ -120,9 +118,7 @@ def _effect(event: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _shown(arguments: tuple[Any, ...]) -> str:
-    return (
-        f"({', '.join(f'{one!r:.60}' for one in arguments if isinstance(one, str | bytes | list | tuple))})"
-    )
+    return f"({', '.join(f'{argument!r:.60}' for argument in arguments if isinstance(argument, str | bytes | list | tuple))})"
 
 
 # Calls of built-in functions
@@ -172,7 +168,7 @@ _Kind = tuple[str, str]
 def _of_write(_: Any, owner: Any) -> _Kind:
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     if isinstance(owner, _FILES) and not any(
-        owner is one or owner is getattr(one, "buffer", one) for one in streams
+        owner is stream or owner is getattr(stream, "buffer", stream) for stream in streams
     ):
         return _EFFECT, f"writes to the open file {getattr(owner, 'name', '')!r}"
     return "", ""

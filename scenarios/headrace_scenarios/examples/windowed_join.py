@@ -61,7 +61,9 @@ def every_pair_is_joined(moment: Moment) -> None:
         and impression.value["user"] == click.value["user"]
         and window_end(impression.timestamp) == window_end(click.timestamp)
     )
-    joined = Counter((one.value["impression"], one.value["click"]) for one in moment.outputs("joined"))
+    joined = Counter(
+        (output.value["impression"], output.value["click"]) for output in moment.outputs("joined")
+    )
     assert joined == expected, f"missing {expected - joined}, too many {joined - expected}"
 
 

@@ -193,50 +193,57 @@ class _Binder:
                 otherwise.value(row),
             )
 
-        return Bound(shown(node), otherwise.type, any(one.nullable for one in (*chosen, otherwise)), value)
+        return Bound(
+            shown(node), otherwise.type, any(bound.nullable for bound in (*chosen, otherwise)), value
+        )
 
     def _coalesce(self, node: Recorded) -> Bound:
-        options = _all_alike([self.bind(one) for one in node.args[0]], node)
-        values = [one.value for one in options]
+        options = _all_alike([self.bind(argument) for argument in node.args[0]], node)
+        values = [option.value for option in options]
         return Bound(
-            shown(node), options[0].type, all(one.nullable for one in options),
+            shown(node), options[0].type, all(option.nullable for option in options),
             lambda row: next((found for value in values if (found := value(row)) is not None), None),
         )  # fmt: skip
 
     def _extreme(self, node: Recorded) -> Bound:
-        options = _all_alike([self.bind(one) for one in node.args[0]], node)
+        options = _all_alike([self.bind(argument) for argument in node.args[0]], node)
         choose = max if node.name == "greatest" else min
 
         def value(row: Values) -> Any:
             return choose(
-                (found for one in options if (found := one.value(row)) is not None), key=ordered, default=None
+                (found for option in options if (found := option.value(row)) is not None),
+                key=ordered,
+                default=None,
             )
 
-        return Bound(shown(node), options[0].type, all(one.nullable for one in options), value)
+        return Bound(shown(node), options[0].type, all(option.nullable for option in options), value)
 
     def _concat(self, node: Recorded) -> Bound:
-        parts = [_text(self.bind(one), node) for one in node.args[0]]
+        parts = [_text(self.bind(argument), node) for argument in node.args[0]]
         return _lifted(node, t.StringType(), lambda *texts: "".join(texts), *parts)
 
     def _of_text(self, node: Recorded) -> Bound:
         kind, function = _TEXT[node.name]
-        return _lifted(node, kind, function, *(_text(self.bind(one), node) for one in node.args))
+        return _lifted(node, kind, function, *(_text(self.bind(argument), node) for argument in node.args))
 
     def _substring(self, node: Recorded) -> Bound:
-        text, start, length = (self.bind(one) for one in node.args)
+        text, start, length = (self.bind(argument) for argument in node.args)
         return _lifted(node, t.StringType(), _part_of_text, _text(text, node), start, length)
 
     def _struct(self, node: Recorded) -> Bound:
-        parts = [self.bind(one) for one in node.args[0]]
-        kind = t.StructType([t.StructField(one.name, one.type, one.nullable) for one in parts])
+        parts = [self.bind(argument) for argument in node.args[0]]
+        kind = t.StructType([t.StructField(part.name, part.type, part.nullable) for part in parts])
         return Bound(
-            shown(node), kind, False, lambda row: t._create_row(kind.names, [one.value(row) for one in parts])
+            shown(node),
+            kind,
+            False,
+            lambda row: t._create_row(kind.names, [part.value(row) for part in parts]),
         )
 
     def _array(self, node: Recorded) -> Bound:
-        parts = _all_alike([self.bind(one) for one in node.args[0]], node)
-        kind = t.ArrayType(parts[0].type, any(one.nullable for one in parts))
-        return Bound(shown(node), kind, False, lambda row: [one.value(row) for one in parts])
+        parts = _all_alike([self.bind(argument) for argument in node.args[0]], node)
+        kind = t.ArrayType(parts[0].type, any(part.nullable for part in parts))
+        return Bound(shown(node), kind, False, lambda row: [part.value(row) for part in parts])
 
     def _item(self, node: Recorded) -> Bound:
         inner, key = self.bind(node.args[0]), node.args[1]
@@ -342,8 +349,8 @@ def _lifted(
     values = [child.value for child in children]
 
     def value(row: Values) -> Any:
-        arguments = [one(row) for one in values]
-        return None if any(one is None for one in arguments) else function(*arguments)
+        arguments = [each(row) for each in values]
+        return None if any(argument is None for argument in arguments) else function(*arguments)
 
     return Bound(shown(node), kind, nullable or any(child.nullable for child in children), value)
 

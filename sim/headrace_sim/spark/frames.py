@@ -117,12 +117,14 @@ class Rows(DataFrame):
 
     def select(self, *cols: Any) -> "Rows":
         """Compute columns."""
-        nodes = [one for column in _flat(cols) for one in expand(node_of(column), self._schema)]
+        nodes = [recorded for column in _flat(cols) for recorded in expand(node_of(column), self._schema)]
         return self._computed([bind(node, self._schema) for node in nodes])
 
     def _computed(self, columns: list[Bound]) -> "Rows":
-        schema = t.StructType([t.StructField(one.name, one.type, one.nullable) for one in columns])
-        values = [one.value for one in columns]
+        schema = t.StructType(
+            [t.StructField(column.name, column.type, column.nullable) for column in columns]
+        )
+        values = [column.value for column in columns]
         return self._with(
             schema,
             [tuple(tuple(value(row) for value in values) for row in part) for part in self._partitions],
@@ -165,7 +167,7 @@ class Rows(DataFrame):
 
     def drop(self, *cols: Any) -> "Rows":
         """Leave out columns, those that are there."""
-        dropped = {str(_plain_name(one, "drop()")).lower() for one in cols}
+        dropped = {str(_plain_name(col, "drop()")).lower() for col in cols}
         return self.select(*(f"`{name}`" for name in self._schema.names if name.lower() not in dropped))
 
     # Rows.
@@ -375,7 +377,9 @@ class Groups(GroupedData):
         groups: dict[Any, list[tuple[Any, ...]]] = {} if keys else {(): []}
         for row in self._frame._all():
             groups.setdefault(tuple(_hashable(key.value(row)) for key in keys), []).append(row)
-        made = t.StructType([t.StructField(one.name, one.type, one.nullable) for one in (*keys, *columns)])
+        made = t.StructType(
+            [t.StructField(bound.name, bound.type, bound.nullable) for bound in (*keys, *columns)]
+        )
         rows = [
             (*(key.value(group[0]) for key in keys), *(column.value(group) for column in columns))
             for group in groups.values()

@@ -406,9 +406,9 @@ class StreamGroups(GroupedData):
 
 
 def _chosen(kinds: Any, given: str, what: str, place: str) -> Any:
-    found = next((one for one in kinds if one.value == str(given).lower()), None)
+    found = next((kind for kind in kinds if kind.value == str(given).lower()), None)
     if found is None:
-        named = ", ".join(one.value for one in kinds)
+        named = ", ".join(kind.value for kind in kinds)
         raise SparkJobError(
             f"the {what} {given!r} is none of: {named}", shown_place(place), "Choose one of them"
         )

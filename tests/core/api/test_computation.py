@@ -189,7 +189,7 @@ def test_a_production_is_as_old_as_its_cause_or_younger(
 ) -> None:
     context = context_of(cause_us=cause_us, low=low)
     context.produce("counts", 1, timestamp=asked)
-    assert [one.timestamp for one in context.emissions or ()] == [expected]
+    assert [emission.timestamp for emission in context.emissions or ()] == [expected]
 
 
 def test_a_production_is_encoded_at_once_with_its_streams_codec() -> None:
@@ -197,7 +197,7 @@ def test_a_production_is_encoded_at_once_with_its_streams_codec() -> None:
     context.produce("counts", value)
     context.produce("raw", b"\xff", key="other")
     value["a"] = 2
-    assert [(one.stream, one.key, one.value) for one in context.emissions or ()] == [
+    assert [(emission.stream, emission.key, emission.value) for emission in context.emissions or ()] == [
         ("counts", "dog", b'{"a":1}'),
         ("raw", "other", b"\xff"),
     ]
@@ -283,7 +283,7 @@ def test_a_timer_comes_as_it_was_asked_for(timer: StoredTimer, low: int, produce
 
     context = run_timer(where_of(Scripted(on_timer=on_timer)), "dog", b"", timer, low, NOW)
     assert seen == [Timer("t", 60, timer.clock)]
-    assert [one.timestamp for one in context.emissions or ()] == [produced_at]
+    assert [emission.timestamp for emission in context.emissions or ()] == [produced_at]
 
 
 def test_a_wall_timer_without_a_hold_remembers_the_event_time_of_what_set_it() -> None:

@@ -300,7 +300,7 @@ def test_what_succeeded_before_a_failure_of_the_same_step_is_kept() -> None:
         rig.feed(click(record_id))
     effects = rig.settle(rig.shop.store(rig.open.pop()))
     assert effects[0] == ack("good")
-    assert [one.cause for one in rig.shop.history if isinstance(one, UserCodeFailed)] == ["bad"]
+    assert [event.cause for event in rig.shop.history if isinstance(event, UserCodeFailed)] == ["bad"]
     assert rig.shop.state("dog") == {"tried": True}
 
 
@@ -560,7 +560,10 @@ def test_the_last_time_of_all_is_one_that_a_record_a_timer_and_a_hold_may_have()
     rig = Rig(counter(Scripted(at_the_end)))
     rig.feed(click("r1"))
     (delta,) = rig.write().deltas
-    assert ([one.timestamp for one in delta.productions], delta.hold) == ([MAX_TIME - 1], MAX_TIME - 1)
+    assert ([production.timestamp for production in delta.productions], delta.hold) == (
+        [MAX_TIME - 1],
+        MAX_TIME - 1,
+    )
 
 
 def test_a_failure_of_user_code_shows_the_records_value_and_only_the_frames_of_user_code() -> None:

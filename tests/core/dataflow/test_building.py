@@ -41,7 +41,11 @@ def feed_of(pipeline: Pipeline) -> Feed:
 
 def values_of(pipeline: Pipeline, stream: str) -> list[Any]:
     outputs: Counter[Any] = run_reference(pipeline, feed_of(pipeline)).outputs
-    return [pipeline.codec(stream).decode(one.value) for one in outputs.elements() if one.stream == stream]
+    return [
+        pipeline.codec(stream).decode(output.value)
+        for output in outputs.elements()
+        if output.stream == stream
+    ]
 
 
 def windowed() -> PCollection[Any]:

@@ -54,9 +54,9 @@ def feed_of(pipeline: Pipeline, scores: Iterable[Score] = SCORES, slack: int = 1
 
 def panes_of(outputs: Counter[Emitted], pipeline: Pipeline, stream: str) -> list[tuple[str, Pane]]:
     found = [
-        (one.key, pipeline.codec(stream).decode(one.value))
-        for one in outputs.elements()
-        if one.stream == stream
+        (output.key, pipeline.codec(stream).decode(output.value))
+        for output in outputs.elements()
+        if output.stream == stream
     ]
     return sorted(found, key=lambda each: (each[0], each[1].window.order, each[1].index, each[1].retraction))
 
@@ -209,7 +209,7 @@ def test_a_stream_that_goes_outside_and_on_is_there_for_both() -> None:
 def test_what_was_never_grouped_goes_out_as_values() -> None:
     pipeline = read("scores").map(lambda points: points * 2).to("doubled").pipeline("games")
     outputs = run_reference(pipeline, feed_of(pipeline)).outputs
-    assert sorted(pipeline.codec("doubled").decode(one.value) for one in outputs.elements()) == [
+    assert sorted(pipeline.codec("doubled").decode(output.value) for output in outputs.elements()) == [
         6,
         8,
         10,

@@ -98,7 +98,7 @@ def test_a_window_that_would_reach_beyond_the_ends_of_time_is_cut_off_there(
     times = [MIN_TIME + 1, END_OF_TIME - 3 * HOUR, END_OF_TIME - 1]
     pipeline, feed = moved_to(times, windows, engine)
     for outputs in (run_reference(pipeline, feed).outputs, outputs_of(simulate(pipeline, feed))):
-        panes = [pipeline.codec("out").decode(one.value) for one in outputs.elements()]
+        panes = [pipeline.codec("out").decode(output.value) for output in outputs.elements()]
         assert sorted(pane.value for pane in panes) == counts
         assert all(MIN_TIME <= pane.window.start < pane.window.end <= END_OF_TIME for pane in panes)
 

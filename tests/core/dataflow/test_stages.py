@@ -33,7 +33,7 @@ class Stage:
         """What its wall timers hold, in order of their times."""
         grouping = cast("GroupByKeyAndWindow", self.spec.computation).grouping
         state = self.spec.state_codec.decode(self.state)
-        return [one.hold for one in sorted(grouping.alarms(state)) if one.clock is Clock.WALL]
+        return [alarm.hold for alarm in sorted(grouping.alarms(state)) if alarm.clock is Clock.WALL]
 
     def record(self, value: Any, timestamp: int, low_watermark: int, wall_time: int = 0) -> Context:
         context = self._context(timestamp, low_watermark, wall_time)
@@ -56,15 +56,18 @@ class Stage:
 
 def timers(context: Context) -> list[tuple[Clock, int, int | None]]:
     requests = [request for request in (context.timers or {}).values() if request is not None]
-    return sorted(((one.clock, one.timestamp, one.hold) for one in requests), key=lambda one: one[1])
+    return sorted(
+        ((timer_request.clock, timer_request.timestamp, timer_request.hold) for timer_request in requests),
+        key=lambda one: one[1],
+    )
 
 
 def walls(context: Context) -> list[tuple[Clock, int, int | None]]:
-    return [one for one in timers(context) if one[0] is Clock.WALL]
+    return [timer for timer in timers(context) if timer[0] is Clock.WALL]
 
 
 def stamps(context: Context) -> list[int]:
-    return [one.timestamp for one in context.emissions or []]
+    return [emission.timestamp for emission in context.emissions or []]
 
 
 def test_a_pane_leaves_with_the_timer_at_its_windows_end_and_is_stamped_with_it() -> None:

@@ -84,7 +84,7 @@ def test_ids_are_the_rules_business() -> None:
             return 7
 
     found = productions_of(where_of("sink", rules=Nameless()), emissions("counts"), VERSION, "r1", 0, 9)
-    assert [one.record_id for one in found] == ["x#7"]
+    assert [production.record_id for production in found] == ["x#7"]
 
 
 def test_a_key_extractor_sees_the_record_as_it_was_made_with_its_id() -> None:

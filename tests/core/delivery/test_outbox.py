@@ -91,7 +91,7 @@ def test_one_consumers_ack_leaves_the_others_pending() -> None:
     outbox.acked("counter", "a")
     assert outbox.find("counter", "a") is None
     assert outbox.find("nobody", "a") is None
-    assert [one.holder for one in outbox.due(200)] == ["other"]
+    assert [pending.holder for pending in outbox.due(200)] == ["other"]
 
 
 def test_a_discarded_record_is_not_sent_again_and_discarding_twice_is_harmless() -> None:
@@ -101,7 +101,7 @@ def test_a_discarded_record_is_not_sent_again_and_discarding_twice_is_harmless()
     outbox.discard(pending)
     outbox.add(0, production("a"), "successor")
     outbox.discard(pending)
-    assert [one.holder for one in outbox.due(200)] == ["successor"]
+    assert [pending.holder for pending in outbox.due(200)] == ["successor"]
 
 
 def test_the_same_record_can_not_be_pending_twice() -> None:
@@ -132,8 +132,8 @@ def test_records_whose_interval_has_a_new_sequencer_are_due_at_once_and_begin_an
         outbox.due(now)
     resent = outbox.resend_to_changed(1_500, routing_with(1, 2), routing_with(3, 2))
     outbox.check_invariants()
-    assert [one.production.record_id for one in resent] == ["a"]
-    assert [one.attempts for one in resent] == [1]
+    assert [pending.production.record_id for pending in resent] == ["a"]
+    assert [pending.attempts for pending in resent] == [1]
     assert ids_due(outbox, 1_700) == ["a"]
     assert ids_due(outbox, 2_400) == ["a", "z"]
 
@@ -142,7 +142,7 @@ def test_records_that_waited_for_the_first_table_are_due_when_it_comes() -> None
     outbox = outbox_of(0, "a", "b")
     outbox.acked("counter", "b")
     resent = outbox.resend_to_changed(10, NOWHERE, routing_with(1, 2))
-    assert [one.production.record_id for one in resent] == ["a"]
+    assert [pending.production.record_id for pending in resent] == ["a"]
     assert outbox.next_due() == 210
 
 
@@ -202,7 +202,7 @@ def test_whatever_happens_each_pending_record_is_due_when_a_plain_list_says_so(s
                 assert outbox.acked("counter", record_id) is not None
                 del due_us[record_id]
             case "due":
-                found = {one.production.record_id for one in outbox.due(now)}
+                found = {pending.production.record_id for pending in outbox.due(now)}
                 assert found == {record_id for record_id, at_us in due_us.items() if at_us <= now}
                 for record_id in found:
                     pauses_us[record_id] = min(pauses_us[record_id] * 2, RETRY_MAX_US)
@@ -210,9 +210,11 @@ def test_whatever_happens_each_pending_record_is_due_when_a_plain_list_says_so(s
             case "move":
                 before, after = routing_with(sequencer, 0), routing_with(sequencer + 1, 0)
                 sequencer += 1
-                moved = [one.production.record_id for one in outbox.resend_to_changed(now, before, after)]
+                moved = [
+                    pending.production.record_id for pending in outbox.resend_to_changed(now, before, after)
+                ]
                 assert sorted(moved) == sorted(
-                    one.production.record_id for one in outbox if one.production.key == "dog"
+                    none.production.record_id for none in outbox if none.production.key == "dog"
                 )
                 for record_id in moved:
                     due_us[record_id], pauses_us[record_id] = now + RETRY_US, RETRY_US

@@ -82,6 +82,6 @@ def test_the_owner_found_is_the_one_whose_interval_contains_the_key(boundaries: 
     assignments = [
         Assignment("c", interval, number, f"worker-{number}", 1) for number, interval in enumerate(intervals)
     ]
-    (expected,) = [one for one in assignments if one.interval.contains(key)]
+    (expected,) = [assignment for assignment in assignments if assignment.interval.contains(key)]
     routing = Routing(table_of(*assignments))
     assert (routing.owner("c", key), routing.sequencer("c", key)) == (expected.owner, expected.sequencer)

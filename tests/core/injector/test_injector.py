@@ -227,13 +227,13 @@ def test_a_record_is_sent_with_growing_pauses_until_it_is_acked() -> None:
     rig.at(0, letter(0, timestamp=5))
     rig.at(0, letter(1, timestamp=6))
     ack(rig, 10, offset=0)
-    assert rig.of(Acked) == [Acked(0, ADDRESS, "mail/0:0", one) for one in ("counter", "sorter")]
+    assert rig.of(Acked) == [Acked(0, ADDRESS, "mail/0:0", name) for name in ("counter", "sorter")]
     both = [("worker-1", "counter", "mail/0:1"), ("worker-91", "sorter", "mail/0:1")]
     assert rig.deliveries(200 * MILLISECOND - 1, Wake()) == []
     assert rig.deliveries(200 * MILLISECOND, Wake()) == both
     assert rig.deliveries(600 * MILLISECOND - 1, Wake()) == []
     assert rig.deliveries(600 * MILLISECOND, Wake()) == both
-    assert rig.of(Resent) == [Resent(0, ADDRESS, "mail/0:1", one) for one in ("counter", "sorter")] * 2
+    assert rig.of(Resent) == [Resent(0, ADDRESS, "mail/0:1", name) for name in ("counter", "sorter")] * 2
     ack(rig, 700 * MILLISECOND, offset=1)
     assert rig.deliveries(MINUTE_US, Wake()) == []
 

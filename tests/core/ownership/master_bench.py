@@ -99,9 +99,13 @@ class Bench:
         effects: list[Effect] = []
         for sender in senders:
             mine = [
-                one for one in self.table.assignments if (one.owner, one.incarnation) == (sender, incarnation)
+                assignment
+                for assignment in self.table.assignments
+                if (assignment.owner, assignment.incarnation) == (sender, incarnation)
             ]
-            loads = tuple(IntervalLoad(one.computation, one.sequencer, 0, 0, "", 0) for one in mine)
+            loads = tuple(
+                IntervalLoad(assignment.computation, assignment.sequencer, 0, 0, "", 0) for assignment in mine
+            )
             known = self.table.version if version is None else version
             effects += self.handle(Heartbeat(sender, incarnation, known, loads, (), "/" not in sender))
         return effects
@@ -120,11 +124,12 @@ class Bench:
         mint = effects[0].message
         assert isinstance(mint, Mint)
         rows = [
-            one
-            for one in self.table.assignments
-            if one.computation not in mint.removed
+            assignment
+            for assignment in self.table.assignments
+            if assignment.computation not in mint.removed
             and not any(
-                one.computation == c.computation and one.interval.overlaps(c.interval) for c in mint.changes
+                assignment.computation == c.computation and assignment.interval.overlaps(c.interval)
+                for c in mint.changes
             )
         ]
         fresh = 100 * mint.number

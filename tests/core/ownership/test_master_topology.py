@@ -17,7 +17,9 @@ def test_added_computations_get_their_intervals_and_are_fed_once_everybody_knows
     bench.minted(effects)
     assert bench.beat("w0", "source/0") == []
     assert not any(
-        isinstance(one.message, Mint) for one in bench.beat("w1", version=before) if isinstance(one, Send)
+        isinstance(effect.message, Mint)
+        for effect in bench.beat("w1", version=before)
+        if isinstance(effect, Send)
     )
     assert bench.beat("w1") == asks(2, request=2, topology=1)
 
@@ -65,7 +67,7 @@ def test_a_computation_that_is_gone_drains_and_then_leaves() -> None:
     effects = bench.wake()
     assert effects == asks(3, request=3, topology=1, removed=("b",))
     assert bench.minted(effects) == [Send(to, bench.table) for to in ("source/0", "w0", "w1")]
-    assert [one.computation for one in bench.table.assignments] == ["a", "a"]
+    assert [assignment.computation for assignment in bench.table.assignments] == ["a", "a"]
     bench.beat(*everybody)
     assert bench.wake() == []
 

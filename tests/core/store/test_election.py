@@ -142,8 +142,8 @@ def test_a_role_that_nobody_has_held_is_claimed_at_once() -> None:
 
 def test_replicas_take_their_first_turns_a_quarter_of_a_lease_apart() -> None:
     started = [election(f"authority-0.{replica}") for replica in range(3)]
-    assert [len(one.start(1_000, 1)) for one in started] == [1, 0, 0]
-    assert [one.due_us for one in started[1:]] == [1_100, 1_200]
+    assert [len(replica.start(1_000, 1)) for replica in started] == [1, 0, 0]
+    assert [replica.due_us for replica in started[1:]] == [1_100, 1_200]
     assert started[1].tick(1_099) == []
     assert started[1].tick(1_100) == [Send(STORE, Peek(FIRST, "master"))]
 

@@ -47,7 +47,10 @@ def write(*deltas: RowDelta, sequencer: int = 1, request: int = 7) -> m.Write:
 
 
 def owners(at: Shop) -> list[tuple[str, int, str]]:
-    return [(str(one.interval), one.sequencer, one.owner) for one in at.table.assignments]
+    return [
+        (str(assignment.interval), assignment.sequencer, assignment.owner)
+        for assignment in at.table.assignments
+    ]
 
 
 # Sequencers (6.2)
@@ -102,7 +105,7 @@ def test_sequencers_only_rise_also_over_computations() -> None:
     at = shop()
     at.mint(change(computation="adder"))
     at.mint(change())
-    assert sorted(one.sequencer for one in at.table.assignments) == [2, 3]
+    assert sorted(assignment.sequencer for assignment in at.table.assignments) == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,7 @@ def test_a_new_master_counts_its_mints_from_one() -> None:
     at.store(m.Claim(9, MASTER_ROLE, 1, "master-1"))
     reply = at.store(m.Mint(9, 2, 1, (change(owner="worker-2"),), 0))
     assert isinstance(reply, m.Minted)
-    assert [one.owner for one in reply.table.assignments] == ["worker-2"]
+    assert [assignment.owner for assignment in reply.table.assignments] == ["worker-2"]
 
 
 # Fenced journals

@@ -397,7 +397,7 @@ class Pieces:
                 confirmed = least(confirmed, other.confirmed)
             piece = Piece(keys, known=known, confirmed=confirmed)
             rest = [replace(old, keys=part) for old in met for part in outside(old.keys, keys)]
-            self.pieces = [one for one in self.pieces if one not in met] + rest + [piece]
+            self.pieces = [piece for piece in self.pieces if piece not in met] + rest + [piece]
         piece.sequencer, piece.heard = sequencer, True
         return True
 

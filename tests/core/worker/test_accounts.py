@@ -218,7 +218,9 @@ class Reporter:
         """What it reports at the end of the next period, whether the store answers or not."""
         effects = self.rig.feed(Wake(), self.rig.now + 100)
         found = [
-            one.message for one in effects if isinstance(one, Send) and isinstance(one.message, m.Report)
+            effect.message
+            for effect in effects
+            if isinstance(effect, Send) and isinstance(effect.message, m.Report)
         ]
         assert len(found) in (0, 2), "each replica of the shard is told"
         return list(found[0].intervals) if found else []
@@ -269,7 +271,11 @@ def test_every_so_often_each_shard_is_told_also_those_that_have_none_of_its_inte
     told: list[str] = []
     for _ in range(4):
         effects = reporter.rig.feed(Wake(), reporter.rig.now + 100)
-        told.extend(one.to for one in effects if isinstance(one, Send) and isinstance(one.message, m.Report))
+        told.extend(
+            effect.to
+            for effect in effects
+            if isinstance(effect, Send) and isinstance(effect.message, m.Report)
+        )
     assert sorted(set(told)) == ["authority-0.0", "authority-1.0", "authority-2.0"]
 
 
@@ -444,4 +450,4 @@ def test_what_a_scan_tells_of_the_senders_advances_the_other_intervals_too() -> 
     shop.mint(MintChange("counter", right, WORKER, 1))
     rig.settle(shop.table)
     rig.settle(watermark(MAX_TIME))
-    assert [one.soft.low_watermark for one in rig.worker.intervals] == [MAX_TIME, MAX_TIME]
+    assert [interval.soft.low_watermark for interval in rig.worker.intervals] == [MAX_TIME, MAX_TIME]

@@ -44,14 +44,16 @@ def heir(options: EngineOptions = BY_PAGE, *, records: int = 3, rows_came: int =
 def answer(rig: Rig, kind: type) -> list[Effect]:
     """Let the store answer the oldest request of a kind; return the effects on others."""
     (index, *_) = [index for index, request in enumerate(rig.open) if isinstance(request, kind)]
-    return [one for one in rig.answer(index) if not (isinstance(one, Send) and one.to == "store")]
+    return [effect for effect in rig.answer(index) if not (isinstance(effect, Send) and effect.to == "store")]
 
 
 def rest(rig: Rig) -> list[Effect]:
     """Let the store answer until nothing is open; return the effects on others."""
     effects: list[Effect] = []
     while rig.open:
-        effects += [one for one in rig.answer() if not (isinstance(one, Send) and one.to == "store")]
+        effects += [
+            effect for effect in rig.answer() if not (isinstance(effect, Send) and effect.to == "store")
+        ]
     return effects
 
 
@@ -76,7 +78,7 @@ def test_a_key_that_the_scan_has_passed_without_a_row_is_new() -> None:
     rig = heir()
     rig.feed(click("r4", "key 0"))
     assert runs(rig) == ["r4"]
-    assert not [one for one in rig.open if isinstance(one, m.Read)]
+    assert not [request for request in rig.open if isinstance(request, m.Read)]
 
 
 def test_a_key_that_the_scan_has_not_reached_is_read_first() -> None:
@@ -133,7 +135,7 @@ def test_several_records_of_a_key_wait_for_one_read_and_run_in_order() -> None:
     rig = heir(replace(BY_PAGE, commit_batch=8))
     for number in (4, 5, 6):
         rig.feed(click(f"r{number}", "key 3"))
-    assert len([one for one in rig.open if isinstance(one, m.Read)]) == 1
+    assert len([request for request in rig.open if isinstance(request, m.Read)]) == 1
     answer(rig, m.Read)
     assert runs(rig) == ["r4", "r5", "r6"]
 
@@ -198,7 +200,7 @@ def test_without_the_option_records_wait_for_the_last_page() -> None:
     rig = heir(replace(BY_PAGE, asynchronous_scans=False))
     rig.feed(click("r4", "key 1"))
     assert runs(rig) == []
-    assert [type(one) for one in rig.open] == [m.Scan]
+    assert [type(request) for request in rig.open] == [m.Scan]
     rest(rig)
     assert runs(rig) == ["r4"]
 

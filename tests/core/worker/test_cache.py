@@ -44,7 +44,7 @@ def kept(cache: RowCache, *owners: Owner) -> str:
     for owner in owners:
         cache.keep(owner)
         cache.check_invariants()
-    return "".join(sorted({one.name for one in owners if one.row is not None}))
+    return "".join(sorted({owner.name for owner in owners if owner.row is not None}))
 
 
 def test_the_least_recently_used_leaves_first() -> None:
@@ -75,7 +75,7 @@ def test_by_boundary_rows_without_one_leave_after_all_others_the_least_recently_
     assert kept(cache, a, b, c, d) == "abd"
     e = Owner("e")
     assert kept(cache, e) == "e"
-    assert [one.name for one in (a, b, d, e) if one.row is not None] == ["b", "d", "e"]
+    assert [owner.name for owner in (a, b, d, e) if owner.row is not None] == ["b", "d", "e"]
 
 
 def test_by_boundary_empty_rows_that_wait_for_nothing_leave_before_any_that_waits() -> None:
@@ -83,7 +83,7 @@ def test_by_boundary_empty_rows_that_wait_for_nothing_leave_before_any_that_wait
     waiting, ended = Owner("w", boundary=99), [Owner(f"{number}", size=0) for number in range(5)]
     cache = RowCache(ROW_BYTES + 2 * 64, Eviction.BOUNDARY)
     kept(cache, waiting, *ended[:2], ended[0], *ended[2:])
-    assert [one.name for one in (waiting, *ended) if one.row is not None] == ["w", "3", "4"]
+    assert [owner.name for owner in (waiting, *ended) if owner.row is not None] == ["w", "3", "4"]
     assert cache.evicted == 3
 
 
@@ -185,7 +185,7 @@ def test_it_is_never_over_its_capacity_but_for_busy_rows(
         owner.boundary, owner.busy = boundary, busy
         cache.keep(owner)
         cache.check_invariants()
-        busy_bytes = sum(one.cached_bytes for one in owners if one.busy)
+        busy_bytes = sum(owner.cached_bytes for owner in owners if owner.busy)
         assert cache.used_bytes <= max(capacity, busy_bytes)
 
 

@@ -7,8 +7,8 @@ from tests.core.driver import Rig, click, counter
 def test_many_at_once_come_to_the_same_as_one_by_one() -> None:
     clicks = [click("r1"), click("r2"), click("r1"), click("r3")]
     singly, at_once = Rig(counter()), Rig(counter())
-    effects = [effect for one in clicks for effect in singly.feed(one)]
-    assert at_once.feed(Deliveries([one.production for one in clicks], clicks[0].sender)) == effects
+    effects = [effect for deliver in clicks for effect in singly.feed(deliver)]
+    assert at_once.feed(Deliveries([deliver.production for deliver in clicks], clicks[0].sender)) == effects
     while singly.open:
         assert at_once.answer() == singly.answer()
     row = singly.shop.row("dog")

@@ -92,7 +92,9 @@ def test_timers_are_live_again_and_fire_once() -> None:
         sent(fired, sender="worker-2"),
     ]
     assert third.settle(watermark(60, horizon=0)) == []
-    executed = [one for one in rig.shop.history if isinstance(one, Executed) and one.timer is not None]
+    executed = [
+        event for event in rig.shop.history if isinstance(event, Executed) and event.timer is not None
+    ]
     assert len(executed) == 1
 
 
@@ -102,7 +104,9 @@ def test_a_timer_whose_firing_was_not_durable_fires_again() -> None:
     rig.asked()
     other, _ = heir(rig)
     assert len(other.settle(watermark(50, horizon=0))) == 1
-    assert [one.version.sequencer for one in rig.shop.history if isinstance(one, Executed) and one.timer] == [
+    assert [
+        event.version.sequencer for event in rig.shop.history if isinstance(event, Executed) and event.timer
+    ] == [
         1,
         2,
     ]
@@ -238,7 +242,7 @@ def test_a_delivery_that_comes_during_the_scan_is_processed_after_it() -> None:
         ack("r1"),
         Send(STORE, other.write()),
     ]
-    assert [one.seen for one in other.write().deltas] == [(("r2", 1),)]
+    assert [delta.seen for delta in other.write().deltas] == [(("r2", 1),)]
 
 
 def test_a_delivery_that_comes_twice_during_the_scan_is_run_once() -> None:
@@ -288,7 +292,7 @@ def test_what_was_broadcast_during_the_scan_counts_after_it() -> None:
     other = scanning(predecessor())
     other.feed(watermark(100, horizon=0))
     other.answer()
-    assert [one.fired[0].tag for one in other.write().deltas] == ["t"]
+    assert [delta.fired[0].tag for delta in other.write().deltas] == ["t"]
 
 
 def test_a_row_that_fits_no_cache_is_recovered_all_the_same() -> None:

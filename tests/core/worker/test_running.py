@@ -57,11 +57,11 @@ def test_a_run_says_what_it_did_in_order_and_changes_nothing() -> None:
     run = prepared(Scripted(count, lambda context, _: context.produce("counts", "fired")), slot)
     run.run()
     assert [one.production.record_id for one in run.arrivals] == ["r1", "r2"]
-    assert ([one.tag for one in run.fired], run.origins) == (["t"], (6,))
+    assert ([timer.tag for timer in run.fired], run.origins) == (["t"], (6,))
     assert (run.dropped, run.due, run.failed, run.state_after) == (1, False, False, b'{"n":4}')
     assert run.productions[1:] == (result("counter@1.4#1", 3), result("counter@1.4#2", 4))
-    assert [type(one) for one in run.events] == [Executed, Executed, DuplicateDropped, Executed]
-    assert {one.at_us for one in run.events} == {7}
+    assert [type(event) for event in run.events] == [Executed, Executed, DuplicateDropped, Executed]
+    assert {event.at_us for event in run.events} == {7}
     assert (slot.queue, slot.timers, slot.row, slot.due) == (waiting, timers, row, True)
 
 

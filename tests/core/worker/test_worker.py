@@ -171,13 +171,16 @@ def test_a_deletion_that_is_being_written_locks_no_key() -> None:
     deletion, step = rig.open
     assert isinstance(deletion, m.Write)
     assert isinstance(step, m.Write)
-    assert ([one.key for one in deletion.deltas], deletion.delivered) == (["c"], (("dog", FIRST, ""),))
-    assert ([one.key for one in step.deltas], step.delivered) == (["dog"], ())
+    assert ([delta.key for delta in deletion.deltas], deletion.delivered) == (["c"], (("dog", FIRST, ""),))
+    assert ([delta.key for delta in step.deltas], step.delivered) == (["dog"], ())
     rig.answer(1)
     rig.answer(0)
     row = rig.shop.row("dog")
     assert row is not None
-    assert (row.state, [one.record_id for one in row.productions]) == (b'{"n":2}', ["counter@1.5#0"])
+    assert (row.state, [production.record_id for production in row.productions]) == (
+        b'{"n":2}',
+        ["counter@1.5#0"],
+    )
 
 
 def test_with_single_commits_each_record_has_its_own_write() -> None:
@@ -192,7 +195,7 @@ def test_no_write_has_more_records_than_commit_batch_says() -> None:
     for number, key in enumerate(["x", "a", "a", "b", "b"]):
         rig.feed(click(f"r{number}", key))
     rig.answer()
-    assert sum(len(one.seen) for one in rig.write().deltas) <= 2
+    assert sum(len(delta.seen) for delta in rig.write().deltas) <= 2
 
 
 # Productions until they are ACKed (6.1.2)
@@ -259,7 +262,7 @@ def test_each_consumers_copy_is_deleted_by_its_own_ack() -> None:
     rig.wake(50_000)
     row = rig.shop.row("dog")
     assert row is not None
-    assert [one.consumer for one in row.productions] == ["x"]
+    assert [production.consumer for production in row.productions] == ["x"]
 
 
 def test_a_production_for_a_key_without_owner_is_kept_and_sent_when_there_is_one() -> None:
@@ -287,7 +290,7 @@ def test_an_idle_key_whose_row_has_left_the_cache_is_forgotten_and_its_row_is_re
     rig.feed(click("r2"))
     assert isinstance(rig.request(), m.Read)
     rig.answer()
-    assert [one.state for one in rig.write().deltas] == [b'{"n":2}']
+    assert [delta.state for delta in rig.write().deltas] == [b'{"n":2}']
 
 
 def test_a_key_that_is_new_is_not_read_although_others_were_forgotten() -> None:
@@ -295,7 +298,7 @@ def test_a_key_that_is_new_is_not_read_although_others_were_forgotten() -> None:
     rig.settle(click("r1"))
     rig.wake(100)
     rig.feed(click("r2", "cat"))
-    assert [one.key for one in rig.write().deltas] == ["cat"]
+    assert [delta.key for delta in rig.write().deltas] == ["cat"]
 
 
 def test_a_forgotten_key_still_knows_a_duplicate() -> None:
@@ -376,8 +379,8 @@ def test_what_user_code_does_to_its_objects_after_the_hook_is_not_seen() -> None
 
     rig = Rig(counter(Scripted(hoard)))
     rig.feed(click("r1", value={"a": 1}))
-    for one in kept:
-        one["n"] = 99
+    for entry in kept:
+        entry["n"] = 99
     assert rig.settle(Wake()) == [ack("r1"), sent(result(FIRST, {"a": 1, "seen": True}))]
     rig.settle(click("r2", value={}))
     assert rig.shop.state("dog") == {"n": 2}
@@ -398,7 +401,7 @@ def test_a_step_writes_the_state_only_if_it_changed(
 ) -> None:
     rig = Rig(counter(Scripted(lambda context, _: (hook(context), None)[1])))
     rig.feed(click("r1"))
-    assert [one.state for one in rig.write().deltas] == [state]
+    assert [delta.state for delta in rig.write().deltas] == [state]
 
 
 def test_a_state_that_is_initial_again_is_stored_as_nothing() -> None:
@@ -412,7 +415,7 @@ def test_a_state_that_is_initial_again_is_stored_as_nothing() -> None:
     rig.settle(click("r1"))
     assert rig.shop.state("dog") == {"on": True}
     rig.feed(click("r2"))
-    assert [(one.state, one.hold) for one in rig.write().deltas] == [(b"", MAX_TIME)]
+    assert [(delta.state, delta.hold) for delta in rig.write().deltas] == [(b"", MAX_TIME)]
 
 
 def test_the_worker_charges_each_run_of_user_code() -> None:

@@ -149,7 +149,7 @@ def test_ids_are_collected_again_only_when_the_horizon_has_moved() -> None:
     for at, horizon, expected in ((200, 50, []), (300, 60, [50])):
         rig.feed(watermark(0, horizon=horizon))
         rig.feed(Wake(), at=at)
-        assert [one.below for one in rig.asked() if isinstance(one, m.CollectIds)] == expected
+        assert [request.below for request in rig.asked() if isinstance(request, m.CollectIds)] == expected
 
 
 def test_without_ids_nothing_is_collected() -> None:

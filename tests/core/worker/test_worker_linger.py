@@ -16,7 +16,7 @@ def test_the_first_write_after_a_quiet_while_goes_at_once() -> None:
     rig = Rig(counter(), options=LINGER)
     for at in (0, 1_000, 5_000):
         rig.feed(click(f"r{at}", key=str(at)), at)
-        assert [one.key for one in rig.write().deltas] == [str(at)]
+        assert [delta.key for delta in rig.write().deltas] == [str(at)]
         rig.answer()
 
 
@@ -51,7 +51,7 @@ def test_enough_for_a_write_waits_no_longer() -> None:
     rig.settle(click("r1"))
     for number, key in enumerate(["ant", "bee", "cow"], 2):
         rig.feed(click(f"r{number}", key), at=number)
-    assert [one.key for one in rig.write().deltas] == ["ant", "bee", "cow"]
+    assert [delta.key for delta in rig.write().deltas] == ["ant", "bee", "cow"]
 
 
 def test_an_answer_that_comes_after_the_time_lets_the_next_one_go() -> None:

@@ -122,7 +122,7 @@ def test_a_refused_write_leaves_other_intervals_at_work() -> None:
     rig.shop.mint(MintChange("counter", LEFT, "worker-1", 1))
     assert rig.answer() == []
     assert rig.answer() == [ack("r2"), sent(result("counter@2.1#0", 1, "zebra"))]
-    assert [one.interval for one in rig.worker.intervals] == [RIGHT]
+    assert [interval.interval for interval in rig.worker.intervals] == [RIGHT]
 
 
 @pytest.mark.parametrize("refused_first", [True, False])

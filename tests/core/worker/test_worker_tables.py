@@ -51,7 +51,7 @@ def test_an_ack_of_something_unknown_is_ignored() -> None:
 
 
 def scans(rig: Rig) -> list[tuple[str, int]]:
-    return [(str(one.interval), one.sequencer) for one in rig.open if isinstance(one, m.Scan)]
+    return [(str(request.interval), request.sequencer) for request in rig.open if isinstance(request, m.Scan)]
 
 
 def test_a_new_interval_is_scanned_for_its_rows_and_its_senders_progress() -> None:
@@ -148,8 +148,8 @@ def test_a_host_says_what_cpu_time_user_code_took_and_each_interval_gets_its_par
         rig.settle(click(f"r{number}", key))
     rig.worker.charge(300)
     rig.worker.charge(50)  # what ran no user code is nobody's
-    assert [one.take_load().cpu_us for one in (left, right)] == [110, 900]
-    assert [one.take_load().cpu_us for one in (left, right)] == [0, 0], "since the last heartbeat"
+    assert [interval.take_load().cpu_us for interval in (left, right)] == [110, 900]
+    assert [interval.take_load().cpu_us for interval in (left, right)] == [0, 0], "since the last heartbeat"
 
 
 def test_an_interval_that_takes_much_cpu_time_names_a_key_that_would_halve_it() -> None:
@@ -178,7 +178,7 @@ def test_during_its_scan_an_interval_is_in_no_heartbeat() -> None:
     shop.assign_all()
     rig = Rig(shop)
     rig.feed(shop.table)
-    beats = [one.message for one in rig.feed(Wake(), at=100) if isinstance(one, Send)]
+    beats = [effect.message for effect in rig.feed(Wake(), at=100) if isinstance(effect, Send)]
     assert beats == [m.Heartbeat(WORKER, 1, table_version=1)] * 2
 
 
@@ -191,7 +191,10 @@ def test_what_it_knew_of_progress_serves_a_new_interval_and_never_goes_back() ->
     rig.settle(watermark(50, 5))
     shop.mint(MintChange("counter", RIGHT, WORKER, 1))
     rig.settle(shop.table)
-    assert [(one.soft.low_watermark, one.soft.horizon) for one in rig.worker.intervals] == [(90, 9), (90, 9)]
+    assert [(interval.soft.low_watermark, interval.soft.horizon) for interval in rig.worker.intervals] == [
+        (90, 9),
+        (90, 9),
+    ]
 
 
 # Topology (3)
@@ -261,9 +264,9 @@ def test_what_a_retiring_computation_is_still_owed_is_told_to_the_masters_wherev
 
     def owing(at: int) -> tuple[tuple[str, int], ...]:
         (beat, _) = [
-            one.message
-            for one in rig.feed(Wake(), at)
-            if isinstance(one, Send) and isinstance(one.message, m.Heartbeat)
+            effect.message
+            for effect in rig.feed(Wake(), at)
+            if isinstance(effect, Send) and isinstance(effect.message, m.Heartbeat)
         ]
         return beat.owing
 

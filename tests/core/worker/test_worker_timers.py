@@ -117,7 +117,7 @@ def test_only_durable_timers_fire() -> None:
     assert alarms.fired == []
     alarms.rig.answer()
     assert alarms.fired == [("t", 50)]
-    assert [one.fired for one in alarms.rig.write().deltas] == [(timer,)]
+    assert [delta.fired for delta in alarms.rig.write().deltas] == [(timer,)]
 
 
 def test_a_timer_that_is_due_while_its_key_is_in_commit_waits_for_the_answer() -> None:
@@ -263,7 +263,9 @@ def test_in_whatever_way_timers_are_set_they_fire_as_a_plain_list_says(
         model.run()
         assert alarms.fired == model.fired
         row = alarms.rig.shop.row("dog")
-        pending = {one.tag: (one.due, one.overdue, one.timestamp) for one in row.timers} if row else {}
+        pending = (
+            {timer.tag: (timer.due, timer.overdue, timer.timestamp) for timer in row.timers} if row else {}
+        )
         assert pending == model.pending, "what is left in the row is what is left to fire"
 
 
@@ -309,7 +311,9 @@ def test_a_timer_fires_once_however_often_the_watermark_is_told_and_the_write_re
     alarms.rig.shop.store(request)
     alarms.rig.answer()
     assert alarms.advance(80) == []
-    assert len([one for one in alarms.rig.shop.history if isinstance(one, Executed) and one.timer]) == 1
+    assert (
+        len([event for event in alarms.rig.shop.history if isinstance(event, Executed) and event.timer]) == 1
+    )
 
 
 # Wall timers
@@ -334,7 +338,7 @@ def test_a_wall_timer_asks_to_be_woken_and_fires_when_the_clock_has_reached_it()
     rig = wall(70)
     assert rig.settle(click("r1")) == [WakeAt(70), ack("r1")]
     assert rig.feed(Wake(), at=69) == []
-    assert [type(one) for one in rig.feed(Wake(), at=70)] == [Send]
+    assert [type(effect) for effect in rig.feed(Wake(), at=70)] == [Send]
     assert rig.settle(Wake()) == [sent(result("counter@1.2#0", "w", timestamp=10))]
     assert rig.feed(Wake(), at=71) == []
 
@@ -481,7 +485,7 @@ def test_a_consumer_of_a_percentile_has_its_timers_and_lateness_by_it() -> None:
     assert alarms.fired == [("t", 50)]
     alarms.rig.settle(click("late", timestamp=55, value=[]))
     (executed,) = [
-        one for one in alarms.rig.shop.history if isinstance(one, Executed) and one.cause == "late"
+        event for event in alarms.rig.shop.history if isinstance(event, Executed) and event.cause == "late"
     ]
     assert (executed.late, executed.input_watermark) == (True, 60)
 

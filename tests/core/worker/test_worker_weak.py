@@ -57,7 +57,7 @@ def rig_of(
 
 
 def sends(effects: list[Effect]) -> list[Effect]:
-    return [one for one in effects if not isinstance(one, WakeAt)]
+    return [effect for effect in effects if not isinstance(effect, WakeAt)]
 
 
 # Send, wait, commit, ACK
@@ -150,7 +150,7 @@ def test_one_ack_may_complete_steps_of_several_intervals() -> None:
     rig.feed(click("r1", "ant"))
     rig.feed(click("r2", "zebra"))
     rig.feed(outside_acks("r1>counter#0", "r2>counter#0"))
-    assert [one.sequencer for one in rig.open if isinstance(one, m.Write)] == [1, 2]
+    assert [request.sequencer for request in rig.open if isinstance(request, m.Write)] == [1, 2]
 
 
 def test_a_weak_sender_sends_again_by_itself_until_acked() -> None:
@@ -305,7 +305,9 @@ def checkpoints(rig: Rig, *keys: str) -> list[tuple[Production, ...]]:
 
 def lose(rig: Rig, key: str) -> None:
     """A key's interval is given to somebody else, and the worker hears of it."""
-    low = next(one.interval for one in rig.shop.table.assignments if one.interval.contains(key))
+    low = next(
+        assignment.interval for assignment in rig.shop.table.assignments if assignment.interval.contains(key)
+    )
     rig.shop.mint(MintChange("counter", low, "worker-1", 1))
     rig.feed(rig.shop.table)
 
@@ -363,7 +365,9 @@ def test_an_owner_of_two_keys_that_checkpointed_the_same_production_sends_it_onc
     rig = twice()
     rig.wake(STRAGGLER_US + SWEEP_US)
     shop = rig.shop
-    shop.mint(*[MintChange("counter", one.interval, "worker-1", 1) for one in shop.table.assignments])
+    shop.mint(
+        *[MintChange("counter", assignment.interval, "worker-1", 1) for assignment in shop.table.assignments]
+    )
     other = Rig(shop, address="worker-1")
     assert other.settle(shop.table) == [sent(result(FIRST, None, "ant"), sender="worker-1")]
     other.settle(outside_acks(FIRST))

@@ -114,8 +114,8 @@ def test_a_change_is_known_to_the_store_first_and_then_to_every_owner_and_inject
     adopted = [event for event in events if isinstance(event, VersionAdopted)]
     assert adopted[0].process == "store"
     owners = {event.owner for event in events if isinstance(event, IntervalMinted)}
-    assert {one.process for one in adopted[1:]} == {*owners, "letters/0"}
-    assert {one.version for one in adopted} == {1}
+    assert {change.process for change in adopted[1:]} == {*owners, "letters/0"}
+    assert {change.version for change in adopted} == {1}
     assert isinstance(judge(events, WORKLOADS[workload].deployed)["S17"], Holds)
 
 

@@ -37,9 +37,9 @@ from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
 from headrace_sim import faults as f
 from tests.properties.dataflow.test_transcripts import ALL
 
-FED = [one for one in ALL if one.can_be_fed and not one.wrong]
-NEGATIVE = [one for one in ALL if one.can_be_fed and one.wrong]
-SETTLING = [one for one in FED if settles(one.query)]
+FED = [transcript for transcript in ALL if transcript.can_be_fed and not transcript.wrong]
+NEGATIVE = [transcript for transcript in ALL if transcript.can_be_fed and transcript.wrong]
+SETTLING = [transcript for transcript in FED if settles(transcript.query)]
 
 pytestmark = pytest.mark.slow
 
@@ -101,10 +101,11 @@ def test_under_faults_it_comes_to_the_same(transcript: Transcript) -> None:
 @pytest.mark.parametrize("mutant", ["a new id for each retry", "state in memory only"])
 def test_a_protocol_that_counts_twice_or_forgets_is_seen_in_the_panes(mutant: str) -> None:
     assert any(
-        comes_to(one, seed=seed, protocol=MUTANTS[mutant]) != comes_to(one, seed=seed, protocol=SOUND)
+        comes_to(transcript, seed=seed, protocol=MUTANTS[mutant])
+        != comes_to(transcript, seed=seed, protocol=SOUND)
         for seed in range(1, 5)
-        for one in SETTLING
-        if one.name in ("merging/sequence-furthest", "triggers/early-and-late")
+        for transcript in SETTLING
+        if transcript.name in ("merging/sequence-furthest", "triggers/early-and-late")
     )
 
 

@@ -35,7 +35,7 @@ def differs(mutant: DataflowMutant, case: GroupingCase) -> bool:
 
 @by_mutant
 def test_a_transcript_kills_it(mutant: DataflowMutant) -> None:
-    assert any(is_killed_by(mutant, one) for one in SOUND)
+    assert any(is_killed_by(mutant, transcript) for transcript in SOUND)
 
 
 @pytest.mark.nightly

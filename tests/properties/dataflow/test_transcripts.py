@@ -16,8 +16,8 @@ from headrace_properties.dataflow.transcripts import (
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
 ALL = load_transcripts(FOLDER)
-SOUND = [one for one in ALL if not one.wrong]
-NEGATIVE = [one for one in ALL if one.wrong]
+SOUND = [transcript for transcript in ALL if not transcript.wrong]
+NEGATIVE = [transcript for transcript in ALL if transcript.wrong]
 
 
 @pytest.mark.parametrize("transcript", SOUND, ids=lambda one: one.name)
@@ -45,7 +45,7 @@ def test_what_a_negative_transcript_gets_wrong_is_reported(transcript: Transcrip
 
 
 def test_there_are_transcripts_of_every_part_of_the_model() -> None:
-    folders = {one.name.split("/")[0] for one in ALL}
+    folders = {transcript.name.split("/")[0] for transcript in ALL}
     assert folders == {
         "engines", "lateness", "merging", "negative", "refinement", "streaming102", "triggers", "windows",
     }  # fmt: skip
@@ -53,7 +53,7 @@ def test_there_are_transcripts_of_every_part_of_the_model() -> None:
 
 
 def test_a_mismatch_says_what_was_expected_and_what_came() -> None:
-    (wrong,) = [one for one in NEGATIVE if one.name == "negative/wrong-value"]
+    (wrong,) = [transcript for transcript in NEGATIVE if transcript.name == "negative/wrong-value"]
     assert mismatches(wrong.expected, run_layer(wrong.query, wrong.steps)) == [
         (
             "pane 0: expected 6 of [0, 120) for k, by step 1, "

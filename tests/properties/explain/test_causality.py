@@ -29,9 +29,9 @@ from tests.properties.stories import healthy, timer
 def ends(story_kind: LinkKind) -> list[tuple[str, str]]:
     events = healthy().events
     return [
-        (type(events[one.cause]).__name__, type(events[one.effect]).__name__)
-        for one in messages_of(links_of(events))
-        if one.kind is story_kind
+        (type(events[message.cause]).__name__, type(events[message.effect]).__name__)
+        for message in messages_of(links_of(events))
+        if message.kind is story_kind
     ]
 
 

@@ -182,7 +182,7 @@ def test_the_subject_of_a_witness_has_the_witness() -> None:
 
 def test_a_tenure_ends_in_truth_with_the_next_mint_and_in_belief_when_it_is_told() -> None:
     events = zombie().events
-    first = next(one for one in tenures_of(events) if one.sequencer == 1)
+    first = next(tenure for tenure in tenures_of(events) if tenure.sequencer == 1)
     assert first.replaced is not None
     assert first.true_at(first.replaced - 1)
     assert not first.true_at(first.replaced)
@@ -202,7 +202,7 @@ def test_a_crash_lasts_until_the_restart_and_strikes_in_a_row_are_one_fault() ->
         struck(1_500_000, "restart"),
         struck(9_000_000, "partition", "Report a -> b", "worker-1"),
     ]
-    assert [(one.kind, one.begin, one.end) for one in outages_of(history)] == [
+    assert [(outage.kind, outage.begin, outage.end) for outage in outages_of(history)] == [
         ("crash", 0, 3),
         ("partition", 1, 2),
         ("partition", 4, 4),

@@ -159,7 +159,7 @@ def test_what_code_declares_is_not_compared(tmp_path: Path) -> None:
         "no output can be compared: all streams come from computations that declare otherwise"
     ]
     in_order = rechecked(path, clicks(changed, ordered=True))
-    assert [one.found_in for one in in_order.differences] == [
+    assert [difference.found_in for difference in in_order.differences] == [
         "a recorded step"
     ]  # whose order is the recorded one
 
@@ -223,7 +223,10 @@ def test_keys_that_a_host_prefixes_are_read_as_user_code_knows_them(tmp_path: Pa
             return replace(event, delta=replace(event.delta, key=f"0003/{event.delta.key}"))
         if isinstance(event, Injected):
             return replace(
-                event, productions=tuple(replace(one, key=f"0003/{one.key}") for one in event.productions)
+                event,
+                productions=tuple(
+                    replace(production, key=f"0003/{production.key}") for production in event.productions
+                ),
             )
         return event
 

@@ -192,7 +192,7 @@ BROKEN_QUERIES: list[tuple[str, set[str], Callable[[Lines], None]]] = [
 
 
 @pytest.mark.parametrize(
-    ("by", "edit"), [one[1:] for one in BROKEN_QUERIES], ids=[one[0] for one in BROKEN_QUERIES]
+    ("by", "edit"), [query[1:] for query in BROKEN_QUERIES], ids=[query[0] for query in BROKEN_QUERIES]
 )
 def test_a_broken_query_is_accused(by: set[str], edit: Callable[[Lines], None], tmp_path: Path) -> None:
     lines = [json.loads(line) for line in SPARK.read_text().splitlines()]

@@ -42,8 +42,8 @@ def test_protocols_are_found_by_name() -> None:
 
 def test_the_catalogue_has_at_least_forty_mutants_each_of_its_own_name_and_parts() -> None:
     assert len(CATALOGUE) >= 40
-    assert len({str(one.parts) + one.workload for one in CATALOGUE.values()}) == len(CATALOGUE)
-    assert len({one.wrong for one in CATALOGUE.values()}) == len(CATALOGUE)
+    assert len({str(mutant.parts) + mutant.workload for mutant in CATALOGUE.values()}) == len(CATALOGUE)
+    assert len({mutant.wrong for mutant in CATALOGUE.values()}) == len(CATALOGUE)
 
 
 @EVERY_MUTANT
@@ -170,7 +170,9 @@ def test_the_sound_protocol_survives_the_same_seeds_on_every_workload(workload: 
 
 
 @pytest.mark.parametrize(
-    "mutant", [one for one in CATALOGUE.values() if one.directed is not None], ids=lambda one: one.name
+    "mutant",
+    [mutant for mutant in CATALOGUE.values() if mutant.directed is not None],
+    ids=lambda one: one.name,
 )
 def test_the_sound_protocol_survives_every_directed_scenario(mutant: Mutant) -> None:
     directed, workload = mutant.directed, WORKLOADS[mutant.workload]
@@ -203,7 +205,7 @@ def test_the_probe_counts_one_run_only() -> None:
 def test_without_faults_nobody_can_tell_a_store_without_sequencers_from_the_sound_one() -> None:
     pipeline = mail()
     protocols = (SOUND, MUTANTS["without sequencers"])
-    runs = [simulate(pipeline, letters(pipeline), protocol=one) for one in protocols]
+    runs = [simulate(pipeline, letters(pipeline), protocol=protocol) for protocol in protocols]
     assert runs[0].digest() == runs[1].digest()
 
 
@@ -245,7 +247,7 @@ def test_without_sequencers_each_kind_of_zombie_writes_and_is_seen_by_s6(
         verdicts[name] = judge(history, [pipeline])
         stale = [event for event in history if isinstance(event, Applied) and event.sequencer != event.live]
         assert bool(stale) == (name != "sound")
-    assert not [one for one in verdicts["sound"].values() if isinstance(one, Violated)]
+    assert not [verdict for verdict in verdicts["sound"].values() if isinstance(verdict, Violated)]
     broken = verdicts["without sequencers"]["S6"]
     assert isinstance(broken, Violated)
     assert "MillWheel 6.2" in broken.message

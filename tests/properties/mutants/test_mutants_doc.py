@@ -9,5 +9,5 @@ GUIDE = Path(__file__).parents[3] / "docs" / "tutorial" / "harness.md"
 
 def test_every_invariant_is_in_the_guide() -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    for one in rules().values():
-        assert f"| {one.name} | {one.section} | {one.title} |\n" in text
+    for rule in rules().values():
+        assert f"| {rule.name} | {rule.section} | {rule.title} |\n" in text

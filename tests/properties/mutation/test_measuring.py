@@ -36,14 +36,16 @@ def surveyed() -> Survey:
 
 def mutant(module: Module, function: str, change: str) -> AutomaticMutant:
     mutants = mutants_of([module])
-    (found,) = (one for one in mutants if (one.mutation.function, one.change) == (function, change))
+    (found,) = (
+        mutant for mutant in mutants if (mutant.mutation.function, mutant.change) == (function, change)
+    )
     return found
 
 
 def test_a_broken_rule_is_killed_and_code_that_no_run_reaches_is_said_to_survive() -> None:
     """Timers that fire at the wrong time break S9; percentile watermarks are on neither workload."""
     negated = mutant(RULES, "Rules.is_late", "timestamp < watermark -> timestamp <= watermark")
-    outliers = next(one for one in mutants_of([RULES]) if one.mutation.function == "Rules.outliers")
+    outliers = next(mutant for mutant in mutants_of([RULES]) if mutant.mutation.function == "Rules.outliers")
     killed, unseen = measure([negated, outliers], surveyed(), SPEC, most_runs=4)
     assert killed.killed
     assert killed.reached == len(surveyed().runs)
@@ -63,7 +65,7 @@ def test_a_broken_grouping_is_killed_by_the_model() -> None:
 
 def test_a_broken_combiner_is_killed_by_what_plain_python_makes_of_the_input() -> None:
     (combining,) = engine_modules(["headrace.dataflow.combining"])
-    broken = next(one for one in mutants_of([combining]) if one.mutation.function == "_least")
+    broken = next(mutant for mutant in mutants_of([combining]) if mutant.mutation.function == "_least")
     run = SurveyedRun("flows", 0, "", {})
     spec = engine_spec(1, ("flows",))
     (judged,) = judge_all([({combining.name: broken.mutation.source}, [run])], spec, 1)

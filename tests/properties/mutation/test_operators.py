@@ -31,7 +31,7 @@ def in_function(body: str) -> list[Mutation]:
     ],
 )  # fmt: skip
 def test_each_mistake_is_made_where_it_can_be(body: str, expected: set[tuple[str, str, str]]) -> None:
-    assert {(one.kind, one.before, one.after) for one in in_function(body)} == expected
+    assert {(mutation.kind, mutation.before, mutation.after) for mutation in in_function(body)} == expected
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_each_mistake_is_made_where_it_can_be(body: str, expected: set[tuple[str
     ],
 )  # fmt: skip
 def test_what_is_no_behaviour_is_left_alone(body: str) -> None:
-    assert [one.kind for one in in_function(body) if one.kind != "statement removed"] == []
+    assert [mutation.kind for mutation in in_function(body) if mutation.kind != "statement removed"] == []
 
 
 def test_a_check_is_left_alone_and_a_constant_of_a_class_is_made_at_import() -> None:
@@ -52,7 +52,9 @@ def test_a_check_is_left_alone_and_a_constant_of_a_class_is_made_at_import() -> 
 
 
 def test_what_a_lambda_of_a_module_does_is_not_done_at_import() -> None:
-    found = {one.after: one.at_import for one in mutations_of("later = lambda a: a + 1\nnow = 5\n")}
+    found = {
+        mutation.after: mutation.at_import for mutation in mutations_of("later = lambda a: a + 1\nnow = 5\n")
+    }
     assert found == {"2": False, "6": True}
 
 
@@ -60,19 +62,19 @@ def test_a_change_over_several_lines_leaves_all_others_where_they_were() -> None
     source = (
         'def act(a, b):\n    if (\n        a == "ä"\n        and b\n    ):\n        b.go()\n    return b\n'
     )
-    for one in mutations_of(source):
-        lines = one.source.splitlines()
+    for mutation in mutations_of(source):
+        lines = mutation.source.splitlines()
         assert len(lines) == 7
         assert lines[6] == "    return b"
-    (removed,) = (one for one in mutations_of(source) if one.kind == "statement removed")
+    (removed,) = (mutation for mutation in mutations_of(source) if mutation.kind == "statement removed")
     assert removed.source.splitlines()[5] == "        pass"
-    (flipped,) = (one for one in mutations_of(source) if one.kind == "comparison flipped")
+    (flipped,) = (mutation for mutation in mutations_of(source) if mutation.kind == "comparison flipped")
     assert (flipped.line, flipped.statement, flipped.before) == (3, 2, "a == 'ä'")
 
 
 def test_every_mutation_of_the_rules_is_a_program_of_its_own() -> None:
     (rules,) = engine_modules(["headrace.rules"])
-    found = [one.source for one in mutations_of(rules.source)]
+    found = [mutation.source for mutation in mutations_of(rules.source)]
     assert len(found) > 30
     for source in found:
         compile(source, rules.file, "exec")

@@ -10,9 +10,9 @@ from headrace_properties.mutation.sampling import UnknownModuleError, engine_mod
 
 def test_a_seed_draws_the_same_and_another_draws_others() -> None:
     mutants = mutants_of(engine_modules(["headrace.rules"]))
-    drawn = [key_of(one) for one in sample(mutants, 20, 1)]
-    assert drawn == [key_of(one) for one in sample(mutants, 20, 1)]
-    assert drawn != [key_of(one) for one in sample(mutants, 20, 2)]
+    drawn = [key_of(mutant) for mutant in sample(mutants, 20, 1)]
+    assert drawn == [key_of(mutant) for mutant in sample(mutants, 20, 1)]
+    assert drawn != [key_of(mutant) for mutant in sample(mutants, 20, 2)]
     assert len(sample(mutants, 10_000, 1)) == len(mutants)
 
 

@@ -250,8 +250,8 @@ def test_a_change_tells_what_was_before_what_it_consumed_and_what_it_produced() 
         change = moment.changed
         if isinstance(change, RowChange):
             consumed, produced = (
-                [one.value for one in change.consumed],
-                [one.stream for one in change.produced],
+                [record.value for record in change.consumed],
+                [record.stream for record in change.produced],
             )
             shown.append((change.computation, change.key, change.before, change.after, consumed, produced))
         else:

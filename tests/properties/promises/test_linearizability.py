@@ -19,8 +19,8 @@ def register(state: int, request: int) -> tuple[int, int]:
 
 def tries_all(operations: list[Operation]) -> bool:
     """The definition: some subset with all that ended, in some order, fits the model and real time."""
-    ended = [one for one in operations if one.end is not None]
-    open_ones = [one for one in operations if one.end is None]
+    ended = [operation for operation in operations if operation.end is not None]
+    open_ones = [operation for operation in operations if operation.end is None]
     for chosen in range(1 << len(open_ones)):
         some = ended + [one for place, one in enumerate(open_ones) if chosen >> place & 1]
         if any(_fits(order) for order in permutations(some)):

@@ -219,7 +219,10 @@ def ignores_real_time(patch: Patch) -> None:
     real = linearizability.is_linearizable
 
     def search(operations: Any, model: Any, initial: Any) -> bool:
-        timeless = [Operation(one.request, 0, one.answer, one.end and 10**9) for one in operations]
+        timeless = [
+            Operation(operation.request, 0, operation.answer, operation.end and 10**9)
+            for operation in operations
+        ]
         return real(timeless, model, initial)
 
     patch.setattr(linearizability, "is_linearizable", search)
@@ -229,7 +232,7 @@ def forgets_the_unanswered(patch: Patch) -> None:
     real = linearizability.is_linearizable
 
     def search(operations: Any, model: Any, initial: Any) -> bool:
-        return real([one for one in operations if one.end is not None], model, initial)
+        return real([operation for operation in operations if operation.end is not None], model, initial)
 
     patch.setattr(linearizability, "is_linearizable", search)
 

@@ -37,7 +37,7 @@ def test_a_message_is_struck_once_on_its_way() -> None:
     struck = {
         step.verb
         for step in steps_of(TALLIES.pipeline, FEED, OPTIONS)
-        if any(isinstance(one.fault, f.DropMessage) for one in faults_at(step, ground))
+        if any(isinstance(fault.fault, f.DropMessage) for fault in faults_at(step, ground))
     }
     assert {"sends Deliver", "sends Write", "receives Written", "receives Minted"} <= struck
     assert not {"receives Deliver", "receives Wake", "receives SourceRecord", "receives Start"} & struck
@@ -49,8 +49,8 @@ _QUICK = ("tallies",)
 @pytest.mark.parametrize(
     "workload",
     [
-        pytest.param(one, marks=() if one.name in _QUICK else pytest.mark.nightly, id=one.name)
-        for one in WORKLOADS.values()
+        pytest.param(workload, marks=() if workload.name in _QUICK else pytest.mark.nightly, id=workload.name)
+        for workload in WORKLOADS.values()
     ],
 )
 def test_the_sound_protocol_holds_for_every_single_fault_at_every_step(workload: Workload) -> None:

@@ -77,9 +77,11 @@ def test_a_continuation_is_the_same_run_up_to_its_moment_and_another_one_after_i
     for seed in (1, 2):
         trial = msgspec.structs.replace(FAILING, redraw=Redraw(at_us, seed))
         other, _, _ = run_plan(APPLICATION, trial, BROKEN)
-        assert [one for one in other if one.at_us < at_us] == [one for one in history if one.at_us < at_us]
+        assert [event for event in other if event.at_us < at_us] == [
+            event for event in history if event.at_us < at_us
+        ]
         tails.add(other.digest())
-        assert not any(type(one) is FaultStruck and one.at_us > at_us for one in other), (
+        assert not any(type(event) is FaultStruck and event.at_us > at_us for event in other), (
             "the merge is dropped"
         )
     assert len(tails) == 2
@@ -93,7 +95,7 @@ def test_faults_at_steps_do_not_begin_any_more(history: History) -> None:
     )
     plan = msgspec.structs.replace(FAILING.plan, faults=FaultSchedule((), 5_950_000, at_steps=(step,)))
     struck = [
-        any(type(one) is FaultStruck for one in run_plan(APPLICATION, Trial(plan, redraw=redraw))[0])
+        any(type(event) is FaultStruck for event in run_plan(APPLICATION, Trial(plan, redraw=redraw))[0])
         for redraw in (None, Redraw(1, 1))
     ]
     assert struck == [True, False]

@@ -118,7 +118,7 @@ def test_lines_that_no_run_reached_are_listed() -> None:
 def test_a_watched_run_has_the_same_history() -> None:
     application = Application.with_input(mail(), letters(mail(), 5))
     plan = Plan(FaultSchedule(), ClusterOptions(), 0)
-    plain, watched = (try_plan(application, Trial(plan, watched=one)) for one in (False, True))
+    plain, watched = (try_plan(application, Trial(plan, watched=watched)) for watched in (False, True))
     assert plain.digest == watched.digest
     assert plain.branches is None
     assert watched.branches

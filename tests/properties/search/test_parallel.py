@@ -99,4 +99,4 @@ def test_a_run_that_never_ends_leaves_or_eats_memory_is_a_failure(
     limited = replace(application, limits=CodeLimits(call_s=0.1))
     with runner(limited, SOUND, jobs) as run:
         judged = list(run([Trial(Plan(NO_FAULTS, ClusterOptions(), seed)) for seed in range(2)]))
-    assert all(says in one.error for one in judged)
+    assert all(says in judged_run.error for judged_run in judged)

@@ -162,13 +162,13 @@ def test_the_first_table_means_what_it_has_always_meant() -> None:
 def test_faults_are_tied_to_steps_too() -> None:
     """Every role's steps, crashes and pauses and partitions and verbs there, and each fate of a message."""
     draw = random.Random(0)
-    tied = [one for _ in range(2_000) for one in decode(draw.randbytes(PLAN_BYTES)).faults.at_steps]
-    assert {type(one.fault) for one in tied} == {
+    tied = [at_step for _ in range(2_000) for at_step in decode(draw.randbytes(PLAN_BYTES)).faults.at_steps]
+    assert {type(fault.fault) for fault in tied} == {
         f.Crash, f.Pause, f.Partition, f.Operate, f.DropMessage, f.DuplicateMessage, f.DelayMessage,
     }  # fmt: skip
-    steps = {(role_of(one.step.process), one.step.does, one.step.message) for one in tied}
+    steps = {(role_of(fault.step.process), fault.step.does, fault.step.message) for fault in tied}
     assert steps == {(role, *step) for role in STEPS for step in STEPS[role]}
-    assert {one.step.nth for one in tied} == set(range(1, 13))
+    assert {fault.step.nth for fault in tied} == set(range(1, 13))
 
 
 def test_faults_can_be_correlated_in_time_or_in_place() -> None:
@@ -211,7 +211,7 @@ def test_an_operator_changes_the_version_where_there_is_another() -> None:
         data = draw.randbytes(PLAN_BYTES)
         for ground in changes:
             planned = decode_plan(data, ground, BASE).faults.planned
-            faults = [one.fault if isinstance(one, f.StepFault) else one for one in planned]
+            faults = [crash.fault if isinstance(crash, f.StepFault) else crash for crash in planned]
             verbs = [fault.verb for fault in faults if isinstance(fault, f.Operate)]
             versions = {verb.topology for verb in verbs if isinstance(verb, ChangeTopology)}
             assert versions <= set(range(ground.versions))
@@ -325,26 +325,26 @@ def _second(ground: Ground) -> list[f.FaultSchedule]:
 def test_the_second_table_has_what_the_first_has_no_form_for() -> None:
     """Noise on the store's traffic, a new owner that hears no broadcasts, and whoever recovers is struck in the middle of it."""
     schedules = _second(GROUND)
-    noises = [one for each in schedules for one in each.faults if isinstance(one, f.Noise)]
+    noises = [fault for each in schedules for fault in each.faults if isinstance(fault, f.Noise)]
     assert {kind for noise in noises for kind in noise.kinds} >= {
         "Mint",
         "Claim",
         "JournalWatermarks",
         "JournalPosition",
     }
-    tied = [one for each in schedules for one in each.at_steps]
+    tied = [step for each in schedules for step in each.at_steps]
     deaf = [
-        one
-        for one in tied
-        if one.step.message == "Scanned"
-        and isinstance(one.fault, f.Partition)
-        and one.fault.other == (one.step.process,)
+        fault
+        for fault in tied
+        if fault.step.message == "Scanned"
+        and isinstance(fault.fault, f.Partition)
+        and fault.fault.other == (fault.step.process,)
     ]
     assert deaf
-    assert all(role_of(side) == "authority" for one in deaf for side in one.fault.side)  # type: ignore[union-attr]
-    heirs = [one for one in tied if one.step.after_us]
-    assert {role_of(one.step.process) for one in heirs} == {"worker", "master", "authority", "injector"}
-    assert all(isinstance(one.fault, f.Crash | f.Pause) for one in heirs)
+    assert all(role_of(side) == "authority" for fault in deaf for side in fault.fault.side)  # type: ignore[union-attr]
+    heirs = [fault for fault in tied if fault.step.after_us]
+    assert {role_of(heir.step.process) for heir in heirs} == {"worker", "master", "authority", "injector"}
+    assert all(isinstance(heir.fault, f.Crash | f.Pause) for heir in heirs)
     for each in schedules:
         stops = {fault.at_us for fault in each.faults if isinstance(fault, f.Crash)}
-        assert {one.step.after_us for one in each.at_steps if one.step.after_us} <= stops | {1}
+        assert {step.step.after_us for step in each.at_steps if step.step.after_us} <= stops | {1}

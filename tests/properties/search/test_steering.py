@@ -78,7 +78,9 @@ def test_adding_a_kind_leaves_what_a_seed_is_aimed_at(monkeypatch: pytest.Monkey
     assert [plans(steering(seed)) for seed in range(3)] == before
     assert single_faults(TALLIES.pipeline, FEED, OPTIONS) == singles
     new = plans(Steering(APPLICATION, OPTIONS, 0, table=newest + 1))
-    assert [one for plan in new for one in plan.faults.at_steps if getattr(one.fault, "for_us", 0) == 12_345]
+    assert [
+        step for plan in new for step in plan.faults.at_steps if getattr(step.fault, "for_us", 0) == 12_345
+    ]
 
 
 def _added(step: Step, _: Ground) -> Iterator[StepFault]:
@@ -105,7 +107,7 @@ def test_the_first_table_means_what_it_has_always_meant() -> None:
     ]
     digests = [
         hashlib.sha256(
-            msgspec.json.encode([one for step in steps for one in faults_at(step, on, FIRST_TABLE)])
+            msgspec.json.encode([fault for step in steps for fault in faults_at(step, on, FIRST_TABLE)])
         ).hexdigest()[:16]
         for on in (ground, msgspec.structs.replace(ground, versions=2))
     ]

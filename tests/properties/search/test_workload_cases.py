@@ -22,7 +22,7 @@ def run(name: str, faults: FaultSchedule = NO_FAULTS) -> History:
     workload = WORKLOADS[name]
     history = simulate(workload.deployed, workload.feed(0), options=workload.options, faults=faults)
     verdicts = judge(history, workload.deployed, workload.options.engine)
-    assert not [one for one in verdicts.values() if isinstance(one, Violated)]
+    assert not [verdict for verdict in verdicts.values() if isinstance(verdict, Violated)]
     assert isinstance(verdicts.get("S18", Holds(1)), Holds)
     return history
 

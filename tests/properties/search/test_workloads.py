@@ -22,7 +22,9 @@ def test_every_workload_runs_to_its_end_and_holds(workload: Workload, seed: int)
     history = simulate(workload.pipeline, feed, options=workload.options, seed=seed)
 
     assert history.events[-1] == RunEnded(history.events[-1].at_us, "", "quiescent")
-    assert not [one for one in judge(history, [workload.pipeline]).values() if isinstance(one, Violated)]
+    assert not [
+        verdict for verdict in judge(history, [workload.pipeline]).values() if isinstance(verdict, Violated)
+    ]
     assert any(isinstance(event, Output) for event in history)
     assert _settled(workload, outputs_of(history)) == _settled(
         workload, run_reference(workload.pipeline, feed).outputs

@@ -376,7 +376,7 @@ PLANTED: list[tuple[Computation, Habit, int, str]] = [
 def test_a_planted_bug_is_found_and_shown_by_the_fewest_records(
     planted: Computation, habit: Habit, records: int, says: str
 ) -> None:
-    finding = next(one for one in examine(*numbers(planted)) if one.habit is habit)
+    finding = next(finding for finding in examine(*numbers(planted)) if finding.habit is habit)
     assert finding.feed.records == records
     first, *_ = finding.story()
     assert habit.value in first

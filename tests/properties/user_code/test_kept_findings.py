@@ -64,7 +64,9 @@ def test_what_one_seed_finds_its_file_shows_again(
     monkeypatch.setattr(look, "PERMUTATIONS", 1)
     file: ReplayFile = kept(tmp_path, seed).file
     again = shown_again(of(Newest()), file)
-    assert [(one.habit, one.kept) for one in again.findings] == [(Habit.DEPENDS_ON_ORDER, file.kept)]
+    assert [(finding.habit, finding.kept) for finding in again.findings] == [
+        (Habit.DEPENDS_ON_ORDER, file.kept)
+    ]
 
 
 def test_one_that_todays_inputs_do_not_show_is_found_again(tmp_path: Path) -> None:

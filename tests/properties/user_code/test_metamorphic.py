@@ -230,7 +230,11 @@ def race() -> tuple[Pipeline, Feed]:
 @pytest.mark.parametrize("seed", range(3))
 def test_what_excuses_other_relations_is_what_the_one_of_arrival_says(seed: int) -> None:
     found = check_relations(*race(), seed=seed)
-    excused = [one for one in found.values() if isinstance(one, Unknown) and "order of arrival" in one.why]
+    excused = [
+        verdict
+        for verdict in found.values()
+        if isinstance(verdict, Unknown) and "order of arrival" in verdict.why
+    ]
     assert excused
     assert broken(found) == {ARRIVAL}
 

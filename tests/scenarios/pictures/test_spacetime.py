@@ -75,7 +75,7 @@ def test_what_a_dead_sequencer_wrote_is_marked_and_a_zombies_belief_outlasts_its
 ) -> None:
     data = data_of(page_of(zombie))
     marked = [zombie.history.events[n] for n, one in enumerate(data["events"]) if one.get("mark") == "stale"]
-    assert [(one.sequencer, one.live) for one in marked if isinstance(one, Applied)] == [(2, 3)]
+    assert [(event.sequencer, event.live) for event in marked if isinstance(event, Applied)] == [(2, 3)]
     tenure = next(one for one in data["tenures"] if one["sequencer"] == 2)
     assert tenure["begin"] < tenure["replaced"] < tenure["end"]
 

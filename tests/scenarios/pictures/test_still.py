@@ -36,7 +36,7 @@ def picture(outcome: ScenarioRun) -> str:
 
 
 def texts(root: ET.Element) -> list[str]:
-    return ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
+    return ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
 
 
 def test_it_names_the_broken_rule_and_shows_what_led_to_it(zombie: ScenarioRun) -> None:
@@ -50,12 +50,14 @@ def test_it_names_the_broken_rule_and_shows_what_led_to_it(zombie: ScenarioRun) 
 
 
 def test_both_ends_of_the_violation_are_ringed(zombie: ScenarioRun) -> None:
-    rings = [one for one in drawn(zombie).iter(f"{SVG}circle") if one.get("r") == "10"]
+    rings = [element for element in drawn(zombie).iter(f"{SVG}circle") if element.get("r") == "10"]
     assert len(rings) == len(zombie.violations["S6"].witness) == 2
 
 
 def test_an_owner_that_was_replaced_is_dashed_from_then_on(zombie: ScenarioRun) -> None:
-    dashed = [one for one in drawn(zombie).iter(f"{SVG}line") if one.get("stroke-dasharray") == "3 2"]
+    dashed = [
+        element for element in drawn(zombie).iter(f"{SVG}line") if element.get("stroke-dasharray") == "3 2"
+    ]
     assert len(dashed) == 1
 
 

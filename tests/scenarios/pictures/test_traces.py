@@ -39,15 +39,15 @@ def trace_of(history: History) -> list[dict[str, Any]]:
 
 
 def of_phase(history: History, *phases: str) -> list[dict[str, Any]]:
-    return [one for one in trace_of(history) if one["ph"] in phases]
+    return [entry for entry in trace_of(history) if entry["ph"] in phases]
 
 
 def test_each_trace_event_has_the_fields_of_its_phase_and_no_others(history: History) -> None:
     trace = trace_of(history)
-    assert {"M", "X", "s", "f", "C"} <= {one["ph"] for one in trace} <= FIELDS.keys()
-    for one in trace:
-        needed, allowed = FIELDS[one["ph"]]
-        assert needed <= one.keys() <= needed | allowed, one
+    assert {"M", "X", "s", "f", "C"} <= {entry["ph"] for entry in trace} <= FIELDS.keys()
+    for entry in trace:
+        needed, allowed = FIELDS[entry["ph"]]
+        assert needed <= entry.keys() <= needed | allowed, entry
 
 
 def test_fields_are_of_the_types_that_the_format_has(history: History) -> None:
@@ -55,38 +55,40 @@ def test_fields_are_of_the_types_that_the_format_has(history: History) -> None:
         "ph": str, "name": str, "cat": str, "bp": str, "pid": int, "tid": int, "id": int, "args": dict,
         "ts": (int, float), "dur": (int, float),
     }  # fmt: skip
-    for one in trace_of(history):
-        for name, value in one.items():
-            assert isinstance(value, kinds[name]), one
-        assert one["ts"] >= 0
-        assert one["name"]
-        assert one.get("bp", "e") == "e"
+    for entry in trace_of(history):
+        for name, value in entry.items():
+            assert isinstance(value, kinds[name]), entry
+        assert entry["ts"] >= 0
+        assert entry["name"]
+        assert entry.get("bp", "e") == "e"
 
 
 def test_each_process_and_track_is_named_once_before_it_is_used(history: History) -> None:
     named: set[tuple[int, int]] = set()
     processes: dict[int, str] = {}
-    for one in trace_of(history):
-        if one["ph"] != "M":
-            assert one["pid"] in processes
-            assert one["ph"] == "C" or (one["pid"], one["tid"]) in named
-        elif one["name"] == "process_name":
-            assert one["pid"] not in processes
-            processes[one["pid"]] = one["args"]["name"]
-        elif one["name"] == "thread_name":
-            assert (one["pid"], one["tid"]) not in named
-            named.add((one["pid"], one["tid"]))
+    for entry in trace_of(history):
+        if entry["ph"] != "M":
+            assert entry["pid"] in processes
+            assert entry["ph"] == "C" or (entry["pid"], entry["tid"]) in named
+        elif entry["name"] == "process_name":
+            assert entry["pid"] not in processes
+            processes[entry["pid"]] = entry["args"]["name"]
+        elif entry["name"] == "thread_name":
+            assert (entry["pid"], entry["tid"]) not in named
+            named.add((entry["pid"], entry["tid"]))
         else:
-            assert one["name"] == "process_sort_index"
+            assert entry["name"] == "process_sort_index"
     assert len(set(processes.values())) == len(processes)
 
 
 def test_every_event_is_a_slice_of_its_process_at_its_time(history: History) -> None:
     names = {
-        one["pid"]: one["args"]["name"] for one in of_phase(history, "M") if one["name"] == "process_name"
+        entry["pid"]: entry["args"]["name"]
+        for entry in of_phase(history, "M")
+        if entry["name"] == "process_name"
     }
     slices = of_phase(history, "X")
-    assert [one["args"]["event"] for one in slices] == list(range(len(history)))
+    assert [entry["args"]["event"] for entry in slices] == list(range(len(history)))
     for one, event in zip(slices, history, strict=True):
         assert names[one["pid"]] == (event.process or "the run")
         assert 0 <= one["ts"] - event.at_us < 1, "the same microsecond"
@@ -94,17 +96,17 @@ def test_every_event_is_a_slice_of_its_process_at_its_time(history: History) -> 
 
 def test_slices_of_a_track_come_in_order_and_do_not_overlap(history: History) -> None:
     tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
-    for one in of_phase(history, "X"):
-        tracks.setdefault((one["pid"], one["tid"]), []).append((one["ts"], one["dur"]))
+    for entry in of_phase(history, "X"):
+        tracks.setdefault((entry["pid"], entry["tid"]), []).append((entry["ts"], entry["dur"]))
     for slices in tracks.values():
         for (begin, lasts), (following, _) in pairwise(slices):
             assert 1_000 * following >= 1_000 * begin + 1_000 * lasts - 1e-3, "to the nanosecond"
 
 
 def test_every_flow_begins_and_ends_once_each_in_one_slice_and_never_goes_back(history: History) -> None:
-    slices = Counter((one["pid"], one["tid"], one["ts"]) for one in of_phase(history, "X"))
-    begun = {one["id"]: one for one in of_phase(history, "s")}
-    ended = {one["id"]: one for one in of_phase(history, "f")}
+    slices = Counter((entry["pid"], entry["tid"], entry["ts"]) for entry in of_phase(history, "X"))
+    begun = {entry["id"]: entry for entry in of_phase(history, "s")}
+    ended = {entry["id"]: entry for entry in of_phase(history, "f")}
     assert len(begun) == len(of_phase(history, "s"))
     assert len(ended) == len(of_phase(history, "f"))
     assert begun.keys() == ended.keys() != set()
@@ -116,10 +118,10 @@ def test_every_flow_begins_and_ends_once_each_in_one_slice_and_never_goes_back(h
 
 
 def test_a_flow_ends_in_the_slice_of_what_it_led_to(history: History) -> None:
-    numbers = {(one["pid"], one["ts"]): one["args"]["event"] for one in of_phase(history, "X")}
+    numbers = {(entry["pid"], entry["ts"]): entry["args"]["event"] for entry in of_phase(history, "X")}
     flows: dict[int, list[int]] = {}
-    for one in of_phase(history, "s", "f"):
-        flows.setdefault(one["id"], []).append(numbers[one["pid"], one["ts"]])
+    for entry in of_phase(history, "s", "f"):
+        flows.setdefault(entry["id"], []).append(numbers[entry["pid"], entry["ts"]])
     links = [[link.cause, link.effect] for link in messages_of(links_of(history))]
     assert list(flows.values()) == links
 
@@ -140,13 +142,13 @@ def test_asynchronous_slices_come_in_pairs_of_one_name_that_end_after_they_begin
 
 def test_watermarks_are_counters_in_seconds_that_come_in_order_and_never_fall(history: History) -> None:
     values: dict[str, list[tuple[float, float]]] = {}
-    for one in of_phase(history, "C"):
-        assert one["args"].keys() == {"seconds"}
-        values.setdefault(one["name"], []).append((one["ts"], one["args"]["seconds"]))
+    for entry in of_phase(history, "C"):
+        assert entry["args"].keys() == {"seconds"}
+        values.setdefault(entry["name"], []).append((entry["ts"], entry["args"]["seconds"]))
     assert values
     for known in values.values():
         assert [at for at, _ in known] == sorted(at for at, _ in known)
-    authorities = Counter(one["pid"] for one in of_phase(history, "C"))
+    authorities = Counter(entry["pid"] for entry in of_phase(history, "C"))
     if len(authorities) == 1:  # another one may begin behind
         assert all([low for _, low in known] == sorted(low for _, low in known) for known in values.values())
 

@@ -175,7 +175,7 @@ def test_a_table_has_a_row_for_each_arrival() -> None:
 
 def test_the_blizzard_dips_and_nothing_else_does_for_weeks(blizzard: Findings) -> None:
     storm = blizzard.dips_in(BLIZZARD)
-    assert {one.key for one in storm} == {"B6", "DL"}
+    assert {dip.key for dip in storm} == {"B6", "DL"}
     assert blizzard.dips == storm
     for dip in storm:
         assert local(dip.start_us).date() == date(2013, 2, 8)
@@ -223,11 +223,15 @@ def test_a_spike_is_out_before_the_watermark_passes_its_hour() -> None:
         if isinstance(entry.event, SourceWatermark) and entry.event.low_watermark >= start + HOUR
     )
     before = run_reference(pipeline, Feed(entries[:passed])).outputs
-    (spike,) = [one for one in before if one.stream == "anomalies" and one.timestamp == start + HOUR]
+    (spike,) = [
+        emitted for emitted in before if emitted.stream == "anomalies" and emitted.timestamp == start + HOUR
+    ]
     assert before[spike] == 1
     anomaly: Anomaly = pipeline.codec("anomalies").decode(spike.value)
     assert (anomaly.key, anomaly.kind, anomaly.start) == ("EV", AnomalyKind.SPIKE, start)
-    assert not any(one.stream == "comparisons" and one.timestamp == start + HOUR for one in before)
+    assert not any(
+        emitted.stream == "comparisons" and emitted.timestamp == start + HOUR for emitted in before
+    )
 
 
 def test_a_season_is_an_hour_of_a_kind_of_day_on_new_yorks_clocks() -> None:

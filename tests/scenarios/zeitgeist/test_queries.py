@@ -127,7 +127,7 @@ def test_late_searches_and_no_others_are_behind_the_estimate_of_every_process() 
                     behind.append(timestamp)
                 case SourceRecord(timestamp=timestamp):
                     assert timestamp >= max(estimates.values())
-        assert sorted(behind) == [one.timestamp for one in log.late]
+        assert sorted(behind) == [arrival.timestamp for arrival in log.late]
         assert len(behind) == -(-len(log.arrivals) // 100)
         assert set(estimates.values()) == {MAX_TIME}
 

@@ -126,7 +126,11 @@ class Outcome:
 
     def anomalies(self, kind: AnomalyKind, before_us: int = MAX_TIME) -> list[tuple[str, int]]:
         found: list[Anomaly] = [value for _, value in self.streams["anomalies"]]
-        return [(one.key, one.start) for one in found if one.kind is kind and one.start < before_us]
+        return [
+            (anomaly.key, anomaly.start)
+            for anomaly in found
+            if anomaly.kind is kind and anomaly.start < before_us
+        ]
 
 
 def as_injected(log: SearchLog) -> Iterator[Step]:
@@ -154,7 +158,7 @@ def shuffled(emissions: Iterable[Emission], random: Random) -> Iterator[Step]:
     random.shuffle(left)
     while left:
         if random.random() < 0.7:
-            yield min(one.timestamp for one in left)
+            yield min(emission.timestamp for emission in left)
         yield left.pop()
     yield MAX_TIME
 
@@ -162,7 +166,7 @@ def shuffled(emissions: Iterable[Emission], random: Random) -> Iterator[Step]:
 def shuffled_searches(log: SearchLog, random: Random) -> Iterator[Step]:
     """As `shuffled`, with the same searches late."""
     records = [step for step in as_injected(log) if isinstance(step, Emission)]
-    late = {one.timestamp for one in log.late}
+    late = {arrival.timestamp for arrival in log.late}
     yield from shuffled([record for record in records if record.timestamp not in late], random)
     yield from (record for record in records if record.timestamp in late)
 
@@ -226,7 +230,7 @@ def test_a_window_is_stamped_with_its_end() -> None:
 def test_late_searches_are_dropped_counted_and_told(seed: int) -> None:
     log = searched(seed)
     outcome = run(log)
-    late = sorted((one.timestamp, one.query) for one in log.late)
+    late = sorted((arrival.timestamp, arrival.query) for arrival in log.late)
     assert len(late) == 2
     assert sorted((timestamp, search.query) for timestamp, search in outcome.streams["late"]) == late
     codec = pipeline.computations["window_counter"].state_codec
@@ -267,7 +271,16 @@ def test_query_that_comes_back_after_a_long_silence_is_counted_afresh() -> None:
     for steps in (in_time_order(searches), known_at_once):
         node = Node(pipeline.computations["window_counter"], pipeline)
         node.run(steps)
-        assert [one.timestamp // SECOND - 1 for one in node.produced] == [0, 1, 2, 3, 60, 61, 62, 63]
+        assert [emission.timestamp // SECOND - 1 for emission in node.produced] == [
+            0,
+            1,
+            2,
+            3,
+            60,
+            61,
+            62,
+            63,
+        ]
 
 
 @pytest.mark.parametrize("seed", range(5))

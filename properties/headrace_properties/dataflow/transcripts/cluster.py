@@ -112,9 +112,11 @@ def committed_panes(events: Iterable[Event], pipeline: Pipeline) -> list[Emitted
     stream, decode = _output(pipeline)
     found: dict[str, EmittedPane] = {}
     for event in events:
-        for one in event.delta.productions if isinstance(event, Applied) else ():
-            if one.stream == stream:
-                found.setdefault(one.record_id, _emission(event.at_us, one.key, decode(one.value)))
+        for production in event.delta.productions if isinstance(event, Applied) else ():
+            if production.stream == stream:
+                found.setdefault(
+                    production.record_id, _emission(event.at_us, production.key, decode(production.value))
+                )
     return list(found.values())
 
 
@@ -138,8 +140,8 @@ def cluster_mismatches(transcript: Transcript, panes: Sequence[EmittedPane]) -> 
     """Tell what differs from a transcript, up to its last step; steps at one instant are taken for one."""
     last = {step.at_us // MILLISECOND: number for number, step in enumerate(transcript.steps)}
     expected = [
-        replace(one, step=last[transcript.steps[one.step or 0].at_us // MILLISECOND])
-        for one in transcript.expected
+        replace(expected, step=last[transcript.steps[expected.step or 0].at_us // MILLISECOND])
+        for expected in transcript.expected
     ]
     placed = [replace(pane, step=_step_of(pane, transcript.steps, last)) for pane in panes]
     return mismatches(expected, [pane for pane in placed if pane.step >= 0])

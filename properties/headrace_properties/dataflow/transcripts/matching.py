@@ -149,7 +149,7 @@ def _lasts(trigger: Trigger) -> bool:
         case Repeat(inner):
             return _by_watermark(inner)
         case SequenceOf(triggers):
-            return all(_by_watermark(one) for one in triggers[:-1]) and _lasts(triggers[-1])
+            return all(_by_watermark(trigger) for trigger in triggers[:-1]) and _lasts(triggers[-1])
         case _:
             return False
 
@@ -164,8 +164,8 @@ def _by_watermark(trigger: Trigger) -> bool:
         case RepeatUntil(inner, until) | OrFinally(inner, until):
             return _by_watermark(inner) or _by_watermark(until)
         case AnyOf(triggers):
-            return any(_by_watermark(one) for one in triggers)
+            return any(_by_watermark(trigger) for trigger in triggers)
         case SequenceOf(triggers) | AllOf(triggers):
-            return all(_by_watermark(one) for one in triggers)
+            return all(_by_watermark(trigger) for trigger in triggers)
         case _:
             return False

@@ -19,9 +19,13 @@ class Codecs:
     """
 
     def __init__(self, pipelines: Sequence[Pipeline]) -> None:
-        self._streams = {stream: one.codec(stream) for one in reversed(pipelines) for stream in one.streams}
+        self._streams = {
+            stream: pipeline.codec(stream) for pipeline in reversed(pipelines) for stream in pipeline.streams
+        }
         self._states = {
-            name: spec.state_codec for one in reversed(pipelines) for name, spec in one.computations.items()
+            name: spec.state_codec
+            for pipeline in reversed(pipelines)
+            for name, spec in pipeline.computations.items()
         }
 
     def readable(self, event: h.Event) -> h.Event:
