@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,7 +64,9 @@ def test_frame_is_a_dataframe_of_a_session(df: Any) -> None:
     assert SparkSession.builder.getOrCreate() is df.sparkSession is SparkSession.getActiveSession()
 
 
-def test_columns_need_spark_again_afterwards() -> None:
+def test_columns_need_spark_again_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another test may have left its session running.
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     with columns_without_java(Session()):
         assert repr(F.col("x") + 1) == "Column<'(x + 1)'>"
     with pytest.raises((AssertionError, PySparkException)):
