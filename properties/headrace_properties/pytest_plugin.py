@@ -100,7 +100,7 @@ def _positive(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    """Read a number of seconds, likewise."""
+    """Read a number of seconds, as argparse's ``type``."""
     seconds = float(text)
     if not _LEAST_S <= seconds < math.inf:
         raise ValueError

@@ -15,7 +15,7 @@ class Pace(enum.IntEnum):
     LINGERING = 1
     """More steps to share it."""
     AWAITING_WAKE = 2
-    """Likewise; steps are there, and the host was asked to wake them when its time has come."""
+    """More steps to share it; the host was asked to wake the interval when the time for that is over."""
     AWAITING_ANSWER = 3
     """The answer to one of the writes under way, which are as many as may be."""
 

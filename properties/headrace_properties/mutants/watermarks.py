@@ -147,7 +147,7 @@ class MissingIsAbsent(IntervalMap):
 
     @property
     def horizon(self) -> int:
-        """Likewise."""
+        """The minimum horizon over these intervals."""
         return min((entry.horizon for entry in self.entries() if entry.heard), default=MIN_TIME)
 
 

@@ -81,9 +81,9 @@ def _greatest_two(values: list[int]) -> list[int]:
 _COMBINED: Mapping[str, Callable[[list[int]], Any]] = {
     "sum": sum, "count": len, "mean": _mean, "min": min, "max": max, "group": sorted,
 }  # fmt: skip
-"""Method of a collection to what it computes."""
+"""What each method of a collection computes."""
 _TAKEN_BACK: Mapping[str, Callable[[list[int]], Any]] = {"sum": sum, "count": len, "mean": _mean}
-"""Likewise of sums that are retracted as they grow."""
+"""The same for the methods that are applied to sums which are retracted as they grow."""
 
 
 def flows_pipeline() -> Pipeline:

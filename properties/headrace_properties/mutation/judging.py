@@ -4,7 +4,7 @@ Rules of this file:
 
 * What a mutant comes to is a function of it and of the runs. Time is the process's own (CPU), so that a busy machine changes
   nothing short of a run that nearly takes the limit.
-* A run that takes too long or ends its process is noticed, as `verify` would never end or end likewise.
+* A run that takes too long or ends its process is noticed: `verify` would hang or end, too.
 * What the sound runs exercise and no run of the mutant does is noticed, too: `verify` would call it unknown.
 """
 

@@ -121,7 +121,7 @@ class KeptFailures:
         return tuple(failure for failure in self._all() if not failure.file.about_code)
 
     def findings(self) -> tuple[KeptFailure, ...]:
-        """Read the findings about user code likewise.
+        """Read the findings about user code, in order of their names.
 
         Raises:
             HistoryFormatError: one cannot be read.

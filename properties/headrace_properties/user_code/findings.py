@@ -9,7 +9,7 @@ whatever is found is the user's.
 * It is made twice in a row: what it changes in its surroundings the second time, too, a retry repeats. So it does what leaves the
   process: files, sockets, databases, processes.
 * The records come in another order, none of them late and all at the same times: the outcome is the same.
-* They come in the same order at other times, with fewer watermarks, and none of them late: likewise.
+* The records come in the same order at other times, with fewer watermarks, none of them late: the outcome is the same.
 * A call that raises, that ends the process, or that never ends. A production behind its cause (4.5), which the engine refuses.
 
 A computation that declares ``ordered`` is not asked about order, and one that declares ``nondeterministic`` only about the last.

@@ -37,7 +37,7 @@ PERMUTATIONS = 5
 """Orders of arrival that are tried."""
 
 SCHEDULES = 4
-"""Likewise schedules."""
+"""Schedules that are tried."""
 
 MOST_AT_ONCE = 10_000
 """Calls of one key without time or input going on: then it is taken to set off its own timers without end."""
