@@ -14,11 +14,13 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from random import Random
+from unittest.mock import patch
 
 import hypothesis
 import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
@@ -44,6 +46,11 @@ _NEWEST_EVERY = 4
 """Choice: every fourth round draws from the newest table of kinds, so that most plans of a seed stay what they were."""
 
 
+_no_constants = patch.object(providers, "_get_local_constants", type(providers.GLOBAL_CONSTANTS), create=True)
+"""Hypothesis mixes literals of all imported modules into what it draws, and caches them in the current directory. No plan depends
+on them, and to read them takes longer than a short search."""
+
+
 def drawn(seed: int, number: int) -> list[bytes]:
     """The bytes of a round's plans, as Hypothesis draws them; zeros, the plan without faults, in the first round only.
 
@@ -62,7 +69,7 @@ def drawn(seed: int, number: int) -> list[bytes]:
         if any(data) or not (number or found):
             found.append(data)
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _no_constants:
         warnings.simplefilter("ignore", hypothesis.errors.HypothesisWarning)
         note()
     return found

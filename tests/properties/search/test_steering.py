@@ -7,6 +7,7 @@ from itertools import islice
 
 import msgspec
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from headrace import SECOND
 from headrace_properties.search.application import Application
@@ -44,6 +45,13 @@ def test_the_bytes_of_a_round_are_drawn_anew_each_round_and_zeros_come_first() -
     assert first == drawn(0, 0)
     assert not set(first) & set(second)
     assert not set(second) & set(drawn(1, 1))
+
+
+def test_no_module_is_searched_for_literals_to_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(providers, "_get_local_constants", lambda: searched.append("modules"))
+    assert drawn(3, 1) == drawn(3, 1)
+    assert searched == []
 
 
 def test_each_plan_but_the_healthy_one_is_given_faults_beside_its_own() -> None:
