@@ -38,10 +38,10 @@ def _progress_cells(one: ComputationProgress) -> list[str]:
     counts = [f"{number:,}" for number in (one.records, one.late_records, one.outputs)]
     size = "" if one.state_bytes is None else filesize.decimal(one.state_bytes)
     rest = ["" if number is None else f"{number:,}" for number in (one.timers, one.keys)]
-    return [*counts, _time(one.low_watermark), lag, *rest, size]
+    return [*counts, time_cell(one.low_watermark), lag, *rest, size]
 
 
-def _time(time_us: int) -> str:
+def time_cell(time_us: int) -> str:
     """An event time: a date if it can be one of our days."""
     if not MIN_TIME < time_us < MAX_TIME:
         return "unknown" if time_us == MIN_TIME else "the end"

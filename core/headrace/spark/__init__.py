@@ -58,6 +58,7 @@ from headrace.spark.jobs.attach import Input, attach
 from headrace.spark.jobs.deploy import Deployment, Layout, deploy
 from headrace.spark.jobs.recorded import RecordedRun, run_recorded
 from headrace.spark.jobs.skipping import skip_record
+from headrace.spark.jobs.state import ComputationState, IntervalState, JobState, RowState, TimerState
 from headrace.spark.runtime.failures import error_of
 from headrace.spark.runtime.session import check_session, prepare_session, session
 from headrace.spark.runtime.submit import spark_submit
@@ -72,6 +73,7 @@ from headrace.spark.sources.sources import Files, Generated, JsonLines, ParquetF
 __all__ = [
     "CheckpointDamagedError",
     "CheckpointMismatchError",
+    "ComputationState",
     "DatabaseSink",
     "Deployment",
     "Directory",
@@ -83,7 +85,9 @@ __all__ = [
     "Generated",
     "Input",
     "InputFileError",
+    "IntervalState",
     "JavaNotFoundError",
+    "JobState",
     "JobStoppedError",
     "JsonLines",
     "Layout",
@@ -96,6 +100,7 @@ __all__ = [
     "QueryFailedError",
     "QueryStoppedError",
     "RecordedRun",
+    "RowState",
     "Sample",
     "SessionRunningError",
     "SessionSettingsError",
@@ -108,6 +113,7 @@ __all__ = [
     "SparkHostError",
     "SparkVersionError",
     "StorageError",
+    "TimerState",
     "TypedSink",
     "WrongSetting",
     "attach",

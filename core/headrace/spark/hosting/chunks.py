@@ -9,7 +9,7 @@ Rules of this file:
 * Chunks are divided as they grow; a key's chunk follows from its hash and the number of chunks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 from zlib import crc32
 
@@ -131,9 +131,20 @@ class _PackedRow(msgspec.Struct, array_like=True, gc=False):
 _Entry = tuple[Dues | None, msgspec.Raw]
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_header = msgspec.msgpack.Decoder(Header).decode
+decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_chunk = msgspec.msgpack.Decoder(dict[str, _Entry]).decode
 _decode_row = msgspec.msgpack.Decoder(_PackedRow).decode
+
+
+def chunk_of(key: str, divisor: int, chunks: int) -> int:
+    """Return the number of a key's chunk; for the divisor see `Chunks`."""
+    return crc32(key.encode()) // divisor % chunks
+
+
+def rows_of(chunk: bytes) -> Iterator[tuple[str, StoredRow]]:
+    """Unpack all rows of a chunk, by key."""
+    for key, (_, data) in _decode_chunk(chunk).items():
+        yield key, _unpack(data)
 
 
 class Chunks:
@@ -148,7 +159,7 @@ class Chunks:
         self._store = store
         self._divisor = divisor
         data = store.header()
-        self.header = Header() if data is None else _decode_header(data)
+        self.header = Header() if data is None else decode_header(data)
         self._loaded: dict[int, dict[str, _Entry]] = {}
         self._sizes: dict[int, int] = {}
         self._timers: dict[str, int] = {}
@@ -201,7 +212,7 @@ class Chunks:
         self._store.set_header(_encode(self.header))
 
     def _number(self, key: str) -> int:
-        return crc32(key.encode()) // self._divisor % self.header.chunks
+        return chunk_of(key, self._divisor, self.header.chunks)
 
     def _chunk(self, number: int) -> dict[str, _Entry]:
         found = self._loaded.get(number)

@@ -59,7 +59,7 @@ class JobPlan:
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
-        return self.groups[consumer][crc32(key.encode()) % len(self.groups[consumer])]
+        return self.groups[consumer][interval_of(key, len(self.groups[consumer]))]
 
     def sequencer(self, group: str, batch: int) -> int:
         """Return the sequencer of a group in a micro-batch: unique, and greater in later batches."""
@@ -86,6 +86,11 @@ class MicroBatch:
     now_us: int
     low_watermark: int
     in_order: bool = False
+
+
+def interval_of(key: str, intervals: int) -> int:
+    """Return the number of a key's interval."""
+    return crc32(key.encode()) % intervals
 
 
 def batch_of(sequencer: int) -> int:

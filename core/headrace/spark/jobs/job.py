@@ -4,6 +4,7 @@ Rules of this file: Spark's checkpoints store state by key interval, so the numb
 pipeline that does not fit its directory is refused before any query starts.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,10 @@ class Shape(msgspec.Struct, frozen=True):
     switches: dict[str, list[str]] = {}
     levels: dict[str, int] = {}
 
+    def known_levels(self) -> dict[str, int]:
+        """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
+        return {name: level for level, names in enumerate(self.stages) for name in names} | self.levels
+
 
 _NAME = "deployment.json"
 _decode = msgspec.json.Decoder(Shape).decode
@@ -77,6 +82,40 @@ def read_shape(directory: Path) -> Shape | None:
         return _decode((directory / _NAME).read_bytes())
     except FileNotFoundError:
         return None
+
+
+def shape_of_job(directory: Path) -> Shape:
+    """Read the deployment that a directory was created for.
+
+    Raises:
+        SparkHostError: there is none.
+    """
+    shape = read_shape(directory)
+    if shape is None:
+        problem = f"no job was deployed in the directory {str(directory)!r}"
+        raise SparkHostError(
+            problem,
+            "Give the directory that was given to deploy; the error that stopped a job has it",
+        )
+    return shape
+
+
+def check_computation(directory: Path, name: str, known: Collection[str]) -> None:
+    """Refuse a computation that the job in a directory does not have.
+
+    Raises:
+        SparkHostError: it is unknown.
+    """
+    if name not in known:
+        problem = f"the job in {str(directory)!r} has no computation {name!r}"
+        raise SparkHostError(problem, f"Its computations are: {', '.join(map(repr, known))}")
+
+
+def last_committed(checkpoint: Path) -> int:
+    """Return the number of the last micro-batch that Spark committed, from its checkpoint; -1: none."""
+    commits = checkpoint / "commits"
+    names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+    return max([int(name) for name in names if name.isdigit()], default=-1)
 
 
 def write_shape(directory: Path, shape: Shape, pipeline: Pipeline) -> None:

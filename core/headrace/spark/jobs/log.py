@@ -354,6 +354,19 @@ def taken_for_good(sender: str, consumer: Log, begin: int) -> int:
     return begin if entry is None else entry.taken.get(sender, begin)
 
 
+def beginnings_of(directory: Path, stage: str) -> dict[str, int]:
+    """Return, by sender, the number of the entry after which a computation began to read that sender's log."""
+    try:
+        return msgspec.json.decode(beginnings_path(directory, stage).read_bytes(), type=dict[str, int])
+    except FileNotFoundError:
+        return {}
+
+
+def beginnings_path(directory: Path, stage: str) -> Path:
+    """Return the file that keeps them in a job's directory."""
+    return directory / "stages" / f"{file_name(stage)}.json"
+
+
 def file_name(stage: str) -> str:
     """Return the file name for a stage.
 

@@ -170,8 +170,8 @@ def _check_levels(before: Shape | None, now: Shape) -> None:
             f"{injectors} and {levels}: a query of Spark cannot change these and keep its state",
             "Deploy with Layout.STAGED, which allows it, or start in an empty directory",
         )
-    known = _levels(before)
-    for name, level in _levels(now).items():
+    known = before.known_levels()
+    for name, level in now.known_levels().items():
         if known.get(name, level) != level:
             raise SparkHostError(
                 f"computation {name!r} is on level {level} of the pipeline {now.pipeline!r}, counted from 0, but its state is "
@@ -181,14 +181,10 @@ def _check_levels(before: Shape | None, now: Shape) -> None:
             )
 
 
-def _levels(shape: Shape) -> dict[str, int]:
-    return {name: level for level, names in enumerate(shape.stages) for name in names} | shape.levels
-
-
 def _with_removed(before: Shape | None, now: Shape) -> Shape:
     """Return a shape that also has the levels of removed computations, where Spark still keeps their state."""
-    known = {} if before is None else _levels(before)
-    return msgspec.structs.replace(now, levels=known | _levels(now))
+    known = {} if before is None else before.known_levels()
+    return msgspec.structs.replace(now, levels=known | now.known_levels())
 
 
 class OutputWriter:

@@ -19,7 +19,7 @@ from headrace.api.errors import OptionsError
 from headrace.api.pipeline import Pipeline
 from headrace.api.specs import Skip, Stop
 from headrace.spark.errors import SparkHostError
-from headrace.spark.jobs.job import read_shape
+from headrace.spark.jobs.job import check_computation, shape_of_job
 from headrace.spark.runtime.files import local_directory, replace_file
 from headrace.spark.sinks.job_sinks import Sinks
 
@@ -59,13 +59,7 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Path
         OptionsError: the id is empty, or the directory is a URI of another scheme.
     """
     place = local_directory("directory", directory)
-    shape = read_shape(place)
-    if shape is None:
-        problem = f"no job was deployed in the directory {str(place)!r}"
-        raise SparkHostError(
-            problem,
-            "Give the directory that was given to deploy; the error that stopped the job has the whole command",
-        )
+    shape = shape_of_job(place)
     known = [name for level in shape.stages for name in level]
     if computation in shape.injectors:
         problem = f"{computation!r} is an injector, not a computation"
@@ -73,9 +67,7 @@ def skip_record(directory: str | Path, computation: str, record_id: str) -> Path
             problem,
             "To send malformed records to dead letters, give it on_malformed=DeadLetter(stream) on the next deploy",
         )
-    if computation not in known:
-        problem = f"the job in {str(place)!r} has no computation {computation!r}"
-        raise SparkHostError(problem, f"Its computations are: {', '.join(map(repr, known))}")
+    check_computation(place, computation, known)
     if not record_id:
         raise OptionsError("record_id", record_id, "the id in the error")
     skipped = _Skipped(computation, record_id)

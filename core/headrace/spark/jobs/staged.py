@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -40,10 +39,19 @@ from headrace.spark.jobs.job import (
     Shape,
     check_shape,
     check_switches,
+    last_committed,
     read_shape,
     write_shape,
 )
-from headrace.spark.jobs.log import Entry, Log, entry_of, file_name, taken_for_good
+from headrace.spark.jobs.log import (
+    Entry,
+    Log,
+    beginnings_of,
+    beginnings_path,
+    entry_of,
+    file_name,
+    taken_for_good,
+)
 from headrace.spark.jobs.log_source import Reading
 from headrace.spark.jobs.running import Running, start
 from headrace.spark.jobs.skipping import with_dead_letters, with_skips
@@ -242,7 +250,7 @@ class StagedHost:
         settings = self._settings
         checkpoint = settings.checkpoint(file_name(name))
         log = self._log(name)
-        committed = log.entry(_last_committed(checkpoint))
+        committed = log.entry(last_committed(checkpoint))
         writer = LogWriter(
             self,
             log,
@@ -260,10 +268,7 @@ class StagedHost:
     # Where a computation began to read its senders' logs. It must be the same whenever Spark asks.
 
     def _beginnings(self, name: str) -> dict[str, int]:
-        try:
-            return msgspec.json.decode(self._beginnings_path(name).read_bytes(), type=dict[str, int])
-        except FileNotFoundError:
-            return {}
+        return beginnings_of(self._settings.directory, name)
 
     def _note_beginnings(self, name: str, senders: Iterable[str], *, from_now: bool) -> None:
         noted = self._beginnings(name)
@@ -273,10 +278,7 @@ class StagedHost:
         for sender in set(noted) - set(senders):
             # Its log was read to the end before it was removed; if it is added again, reading resumes there.
             noted[sender] = self._log(sender).last()
-        replace_file(self._beginnings_path(name), msgspec.json.encode(noted))
-
-    def _beginnings_path(self, name: str) -> Path:
-        return self._settings.directory / "stages" / f"{file_name(name)}.json"
+        replace_file(beginnings_path(self._settings.directory, name), msgspec.json.encode(noted))
 
     # Waiting
 
@@ -449,13 +451,6 @@ def _carried(pipeline: Pipeline, sender: str, consumer: str) -> tuple[str, ...]:
 
 def _comparable(spec: ComputationSpec) -> ComputationSpec:
     return replace(spec, output_codecs={})
-
-
-def _last_committed(checkpoint: Path) -> int:
-    """Return the number of the last micro-batch that Spark committed, from its checkpoint; -1: none."""
-    commits = checkpoint / "commits"
-    names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
-    return max([int(name) for name in names if name.isdigit()], default=-1)
 
 
 def _names(layout: Shape) -> set[str]:

@@ -92,7 +92,7 @@ def outlet(pipeline: Pipeline, name: str) -> Pipeline:
     """Return the pipeline as the readers of a stage's outputs see it: the streams and their codecs."""
     spec = pipeline.injectors.get(name) or pipeline.computations[name]
     seen = Pipeline(pipeline.name)
-    _add_injector(seen, name, spec.all_outputs)
+    _add_injector(seen, name, spec.all_outputs or [name])  # an injector has at least one stream
     return _with_codecs(seen, pipeline)
 
 

@@ -1,0 +1,299 @@
+"""The stored state of a job, readable by key (MillWheel 6.2): rows, timers, holds, and productions that wait in a log.
+
+Rules of this file:
+
+* State is read from the last micro-batch that Spark has committed, through Spark's own data source for state. All reads of one
+  query are from the same micro-batch, so the job can run meanwhile. Nothing is written to its directory.
+* A checkpointed production (6.1.2) is an entry of a log that a consumer has not taken. The pipelined layout has none.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+
+from headrace.api.records import Clock
+from headrace.api.time import MAX_TIME, MIN_TIME
+from headrace.spark.errors import SparkHostError
+from headrace.spark.hosting.chunks import Header, chunk_of, decode_header, rows_of
+from headrace.spark.hosting.layout import computation_of, interval_of, number_of
+from headrace.spark.jobs.job import check_computation, last_committed, shape_of_job
+from headrace.spark.jobs.log import Log, beginnings_of, file_name
+from headrace.spark.runtime.file_errors import storage_error_of
+from headrace.spark.runtime.files import local_directory, scratch
+from headrace.store.mediator import StoredRow
+
+
+class TimerState(msgspec.Struct, frozen=True):
+    """A pending timer (4.6).
+
+    Attributes:
+        tag: its name.
+        clock: ``watermark`` or ``wall``.
+        timestamp: the time that user code asked for, microseconds of its clock.
+        due: when it fires: the later of ``timestamp`` and the time at which it was set.
+        hold: event time at which it holds the low watermark, microseconds; ``None``: nowhere.
+    """
+
+    tag: str
+    clock: str
+    timestamp: int
+    due: int
+    hold: int | None
+
+
+class RowState(msgspec.Struct, frozen=True):
+    """All that is stored for one key of a computation (6.2).
+
+    Attributes:
+        key: the key.
+        interval: number of its key interval.
+        state: the state, as the computation's codec writes it.
+        hold: event time at which the state holds the low watermark, microseconds; ``None``: nowhere.
+        timers: pending timers, in the order in which they fire.
+        seen: ids of records kept for deduplication (6.1.1), each with its origin in microseconds.
+    """
+
+    key: str
+    interval: int
+    state: bytes
+    hold: int | None
+    timers: tuple[TimerState, ...]
+    seen: dict[str, int]
+
+
+class IntervalState(msgspec.Struct, frozen=True):
+    """A key interval.
+
+    Attributes:
+        number: its number, from 0.
+        keys: number of keys with a row.
+        timers: number of pending timers.
+        state_bytes: size of the rows, bytes.
+        records: number of records ever received.
+        low_watermark: of its input as of its last micro-batch, event time in microseconds; ``None``: unknown, or at its end.
+        hold: event time at which it holds the low watermark, microseconds; ``None``: nowhere.
+        holds: by sender (pipelined: by key interval), the event time at which that one holds this input back, microseconds.
+    """
+
+    number: int
+    keys: int
+    timers: int
+    state_bytes: int
+    records: int
+    low_watermark: int | None
+    hold: int | None
+    holds: dict[str, int]
+
+
+class ComputationState(msgspec.Struct, frozen=True):
+    """A computation.
+
+    Attributes:
+        name: its name.
+        removed: whether it is no longer part of the pipeline.
+        micro_batch: number of the last committed micro-batch of its query; -1: none.
+        intervals: the key intervals that have state, in order.
+        waiting: by consumer, the number of records in its log that the consumer has not taken; staged only.
+    """
+
+    name: str
+    removed: bool
+    micro_batch: int
+    intervals: tuple[IntervalState, ...]
+    waiting: dict[str, int] = {}
+
+
+class JobState:
+    """Reads the stored state of a job, also while it runs.
+
+    Args:
+        spark: a session on this machine, which need not be the job's.
+        directory: directory of the job: a path or a ``file:`` URI, as given to `deploy`.
+
+    Attributes:
+        layout: ``pipelined`` or ``staged``.
+        pipeline: name of the pipeline.
+
+    Raises:
+        SparkHostError: there is no such job.
+        OptionsError: the directory is a URI of another scheme.
+    """
+
+    def __init__(self, spark: SparkSession, directory: str | Path) -> None:
+        self._spark = spark
+        self._directory = local_directory("directory", directory)
+        self._shape = shape_of_job(self._directory)
+        self.layout, self.pipeline = self._shape.layout, self._shape.pipeline
+
+    def computations(self) -> tuple[ComputationState, ...]:
+        """Read all computations, sources first; removed ones whose state is still stored come last.
+
+        Raises:
+            The errors of `computation`.
+        """
+        return tuple(self.computation(name) for name in self._known())
+
+    def computation(self, name: str) -> ComputationState:
+        """Read one computation.
+
+        Raises:
+            SparkHostError: the job has no such computation, or Spark cannot read the state.
+            StorageError: a file of the checkpoint is missing or damaged.
+        """
+        stored = self._stored(name)
+        intervals = [_interval(group, header) for group, header in stored.headers().items()]
+        intervals.sort(key=lambda interval: interval.number)
+        removed = name not in self._present()
+        return ComputationState(name, removed, stored.batch, tuple(intervals), self._waiting(name))
+
+    def rows(self, name: str) -> Iterator[RowState]:
+        """Read all rows of a computation, in no particular order.
+
+        Raises:
+            The errors of `computation`.
+        """
+        for group, chunk in self._stored(name).chunks():
+            for key, row in rows_of(chunk):
+                yield _row(key, group, row)
+
+    def row(self, name: str, key: str) -> RowState | None:
+        """Read the row of one key; ``None``: there is none.
+
+        Raises:
+            The errors of `computation`.
+        """
+        stored, intervals = self._stored(name), self._shape.intervals
+        place = interval_of(key, intervals)
+        for group, header in stored.headers().items():
+            if number_of(group) == place:
+                for _, chunk in stored.chunks(group, chunk_of(key, intervals, header.chunks)):
+                    for other, row in rows_of(chunk):
+                        if other == key:
+                            return _row(key, group, row)
+        return None
+
+    def _present(self) -> list[str]:
+        return [name for level in self._shape.stages for name in level]
+
+    def _known(self) -> list[str]:
+        return list(dict.fromkeys([*self._present(), *sorted(self._shape.levels)]))
+
+    def _stored(self, name: str) -> "_Stored":
+        check_computation(self._directory, name, self._known())
+        checkpoints = self._directory / "checkpoints"
+        if self.layout == "staged":
+            return _Stored(self._spark, checkpoints / file_name(name), 0, name)
+        # Spark numbers the operators of a query from the last one to the first.
+        operator = len(self._shape.stages) - 1 - self._shape.known_levels()[name]
+        return _Stored(self._spark, checkpoints / "pipeline", operator, name)
+
+    def _waiting(self, name: str) -> dict[str, int]:
+        if self.layout != "staged":
+            return {}
+        log, found = Log(self._directory, name), {}
+        for consumer in self._present():
+            begin = beginnings_of(self._directory, consumer)
+            if name in begin:
+                own = Log(self._directory, consumer)
+                newest = own.entry(own.last())
+                taken = begin[name] if newest is None else newest.taken.get(name, begin[name])
+                entries = [log.entry(number) for number in range(taken + 1, log.last() + 1)]
+                found[consumer] = sum(entry.records for entry in entries if entry is not None)
+        return found
+
+
+class _Stored:
+    """The state of one computation in a query's checkpoint, as of the last micro-batch committed when this was created."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path, operator: int, computation: str) -> None:
+        self.batch = last_committed(checkpoint)
+        self._spark, self._checkpoint, self._operator = spark, checkpoint, operator
+        self._computation = computation
+
+    def headers(self) -> dict[str, Header]:
+        """Read the header of each interval, by group."""
+        rows = self._read("header", "key.group", "value.data")
+        found = {group: decode_header(data) for group, data in rows}
+        return {group: header for group, header in found.items() if self._is_own(group)}
+
+    def chunks(self, group: str | None = None, number: int | None = None) -> Iterator[tuple[str, bytes]]:
+        """Read chunks, each with its group: all of them, or one."""
+        wanted = None
+        if group is not None:
+            wanted = (F.col("key.group") == group) & (F.col("user_map_key.number") == number)
+        for own, data in self._read("chunks", "key.group", "user_map_value.data", wanted=wanted):
+            if self._is_own(own):
+                yield own, data
+
+    def _is_own(self, group: str) -> bool:
+        return computation_of(group) == self._computation
+
+    def _read(
+        self, variable: str, *columns: str, wanted: Column | None = None
+    ) -> Iterator[tuple[str, bytes]]:
+        if self.batch < 0:
+            return
+        options = {
+            "path": _plain(self._checkpoint), "operatorId": self._operator, "batchId": self.batch, "stateVarName": variable,
+        }  # fmt: skip
+        try:
+            frame = self._spark.read.format("statestore").options(**options).load()
+            if wanted is not None:
+                frame = frame.filter(wanted)
+            few, frame = variable == "header" or wanted is not None, frame.select(*columns)
+            for group, data in frame.collect() if few else frame.toLocalIterator():
+                yield str(group), bytes(data)
+        except (PySparkException, Py4JJavaError) as error:
+            found = storage_error_of(str(error), self._checkpoint)
+            if found is not None:
+                raise found from error
+            reason = str(error).partition("\n")[0]
+            problem = (
+                f"the state of {self._computation!r} cannot be read from {str(self._checkpoint)!r}: {reason}"
+            )
+            remedy = "Read it with the versions of Headrace and Spark that run the job"
+            raise SparkHostError(problem, remedy) from error
+
+
+def _plain(checkpoint: Path) -> str:
+    """Return a path that Spark's data source for state can read: it does not find one with characters that a URI escapes."""
+    if quote(str(checkpoint)) == str(checkpoint):
+        return str(checkpoint)
+    link = scratch() / "state" / sha256(str(checkpoint).encode()).hexdigest()
+    link.parent.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        link.symlink_to(checkpoint)
+    return str(link)
+
+
+def _interval(group: str, header: Header) -> IntervalState:
+    return IntervalState(
+        number_of(group), header.rows, header.timers, header.state_bytes, header.records, _known_time(header.low),
+        _known_time(header.held), {sender: low for sender, low in header.holds.items() if MIN_TIME < low < MAX_TIME},
+    )  # fmt: skip
+
+
+def _row(key: str, group: str, row: StoredRow) -> RowState:
+    timers = tuple(
+        TimerState(
+            timer.tag,
+            "wall" if timer.clock is Clock.WALL else "watermark",
+            timer.timestamp,
+            timer.due,
+            timer.held,
+        )
+        for timer in sorted(row.timers.values(), key=lambda timer: timer.order)
+    )
+    return RowState(key, number_of(group), row.state, _known_time(row.hold), timers, row.seen)
+
+
+def _known_time(time_us: int) -> int | None:
+    return time_us if MIN_TIME < time_us < MAX_TIME else None
