@@ -18,9 +18,18 @@ from unittest.mock import patch
 import time_machine
 
 from headrace.api.errors import HeadraceError
-from headrace_properties.spark_jobs.watching import Kept, LostTimer, Watched, place_of, watched_run
+from headrace_properties.spark_jobs.watching import (
+    ExpiredState,
+    Kept,
+    LostTimer,
+    Memory,
+    Watched,
+    place_of,
+    watched_run,
+)
 from headrace_sim.spark.job import (
     ApplyWithState,
+    MapInPandas,
     OutputMode,
     SparkJob,
     SparkSink,
@@ -43,10 +52,12 @@ class Cause(Enum):
     PARTITIONS = "partitions"
     ORDER = "order"
     BATCHING = "batching"
+    FRAMES = "frames"
     CHANCE = "chance"
     LATE = "late"
     MEMORY = "memory"
     TIMER = "timer"
+    TTL = "ttl"
     GROWTH = "growth"
     ERROR = "error"
 
@@ -67,6 +78,10 @@ _TOLD = {
     Cause.BATCHING: (
         "depends on how the input is cut into batches",
         "Tell results when a timer fires, not once for each call; or allow it, if a running result is meant",
+    ),
+    Cause.FRAMES: (
+        "depends on how a key's rows are cut into pandas frames",
+        "Read every frame of the iterator, `for frame in rows`: Spark cuts at spark.sql.execution.arrow.maxRecordsPerBatch",
     ),
     Cause.CHANCE: (
         "depends on the clock or on chance",
@@ -184,19 +199,20 @@ class _Check:
         self._allow = allow
         self._findings: dict[Cause, JobFinding] = {}
         self._kept: list[Kept] = []
-        self._forgetful = job
-        self._place = next((step.place for step in job.stateful), "")
+        working = (step for step in job.steps if isinstance(step, MapInPandas))
+        self._place = next((step.place for step in (*job.stateful, *working)), "")
 
     def run(self, schedules: int, seed: int, progress: Callable[[int, int], None] | None) -> JobReport:
         with _chance(0):
-            calm, self._kept, lost, expiring = watched_run(lambda: run_job(_watched(self._job), self._feed))
-        self._forgetful = _watched(self._job, forgets=True)
+            calm, noted = watched_run(lambda: run_job(_watched(self._job), self._feed))
+        self._kept = noted.kept
         if calm.failure is not None:
             raise JobFailsError(
                 f"{type(calm.failure).__name__}: {calm.failure}", place_of_error(calm.failure)
             )
-        self._lost_timers(lost)
-        self._growth(calm, expiring)
+        self._lost_timers(noted.lost)
+        self._expired(noted.expired)
+        self._growth(calm, noted.expiring)
         most_late = calm.late
         kinds = list(_changes(self._job))
         for number in range(schedules):
@@ -207,11 +223,7 @@ class _Check:
             self._judge(cause, schedule, calm, outcome)
             if progress is not None:
                 progress(number + 1, schedules)
-        unknown = (
-            []
-            if self._job.stateful and sum(map(len, calm.outputs.values()))
-            else ["no stateful step gave any output"]
-        )
+        unknown = [] if any(calm.outputs.values()) else ["the job gave no output"]
         return JobReport(tuple(self._findings.values()), tuple(unknown), schedules, most_late, calm)
 
     def _judge(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> None:
@@ -238,7 +250,9 @@ class _Check:
     def _named(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> Cause:
         if outcome.failure is not None:
             return Cause.ERROR
-        if self._kept and not self._differs_forgetting(cause, schedule):
+        if self._kept and not all(
+            self._differs(cause, schedule, memory) for memory in (Memory.CALL, Memory.RUN)
+        ):
             return Cause.MEMORY
         if cause is Cause.CHANCE or Cause.CHANCE in self._findings:
             return Cause.CHANCE
@@ -251,10 +265,12 @@ class _Check:
             return None  # a smaller feed that the job cannot take
         return self._compared(calm, _run(self._job, feed, schedule, cause))
 
-    def _differs_forgetting(self, cause: Cause, schedule: Schedule) -> bool:
-        """Tell whether the outcome differs even if nothing is kept outside state."""
-        calm = _run(self._forgetful, self._feed, Schedule(), Cause.FAULTS)
-        return self._compared(calm, _run(self._forgetful, self._feed, schedule, cause)) is not None
+    def _differs(self, cause: Cause, schedule: Schedule, memory: Memory) -> bool:
+        """Tell whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
+        job = _watched(self._job, memory)
+        calm, _ = watched_run(lambda: _run(job, self._feed, Schedule(), Cause.FAULTS))
+        other, _ = watched_run(lambda: _run(job, self._feed, schedule, cause))
+        return self._compared(calm, other) is not None
 
     def _compared(self, calm: Outcome, outcome: Outcome) -> str | None:
         if outcome.failure is not None:
@@ -297,6 +313,16 @@ class _Check:
             remedy = "Register a later time"
             self._findings[Cause.TIMER] = JobFinding(Cause.TIMER, lost[0].place, told, remedy, self._feed)
 
+    def _expired(self, expired: list[ExpiredState]) -> None:
+        if expired and Cause.TTL not in self._allow:
+            one = expired[0]
+            told = (
+                f"the state {one.name!r} of key {one.key} expires before its timer fires: its TTL is {one.ttl_ms} ms, "
+                f"and the timer is registered for {one.wait_ms} ms later"
+            )
+            remedy = "Let the TTL outlast the timer, or let the timer alone clear the state; or allow it, if it is meant"
+            self._findings[Cause.TTL] = JobFinding(Cause.TTL, one.place, told, remedy, self._feed)
+
     def _growth(self, calm: Outcome, expiring: set[str]) -> None:
         if Cause.GROWTH in self._allow:
             return
@@ -317,9 +343,9 @@ class _Check:
             )
 
 
-def _watched(job: SparkJob, *, forgets: bool = False) -> SparkJob:
+def _watched(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
     steps = tuple(
-        replace(step, processor=Watched(step.processor, forgets=forgets))
+        replace(step, processor=Watched(step.processor, memory))
         if isinstance(step, TransformWithState)
         else step
         for step in job.steps
@@ -333,6 +359,8 @@ def _changes(job: SparkJob) -> Iterator[tuple[Cause, Callable[[Schedule], Schedu
     yield Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults)
     yield Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
     yield Cause.ORDER, lambda drawn: Schedule(order=drawn.order)
+    if any(isinstance(step, MapInPandas) or getattr(step, "pandas", False) for step in job.steps):
+        yield Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1)
     timed = [
         step
         for step in job.stateful
@@ -406,6 +434,8 @@ def _schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
     if schedule.cuts is not None:
         cut = ", ".join(str(len(batch)) for batch in schedule.batches(feed) if batch)
         return f"with {size}, cut into {cut}"
+    if schedule.frame_rows is not None:
+        return f"with {size}, {schedule.frame_rows} row in each frame"
     if schedule.partitions is not None:
         return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
     return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"

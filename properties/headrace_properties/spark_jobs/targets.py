@@ -197,7 +197,15 @@ def causes_named(names: Iterable[str]) -> frozenset[Cause]:
     """
     known = {
         cause.value: cause
-        for cause in (Cause.BATCHING, Cause.GROWTH, Cause.LATE, Cause.ORDER, Cause.PARTITIONS)
+        for cause in (
+            Cause.BATCHING,
+            Cause.FRAMES,
+            Cause.GROWTH,
+            Cause.LATE,
+            Cause.ORDER,
+            Cause.PARTITIONS,
+            Cause.TTL,
+        )
     }
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""A processor, watched: what it keeps outside its state from one call to the next, and timers that Spark will lose.
+"""A processor, watched: what it keeps outside its state from one call to the next, timers that Spark will lose, expired state.
 
 The watched processor travels pickled into each task, as Spark's do, and notes what it sees in this module, which is not copied.
 """
@@ -7,7 +7,8 @@ import inspect
 import pickle
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pyspark import cloudpickle
@@ -34,21 +35,71 @@ class LostTimer:
     place: str
 
 
-_noted: dict[Kept | LostTimer | str, None] = {}
+@dataclass(frozen=True, slots=True)
+class ExpiredState:
+    """State that a timer's handler found expired, though the call that registered the timer had written it.
 
-
-def watched_run(run: Callable[[], Any]) -> tuple[Any, list[Kept], list[LostTimer], set[str]]:
-    """Call a function that runs a job of watched processors.
-
-    Returns:
-        What it returns; what was kept outside state; timers that are lost; the variables of state that expire by themselves.
+    Attributes:
+        name: Of the variable.
+        key: Whose.
+        ttl_ms: Its TTL.
+        wait_ms: How much later than that call the timer was registered for.
+        place: Where the handler reads it.
 
     """
-    _noted.clear()
-    result = run()
-    kept = [kept for kept in _noted if isinstance(kept, Kept)]
-    lost = [kept for kept in _noted if isinstance(kept, LostTimer)]
-    return result, kept, lost, {kept for kept in _noted if isinstance(kept, str)}
+
+    name: str
+    key: Any
+    ttl_ms: int
+    wait_ms: int
+    place: str
+
+
+@dataclass(slots=True)
+class Noted:
+    """What was seen of watched processors.
+
+    Attributes:
+        kept: What was kept outside state.
+        lost: Timers that are lost.
+        expired: State that is gone when the timer that needs it fires.
+        expiring: The variables of state that expire by themselves.
+        lifetimes: Of each variable and key with a TTL, when it expires, in ms of processing time.
+        memory: What is outside state, pickled, by its name.
+        awaited: For each key and timer, how long it was to wait, and the variables written by the call that registered it.
+
+    """
+
+    kept: list[Kept] = field(default_factory=list)
+    lost: list[LostTimer] = field(default_factory=list)
+    expired: list[ExpiredState] = field(default_factory=list)
+    expiring: set[str] = field(default_factory=set)
+    lifetimes: dict[tuple[str, Any], int] = field(default_factory=dict)
+    memory: dict[str, bytes] = field(default_factory=dict)
+    awaited: dict[tuple[Any, int], tuple[int, frozenset[str]]] = field(default_factory=dict)
+
+
+_noted = Noted()
+
+
+def watched_run(run: Callable[[], Any]) -> tuple[Any, Noted]:
+    """Call a function that runs a job of watched processors. Return what it returns, and what was noted."""
+    global _noted  # noqa: PLW0603  the processors are copied into tasks, this module is not
+    _noted = Noted()
+    return run(), _noted
+
+
+def _add(notes: list[Any], note: Any) -> None:
+    if note not in notes:
+        notes.append(note)
+
+
+class Memory(Enum):
+    """For how long a watched processor keeps what is outside state."""
+
+    TASK = "as Spark does"
+    CALL = "for a call"
+    RUN = "for the run"
 
 
 class Watched(StatefulProcessor):
@@ -56,31 +107,36 @@ class Watched(StatefulProcessor):
 
     Args:
         processor: The user's.
-        forgets: Whether it forgets after each call what it kept outside state.
+        memory: For how long it keeps what is outside state.
 
     """
 
-    def __init__(self, processor: StatefulProcessor, *, forgets: bool = False) -> None:
+    def __init__(self, processor: StatefulProcessor, memory: Memory = Memory.TASK) -> None:
         self._processor = processor
-        self._forgets = forgets
+        self._memory = memory
 
     def init(self, handle: Any) -> None:
         """Let the user's processor make its state, with a handle that is watched."""
         self._handle = _Handle(handle)
         self._processor.init(self._handle)
+        if self._memory is Memory.RUN:
+            for what, pickled in _noted.memory.items():
+                self._set(what, pickled)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  Spark's names
         """Let it handle the rows of a key."""
         before = _remembered(self._processor)
+        self._handle.begin(key, timerValues)
         yield from self._processor.handleInputRows(key, rows, timerValues) or ()
+        self._handle.end()
         self._compare(before)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Let it handle a timer."""
         before = _remembered(self._processor)
-        self._handle.firing = expiredTimerInfo.getExpiryTimeInMs()
+        self._handle.begin(key, timerValues, expiredTimerInfo.getExpiryTimeInMs())
         yield from self._processor.handleExpiredTimer(key, timerValues, expiredTimerInfo) or ()
-        self._handle.firing = None
+        self._handle.end()
         self._compare(before)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
@@ -96,11 +152,13 @@ class Watched(StatefulProcessor):
         place = place_of(self._processor)
         for what in sorted(before.keys() | after.keys()):
             if before.get(what) != after.get(what):
-                _noted[Kept(what, place)] = None
-                if self._forgets:
-                    self._forget(what, before.get(what))
+                _add(_noted.kept, Kept(what, place))
+                if self._memory is Memory.CALL:
+                    self._set(what, before.get(what))
+                elif what in after:
+                    _noted.memory[what] = after[what]
 
-    def _forget(self, what: str, before: bytes | None) -> None:
+    def _set(self, what: str, before: bytes | None) -> None:
         owner, _, name = what.rpartition(".")
         kind = type(self._processor)
         holder = {"self": self._processor, kind.__name__: kind}.get(owner, inspect.getmodule(kind))
@@ -115,12 +173,29 @@ class _Handle:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self.key: Any = None
         self.firing: int | None = None
+        self.now_ms = -1
+        self.written: set[str] = set()
+        self._registered: list[int] = []
+
+    def begin(self, key: Any, times: Any, firing: int | None = None) -> None:
+        """Begin a call."""
+        self.key, self.firing, self.now_ms = key, firing, times.getCurrentProcessingTimeInMs()
+
+    def end(self) -> None:
+        """End it: remember which of its timers go with state that expires."""
+        for expiry in self._registered if self.written else ():
+            _noted.awaited[self.key, expiry] = expiry - self.now_ms, frozenset(self.written)
+        self.written.clear()
+        self._registered.clear()
+        self.firing = None
 
     def registerTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803  Spark's names
         """Register a timer; note one that will be lost."""
         if expiryTimestampMs == self.firing:
-            _noted[LostTimer(expiryTimestampMs, _caller())] = None
+            _add(_noted.lost, LostTimer(expiryTimestampMs, _caller()))
+        self._registered.append(expiryTimestampMs)
         self._handle.registerTimer(expiryTimestampMs)
 
     def __getattr__(self, name: str) -> Any:
@@ -129,11 +204,57 @@ class _Handle:
             return found
 
         def declare(stateName: str, *args: Any, **options: Any) -> Any:  # noqa: N803  Spark's name
-            if options.get("ttlDurationMs") or (args and isinstance(args[-1], int)):
-                _noted[stateName] = None
-            return found(stateName, *args, **options)
+            ttl_ms = options.get("ttlDurationMs") or (
+                args[-1] if args and isinstance(args[-1], int) else None
+            )
+            variable = found(stateName, *args, **options)
+            if not ttl_ms:
+                return variable
+            _noted.expiring.add(stateName)
+            return _Expiring(variable, stateName, ttl_ms, self)
 
         return declare
+
+
+_WRITES = frozenset({"update", "put", "appendValue", "appendList", "updateValue"})
+_CLEARS = frozenset({"clear", "removeKey"})
+
+
+class _Expiring:
+    """A state variable with a TTL, watched: is it gone when the timer that needs it fires?"""
+
+    def __init__(self, variable: Any, name: str, ttl_ms: int, handle: _Handle) -> None:
+        self._variable, self._name, self._ttl_ms, self._handle = variable, name, ttl_ms, handle
+
+    def __getattr__(self, call: str) -> Any:
+        method = getattr(self._variable, call)
+
+        def called(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            whose = self._name, self._handle.key
+            if call in _WRITES:
+                _noted.lifetimes[whose] = self._handle.now_ms + self._ttl_ms
+                self._handle.written.add(self._name)
+            elif call in _CLEARS:
+                _noted.lifetimes.pop(whose, None)
+            else:
+                result = list(result) if isinstance(result, Iterator) else result
+                if not result:
+                    self._note(whose)
+                return iter(result) if isinstance(result, list) else result
+            return result
+
+        return called
+
+    def _note(self, whose: tuple[str, Any]) -> None:
+        handle = self._handle
+        if handle.firing is None or _noted.lifetimes.get(whose, handle.now_ms + 1) > handle.now_ms:
+            return
+        wait_ms, names = _noted.awaited.get((handle.key, handle.firing), (0, frozenset()))
+        if self._name in names and wait_ms >= self._ttl_ms:
+            _add(
+                _noted.expired, ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, _caller())
+            )
 
 
 def _caller() -> str:

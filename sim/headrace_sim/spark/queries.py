@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -283,22 +284,22 @@ class _Query:
     # The batch.
 
     def _execute(self, batch: Batch) -> _Done:
-        rows: list[tuple[Any, ...]] = list(batch.rows)
+        parts = _split(batch.rows, self._partitions)
         state = dict(self._state)
         late, observed = 0, None
         for place, stage in enumerate(self._stages):
             if isinstance(stage.work, Operator):
-                rows, dropped = self._on_time(rows, stage, batch)
+                rows, dropped = self._on_time(_joined(parts), stage, batch)
                 late += dropped
-                rows, state[place] = self._tasks(batch, place, stage.work, rows)
+                parts, state[place] = self._tasks(batch, place, stage.work, rows)
                 if stage.work.stage.event_time:
-                    self._expect_fresh(rows, stage, batch)
+                    self._expect_fresh(_joined(parts), stage, batch)
             elif isinstance(stage.work, _Delay):
-                times = [time for row in rows if (time := stage.work.time_ms(row)) is not None]
+                times = [time for row in _joined(parts) if (time := stage.work.time_ms(row)) is not None]
                 observed = max(times) - stage.work.delay_ms if times else None
             else:
-                rows = stage.work(rows)
-        return rows, state, late, observed
+                parts = [stage.work(part, self._schedule.frame_rows) for part in parts]
+        return _joined(parts), state, late, observed
 
     @staticmethod
     def _on_time(
@@ -319,7 +320,7 @@ class _Query:
 
     def _tasks(
         self, batch: Batch, place: int, operator: Operator, rows: Rows
-    ) -> tuple[list[tuple[Any, ...]], list[Store]]:
+    ) -> tuple[list[list[tuple[Any, ...]]], list[Store]]:
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
         for row in rows:
             parts[self._partition(operator.key_of(row))].append(row)
@@ -335,7 +336,7 @@ class _Query:
         if fault := self._takes(FaultKind.EXECUTOR_LOST, batch):
             lost = fault.partition % self._partitions
             done[lost] = self._task(batch, place, operator, lost, parts[lost], initial[lost])
-        return [row for out, _ in done for row in out], [store for _, store in done]
+        return [out for out, _ in done], [store for _, store in done]
 
     def _partition(self, key: Key) -> int:
         return crc32(byte_order(key)) % self._partitions
@@ -349,7 +350,8 @@ class _Query:
         while True:
             dies = self._takes(FaultKind.TASK_DIES, batch, number)
             try:
-                told = operator.run(rows, initial, before, times, _dying_at(dies.step) if dies else _going_on)
+                step = _dying_at(dies.step) if dies else _going_on
+                told = operator.run(rows, initial, before, times, step, self._schedule.frame_rows)
             except _TaskDiedError:
                 continue
             if self._takes(FaultKind.DRIVER_DIES_IN_BATCH, batch, number):
@@ -394,7 +396,19 @@ def _going_on(_what: str) -> None:
     """Let the task go on."""
 
 
-_Narrow = Callable[[list[tuple[Any, ...]]], list[tuple[Any, ...]]]
+_Narrow = Callable[[list[tuple[Any, ...]], int | None], list[tuple[Any, ...]]]
+"""What is done to a partition, given how many rows a frame has at most."""
+
+
+def _split(rows: Rows, partitions: int) -> list[list[tuple[Any, ...]]]:
+    """Deal out the rows of a source, each partition's in one piece."""
+    size, more = divmod(len(rows), partitions)
+    ends = [(place + 1) * size + min(place + 1, more) for place in range(partitions)]
+    return [list(rows[start:end]) for start, end in pairwise((0, *ends))]
+
+
+def _joined(parts: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    return [row for part in parts for row in part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +459,7 @@ def _made(step: Any, column: str, schema: t.StructType, session: Session) -> _St
 
 
 def _per_row(step: Columns, schema: t.StructType, session: Session) -> _Narrow:
-    def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def work(rows: list[tuple[Any, ...]], _: int | None) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in step.compute(session.rows(schema, [rows])).collect()]
 
     return work
@@ -454,8 +468,8 @@ def _per_row(step: Columns, schema: t.StructType, session: Session) -> _Narrow:
 def _map_in_pandas(step: MapInPandas, schema: t.StructType) -> _Narrow:
     read, out = InputRows(schema), OutputRows(step.output)
 
-    def work(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        return out.from_frames(step.function(iter([read.frame(rows)] if rows else [])))
+    def work(rows: list[tuple[Any, ...]], frame_rows: int | None) -> list[tuple[Any, ...]]:
+        return out.from_frames(step.function(read.frames(rows, frame_rows)))
 
     return work
 

@@ -55,6 +55,7 @@ class Schedule:
             After the last one it always is.
         order: A seed by which the rows of each batch are shuffled. None: as the feed has them.
         partitions: Instead of the job's.
+        frame_rows: How many rows a pandas frame has at most (``spark.sql.execution.arrow.maxRecordsPerBatch``). None: all.
         start_ms: Processing time of the first batch, in milliseconds since the epoch.
         steps_ms: How much later each next batch starts, in milliseconds; 1,000 where none is given. It may be negative.
         faults: What fails.
@@ -65,6 +66,7 @@ class Schedule:
     idle_after: frozenset[int] = frozenset()
     order: int | None = None
     partitions: int | None = None
+    frame_rows: int | None = None
     start_ms: int = 1_700_000_000_000
     steps_ms: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()

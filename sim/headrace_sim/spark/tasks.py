@@ -91,7 +91,13 @@ class Operator:
         return [(tuple(row[place] for place in self._initial_keys), row) for row in given]
 
     def run(
-        self, rows: Rows, initial: Rows | None, store: Store, times: BatchTimes, step: Callable[[str], None]
+        self,
+        rows: Rows,
+        initial: Rows | None,
+        store: Store,
+        times: BatchTimes,
+        step: Callable[[str], None],
+        frame_rows: int | None = None,
     ) -> Told:
         """Run a task.
 
@@ -101,6 +107,7 @@ class Operator:
             store: The state that the batch before has left. It is not changed.
             times: Of the batch.
             step: Called with what happens next: a fault may strike there by raising.
+            frame_rows: How many rows a pandas frame has at most. None: all of a key.
 
         Raises:
             StateCallError: If the processor asks for what Spark refuses.
@@ -108,13 +115,18 @@ class Operator:
         """
         changed = store.copy()
         server = self._server(changed, times, step)
-        out = list(self._tell(rows, initial, StateClient(server, self.key_schema), step))
+        out = list(self._tell(rows, initial, StateClient(server, self.key_schema), step, frame_rows))
         if self.stage.time_mode is TimeMode.PROCESSING_TIME:
             changed.clean_up(times.now_ms)
         return Told(out, changed)
 
     def _tell(
-        self, rows: Rows, initial: Rows | None, client: StateClient, step: Callable[[str], None]
+        self,
+        rows: Rows,
+        initial: Rows | None,
+        client: StateClient,
+        step: Callable[[str], None],
+        frame_rows: int | None,
     ) -> Iterator[tuple[Any, ...]]:
         utilities = self._driven()
         call: Any = utilities.transformWithStateUDF
@@ -130,8 +142,8 @@ class Operator:
             own, firsts = groups[key]
             extra: tuple[Any, ...] = ()
             if self._initial is not None:
-                extra = (None if initial is None else self._given(self._initial, firsts, step),)
-            given = self._given(self.input, own, step)
+                extra = (None if initial is None else self._given(self._initial, firsts, step, frame_rows),)
+            given = self._given(self.input, own, step, frame_rows)
             yield from self._taken(
                 call(client, _MODES.PROCESS_DATA, self._seen_key(key), given, *extra), step
             )
@@ -141,12 +153,14 @@ class Operator:
     def _seen_key(self, key: Key) -> Key:
         return tuple(self._key_rows.rows([key])[0])
 
-    def _given(self, kind: InputRows, rows: Rows, step: Callable[[str], None]) -> Iterator[Any]:
-        """Yield the rows of a key as the processor sees them: one by one, or one frame."""
+    def _given(
+        self, kind: InputRows, rows: Rows, step: Callable[[str], None], frame_rows: int | None
+    ) -> Iterator[Any]:
+        """Yield the rows of a key as the processor sees them: one by one, or in frames."""
         if self.stage.pandas:
-            if rows:
+            for frame in kind.frames(rows, frame_rows):
                 step("row")
-                yield kind.frame(rows)
+                yield frame
             return
         for row in kind.rows(rows):
             step("row")

@@ -1,6 +1,6 @@
 """What becomes of values on their way between Python and Spark: each passes its declared schema, as in Spark."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -166,8 +166,12 @@ class InputRows:
         columns = [column.to_pylist() for column in self._table(given).columns]
         return [t._create_row(names, row) for row in zip(*columns, strict=True)]
 
-    def frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
-        """Return a pandas DataFrame."""
+    def frames(self, given: Sequence[tuple[Any, ...]], most: int | None = None) -> Iterator[Any]:
+        """Yield pandas DataFrames of at most so many rows each."""
+        size = most or len(given) or 1
+        return (self._frame(given[start : start + size]) for start in range(0, len(given), size))
+
+    def _frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
         import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
         from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415
 

@@ -1,16 +1,29 @@
 """Mistakes that people make in stateful jobs, each with its mended twin."""
 
 import random
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
+from headrace_properties.spark_jobs.targets import SparkTarget
 from headrace_sim.spark.ddl import parse_schema
-from headrace_sim.spark.job import OutputMode, SparkJob, TimeMode, TransformWithState, Watermark
+from headrace_sim.spark.job import (
+    InitialState,
+    MapInPandas,
+    OutputMode,
+    SparkJob,
+    SparkSink,
+    TimeMode,
+    TransformWithState,
+    Watermark,
+)
 
 INPUT = parse_schema("k STRING, at TIMESTAMP, n INT")
 OUTPUT = parse_schema("k STRING, n INT")
@@ -28,7 +41,7 @@ FEED = [
 ]
 UNORDERED = [
     [("a", at(1), 1), ("z", at(300), 2), ("b", at(2), 2), ("b", at(3), 4), ("a", at(3), 3)],
-    [("z", at(400), 7)],
+    [("z", at(900), 7)],
 ]
 TOGETHER = [[("a", at(1), 1), ("a", at(2), 2), ("a", at(3), 3)], [("z", at(400), 7)]]
 
@@ -125,23 +138,273 @@ class NeverCleaned(Processor):
                 yield Row(k=key[0], n=0)
 
 
-def job(processor: StatefulProcessor) -> SparkJob:
-    watched = SparkJob(INPUT).then(Watermark("at", 10_000_000, INPUT, "here:1"))
+class TimerLater(TimerAgain):
+    """Looks again a minute later."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        if self.sum.containsKey((expiredTimerInfo.getExpiryTimeInMs() - MINUTE_MS,)):
+            yield from SumByMinute.handleExpiredTimer(self, key, timerValues, expiredTimerInfo)
+            self.handle.registerTimer(expiredTimerInfo.getExpiryTimeInMs() + MINUTE_MS)
+
+
+class SumOfFirstFrame(Processor):
+    """Tells each row that is above 1, but reads one frame only."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        yield self.told(key, next(rows))
+
+    def told(self, key: Any, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[frame["n"] > 1].assign(k=key[0])[["k", "n"]]
+
+
+class SumOfFrames(SumOfFirstFrame):
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        for frame in rows:
+            yield self.told(key, frame)
+
+
+class ShortTtl(StatefulProcessor):
+    """Tells the sum five minutes after the first row, of which the state has forgotten all by then."""
+
+    TTL_MS = MINUTE_MS
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.sum = handle.getValueState("sum", "n INT", self.TTL_MS)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        if not self.sum.exists():
+            self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 5 * MINUTE_MS)
+        before = self.sum.get() or (0,)
+        self.sum.update((before[0] + sum(row.n for row in rows),))
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        found = self.sum.get()
+        if found is not None:
+            yield Row(k=key[0], n=found[0])
+        self.sum.clear()
+        yield Row(k="done", n=None)
+
+
+class LongTtl(ShortTtl):
+    TTL_MS = 60 * MINUTE_MS
+
+
+class NumbersItsRows(Processor):
+    """Numbers what it tells, with a counter that each task begins anew."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.told = 0
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for _ in rows:
+            self.told += 1
+            yield Row(k=key[0], n=self.told)
+
+
+def numbers_of_partition(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Number the rows of a partition."""
+    begun = 0
+    for frame in frames:
+        yield frame.assign(n=range(begun, begun + len(frame)))[["k", "n"]]
+        begun += len(frame)
+
+
+def doubled(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Compute each row by itself."""
+    for frame in frames:
+        yield frame.assign(n=frame["n"] * 2)[["k", "n"]]
+
+
+class CleanedUp(NeverCleaned):
+    """Forgets a key an hour after its first row; a later batch has nothing of it."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in rows:
+            self.handle.registerTimer(minute_of(row) + 60 * MINUTE_MS)
+            if not self.sum.containsKey((0,)):
+                self.sum.updateValue((0,), (1,))
+                yield Row(k=key[0], n=0)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        self.sum.clear()
+        yield from ()
+
+
+OPENING = {"a": 100, "b": 200}
+
+
+class OpeningTwice(SumByMinute):
+    """Adds a key's opening balance to its first minute, and takes each task's first row of a key for its first."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.opened: set[str] = set()
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        rows = list(rows)
+        if key[0] not in self.opened:
+            self.opened.add(key[0])
+            minute = (minute_of(rows[0]),)
+            self.sum.updateValue(minute, (OPENING.get(key[0], 0),))
+        yield from super().handleInputRows(key, iter(rows), timerValues)
+
+
+class OpeningOnce(SumByMinute):
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        self.sum.updateValue((0,), (initialState.n,))
+        self.handle.registerTimer(MINUTE_MS)
+
+
+def job(processor: StatefulProcessor, *, delay_s: int = 10, pandas: bool = False) -> SparkJob:
+    watched = SparkJob(INPUT).then(Watermark("at", delay_s * 1_000_000, INPUT, "here:1"))
     return watched.then(
-        TransformWithState(processor, ("k",), OUTPUT, OutputMode.APPEND, TimeMode.EVENT_TIME, place="here:2")
+        TransformWithState(
+            processor, ("k",), OUTPUT, OutputMode.APPEND, TimeMode.EVENT_TIME, pandas, place="here:2"
+        )
     )
+
+
+def by_clock(processor: StatefulProcessor) -> SparkJob:
+    step = TransformWithState(
+        processor, ("k",), OUTPUT, OutputMode.APPEND, TimeMode.PROCESSING_TIME, place="here:2"
+    )
+    return SparkJob(INPUT).then(step)
+
+
+def mapped(function: Callable[..., Any]) -> SparkJob:
+    return SparkJob(INPUT).then(MapInPandas(function, OUTPUT, "here:1"))
+
+
+def opened(processor: StatefulProcessor) -> SparkJob:
+    made = job(processor)
+    watermark, step = made.steps
+    assert isinstance(step, TransformWithState)
+    initial = InitialState(OUTPUT, ("k",), tuple(OPENING.items()))
+    return replace(made, steps=(watermark, replace(step, initial=initial)))
+
+
+def prepare() -> None:
+    with sqlite3.connect("bank.db") as db:
+        db.execute("CREATE TABLE payments (batch INT, k TEXT, n INT)")
+        db.execute("CREATE TABLE batches (id INT PRIMARY KEY)")
+
+
+def _rows(df: Any, batch_id: int) -> list[tuple[Any, ...]]:
+    return [(batch_id, row.k, row.n) for row in df.collect()]
+
+
+def two_writes(df: Any, batch_id: int) -> None:
+    db = sqlite3.connect("bank.db")
+    if db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+        return
+    with db:
+        db.execute("INSERT INTO batches VALUES (?)", (batch_id,))
+    with db:
+        db.executemany("INSERT INTO payments VALUES (?, ?, ?)", _rows(df, batch_id))
+
+
+def append(df: Any, batch_id: int) -> None:
+    with sqlite3.connect("bank.db") as db:
+        db.executemany("INSERT INTO payments VALUES (0, ?, ?)", [row[1:] for row in _rows(df, batch_id)])
+
+
+def one_transaction(df: Any, batch_id: int) -> None:
+    with sqlite3.connect("bank.db") as db:
+        db.execute("BEGIN IMMEDIATE")
+        if not db.execute("SELECT 1 FROM batches WHERE id = ?", (batch_id,)).fetchone():
+            db.execute("INSERT INTO batches VALUES (?)", (batch_id,))
+            db.executemany("INSERT INTO payments VALUES (?, ?, ?)", _rows(df, batch_id))
+
+
+def sink(function: Callable[..., Any]) -> SparkJob:
+    return replace(MENDED, sink=SparkSink(function))
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A mistake.
+
+    Attributes:
+        job: With it.
+        mended: The same job without it.
+        feed: What both are given.
+        cause: What the first finding is.
+        words: Those that its first three sentences have.
+
+    """
+
+    job: SparkJob
+    mended: SparkJob
+    feed: list[list[tuple[Any, ...]]]
+    cause: str
+    words: tuple[str, ...]
+
+    def target(self, *, mended: bool = False) -> SparkTarget:
+        """What is verified."""
+        return SparkTarget("planted", self.mended if mended else self.job, self.feed, prepare)
 
 
 MENDED = job(SumByMinute())
 PLANTED = {
-    "state on self": (SumOnSelf(), FEED, "memory"),
-    "state in a module": (SumInModule(), FEED, "memory"),
-    "timer registered in its own handler": (TimerAgain(), FEED, "timer"),
-    "time in a decision": (WallClock(), FEED, "chance"),
-    "random numbers": (Dice(), FEED, "chance"),
-    "output that depends on batching": (SumOfCall(), FEED, "batching"),
-    "harmless memory, and output that depends on batching": (SumOfCallWithMetrics(), FEED, "batching"),
-    "order within a batch": (LastOfCall(), TOGETHER, "order"),
-    "key without clean-up": (NeverCleaned(), FEED, "growth"),
-    "late rows assumed to come": (SumByMinute(), UNORDERED, "late"),
+    "state on self": Planted(job(SumOnSelf()), MENDED, FEED, "memory", ("self.totals", "outside state")),
+    "timer registered in its own handler": Planted(
+        job(TimerAgain()), job(TimerLater()), FEED, "timer", ("registered again while it fires", "deletes it")
+    ),
+    "time.time() in a decision": Planted(job(WallClock()), MENDED, FEED, "chance", ("the clock",)),
+    "reading only the first frame": Planted(
+        job(SumOfFirstFrame(), pandas=True),
+        job(SumOfFrames(), pandas=True),
+        TOGETHER,
+        "frames",
+        ("pandas frames", "every frame of the iterator"),
+    ),
+    "sink with two non-atomic writes": Planted(
+        sink(two_writes), sink(one_transaction), FEED, "missing", ("the driver died", "payments")
+    ),
+    "append sink without batch id": Planted(
+        sink(append),
+        sink(one_transaction),
+        FEED,
+        "twice",
+        ("the driver died", "bank.db: payments", "Keep the batch id"),
+    ),
+    "late rows assumed to come": Planted(
+        MENDED,
+        job(SumByMinute(), delay_s=400),
+        UNORDERED,
+        "late",
+        ("behind the watermark", "withWatermark()"),
+    ),
+    "TTL shorter than the window": Planted(
+        by_clock(ShortTtl()),
+        by_clock(LongTtl()),
+        FEED,
+        "ttl",
+        ("'sum'", "before its timer fires", "TTL is 60000 ms"),
+    ),
+    "counting per partition": Planted(
+        mapped(numbers_of_partition), mapped(doubled), FEED, "partitions", ("number of partitions",)
+    ),
+    "key without clean-up": Planted(
+        job(NeverCleaned()), job(CleanedUp()), FEED, "growth", ("nothing will ever remove", "'sum'")
+    ),
+    "output that depends on batching": Planted(
+        job(SumOfCall()), MENDED, FEED, "batching", ("how the input is cut into batches",)
+    ),
+    "initial state applied twice": Planted(
+        job(OpeningTwice()), opened(OpeningOnce()), FEED, "memory", ("self.opened", "outside state")
+    ),
 }
+"""The mistakes that people make."""
+
+MORE = {
+    "state in a module": (job(SumInModule()), FEED, "memory"),
+    "random numbers": (job(Dice()), FEED, "chance"),
+    "harmless memory, and output that depends on batching": (job(SumOfCallWithMetrics()), FEED, "batching"),
+    "order within a batch": (job(LastOfCall()), TOGETHER, "order"),
+    "counting per task, in a processor": (job(NumbersItsRows()), FEED, "memory"),
+}
+"""Others of their kind, without a twin."""

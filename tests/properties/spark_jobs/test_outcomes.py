@@ -6,19 +6,55 @@ import pytest
 
 from headrace_properties.spark_jobs.outcomes import Cause, JobFailsError, check_job
 from headrace_sim.spark.schedules import Schedule
-from tests.properties.spark_jobs.planted import FEED, MENDED, PLANTED, SumByMinute, SumOfCall, at, job
+from tests.properties.spark_jobs.planted import (
+    FEED,
+    MENDED,
+    MORE,
+    PLANTED,
+    ShortTtl,
+    SumByMinute,
+    SumOfCall,
+    at,
+    by_clock,
+    job,
+)
+from tests.properties.spark_jobs.trials import found, held
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_mistake_is_found_with_its_cause(name: str) -> None:
+    planted, feed, cause = MORE[name]
+    report = check_job(planted, feed, schedules=40)
+    assert report.findings[0].cause.value == cause, [str(finding) for finding in report.findings]
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_mistake_is_found_with_its_cause(name: str) -> None:
-    processor, feed, cause = PLANTED[name]
-    report = check_job(job(processor), feed, schedules=40)
-    assert report.findings[0].cause.value == cause, [str(finding) for finding in report.findings]
+def test_planted_mistake_is_found_and_explained_and_its_mended_twin_holds(name: str) -> None:
+    trial = found(name, schedules=20)
+    assert trial.is_right, trial.said
+    trial = held(name, schedules=20)
+    assert trial.is_right, trial.said
 
 
 def test_mended_job_holds_in_every_schedule() -> None:
     report = check_job(MENDED, FEED, schedules=100)
     assert (report.findings, report.unknown, report.schedules) == ((), (), 100)
+
+
+class ClearsItself(ShortTtl):
+    """Finds nothing when its timer fires, because it has cleared the state itself."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        yield from super().handleInputRows(key, rows, timerValues)
+        self.sum.clear()
+
+
+def test_state_that_the_processor_cleared_has_not_expired() -> None:
+    assert check_job(by_clock(ClearsItself()), FEED, schedules=10).findings == ()
+
+
+def test_expiry_that_is_meant_can_be_allowed() -> None:
+    assert check_job(by_clock(ShortTtl()), FEED, schedules=10, allow={Cause.TTL}).findings == ()
 
 
 def test_late_rows_of_the_feed_itself_are_counted_and_no_finding() -> None:
@@ -44,9 +80,7 @@ def test_report_is_the_same_each_time() -> None:
 
 
 def test_job_that_gives_nothing_is_unknown() -> None:
-    assert check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown == (
-        "no stateful step gave any output",
-    )
+    assert check_job(MENDED, [[("a", at(1), 1)]], schedules=5).unknown == ("the job gave no output",)
 
 
 def test_job_that_fails_without_faults_is_told_with_its_line() -> None:
