@@ -7,14 +7,14 @@ from typing import Any
 
 from headrace import Codec, Computation, DuplicateNameError, Pipeline, TypedCodec, same_key
 from headrace.dataflow.checks import check_grouping, percentiles
-from headrace.dataflow.codecs import StructCodec
+from headrace.dataflow.codecs import ValueCodec
 from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.engines import Engine, MicroBatch
 from headrace.dataflow.enriching import Enrich, Spread
 from headrace.dataflow.errors import DataflowError
 from headrace.dataflow.grouping import Grouping, KeyState
 from headrace.dataflow.panes import Accumulation, Pane
-from headrace.dataflow.pardo import MoveInTime, Step, Tagging
+from headrace.dataflow.pardo import MoveInTime, Step, Tagging, Typed
 from headrace.dataflow.stateful import StatefulFn, StatefulParDo
 from headrace.dataflow.transforms import (
     GroupByKeyAndWindow,
@@ -157,10 +157,12 @@ class Builder:
     Args:
         pipeline: pipeline to change.
         engine: engine for all groupings.
+        classes: classes whose instances keep their class between transforms.
     """
 
-    def __init__(self, pipeline: Pipeline, engine: Engine) -> None:
+    def __init__(self, pipeline: Pipeline, engine: Engine, classes: Sequence[type]) -> None:
         self._pipeline = pipeline
+        self._classes = classes
         self._engine = engine
         self._built: dict[Node, _Elements] = {}
         self._branches: dict[Split, dict[str, str]] = {}
@@ -168,6 +170,27 @@ class Builder:
         self._outputs: dict[Node, list[str]] = {}
         self._inner: dict[Node, None] = {}
         self._outside: dict[str, bool] = {}
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, engine: Engine, outputs: Sequence[Sending]) -> "Builder":
+        """Return the builder for these outputs; it knows the classes that they declare.
+
+        Raises:
+            DataflowError: two classes have the same name.
+        """
+        nodes = list(_ancestry(output.chain.node for output in outputs))
+        chains = [
+            *(output.chain for output in outputs),
+            *(chain for node in nodes for chain in _sources(node)),
+        ]
+        classes: dict[str, type] = {}
+        for declared in (step for chain in chains for step in chain.steps if isinstance(step, Typed)):
+            for class_ in declared.classes:
+                if classes.setdefault(class_.__name__, class_) is not class_:
+                    raise DataflowError(
+                        f"class {class_.__name__!r}", "two classes have this name", "Rename one of them"
+                    )
+        return cls(pipeline, engine, tuple(classes.values()))
 
     @staticmethod
     def sources(nodes: Iterable[Node]) -> dict[str, Codec | None]:
@@ -271,6 +294,7 @@ class Builder:
             engine=self._engine,
             takes_retractions=source.has_retractions,
             merging=node.merging,
+            codec=self._values(),
         )
         name = self._name(node.name)
         check_grouping(
@@ -295,7 +319,7 @@ class Builder:
             name=name,
             inputs={**source.inputs, **({signals: same_key} if signals else {})},
             outputs=outputs,
-            state_codec=StructCodec(KeyState),
+            state_codec=self._values(KeyState),
             ordered=goes_by_arrival(node.trigger) or isinstance(self._engine, MicroBatch),
         )
         for stream in outputs:
@@ -353,7 +377,7 @@ class Builder:
         name = self._name(wanted)
         stream = self._inside(f"{name} elements")
         computation = StatefulParDo(function, stream, lag=source.lag, panes=source.panes)
-        self._add(computation, name=name, inputs=source.inputs, outputs=[stream])
+        self._add(computation, name=name, inputs=source.inputs, outputs=[stream], state_codec=self._values())
         return self._made(source, stream, makes_panes=True, inside=True)
 
     def _enrich(self, node: Enriched) -> _Elements:
@@ -370,7 +394,7 @@ class Builder:
         computation = node.enrich.computation(
             stream, sides=frozenset(side.inputs), lag=both.lag, panes=both.panes
         )
-        self._add(computation, name=name, inputs=both.inputs, outputs=[stream])
+        self._add(computation, name=name, inputs=both.inputs, outputs=[stream], state_codec=self._values())
         made = replace(main, lag=both.lag + 1)
         return self._made(made, stream, makes_panes=True, inside=True)
 
@@ -378,6 +402,8 @@ class Builder:
         """Return what a transform of single elements makes, once its stream is declared."""
         if makes_panes:
             self._declare(stream, inside=inside)
+        elif inside:
+            self._pipeline.stream(stream, self._values())
         return replace(source, inputs={stream: same_key}, panes=frozenset({stream} if makes_panes else ()))
 
     def _add(self, computation: Computation, *, name: str, **switches: Any) -> None:
@@ -389,7 +415,7 @@ class Builder:
 
     def _declare(self, stream: str, *, inside: bool) -> None:
         """Declare a stream's codec of panes: for outside streams, a public one."""
-        codec: Codec = StructCodec(Pane) if inside else _PANES
+        codec: Codec = self._values(Pane) if inside else _PANES
         try:
             self._pipeline.stream(stream, codec)
         except DuplicateNameError as error:
@@ -405,6 +431,9 @@ class Builder:
             problem = "an internal stream between two transforms has this name"
             raise DataflowError(f"stream {stream!r}", problem, "Give the output another name")
         return stream
+
+    def _values(self, type_: Any = Any) -> ValueCodec:
+        return ValueCodec(type_, self._classes)
 
     def _name(self, wanted: str) -> str:
         """Return a unique name: repeated names are numbered."""

@@ -37,6 +37,7 @@ from headrace.dataflow.checks import (
     check_trigger,
     check_windows,
 )
+from headrace.dataflow.codecs import is_convertible
 from headrace.dataflow.combining import COUNT, DISTINCT, LIST, MAX, MEAN, MIN, SUM, CombineFn, by_label, top
 from headrace.dataflow.engines import Engine
 from headrace.dataflow.enriching import Enrich
@@ -54,6 +55,7 @@ from headrace.dataflow.pardo import (
     Step,
     TaggedDoFn,
     Tagging,
+    Typed,
 )
 from headrace.dataflow.stateful import StatefulFn
 from headrace.dataflow.transforms import KeyExtractor
@@ -146,6 +148,30 @@ class PCollection(Generic[V]):
         """
         check_function("with_time", function)
         return self._then(MoveInTime(function), name)
+
+    def with_types(self, *classes: type) -> "PCollection[V]":
+        """Let instances of classes keep their class between all transforms of the pipeline.
+
+        JSON's types, tuples, sets, ``Decimal``, ``bytes``, dates and times always do; any other value is refused.
+        Records that go outside are plain JSON.
+
+        Args:
+            *classes: dataclasses, ``msgspec.Struct`` and ``NamedTuple`` classes, enums, and ``UUID``. Classes of their annotated
+                fields need not be declared.
+
+        Raises:
+            OptionsError: something else than such a class.
+        """
+        for class_ in classes:
+            try:
+                is_known = is_convertible(class_)
+            except NameError as error:
+                expected = f"a class whose annotations can be resolved ({error})"
+                raise OptionsError("with_types", class_, expected) from error
+            if not is_known:
+                expected = "a dataclass, a msgspec.Struct or NamedTuple class, an enum, or UUID"
+                raise OptionsError("with_types", class_, expected)
+        return replace(self, steps=(*self.steps, Typed(classes)))
 
     # What, with several outputs, state, or a side input.
 
@@ -433,12 +459,12 @@ class Flow:
             HeadraceError: the flow is inconsistent.
         """
         pipeline = Pipeline(name)
-        builder = Builder(pipeline, check_engine(engine))
+        builder = self._builder(pipeline, engine)
         for stream, codec in builder.sources(collection.node for collection, _ in self.outputs).items():
             pipeline.injector(stream, processes=processes)
             if codec is not None:
                 pipeline.stream(stream, codec)
-        self._build(builder)
+        builder.build(self._sendings)
         pipeline.validate()
         return pipeline
 
@@ -456,10 +482,14 @@ class Flow:
         """
         if not isinstance(pipeline, Pipeline):
             raise OptionsError("pipeline", pipeline, "a Pipeline")
-        self._build(Builder(pipeline, check_engine(engine)))
+        self._builder(pipeline, engine).build(self._sendings)
 
-    def _build(self, builder: Builder) -> None:
-        builder.build(Sending(collection.chain, stream) for collection, stream in self.outputs)
+    def _builder(self, pipeline: Pipeline, engine: Engine | None) -> Builder:
+        return Builder.of(pipeline, check_engine(engine), self._sendings)
+
+    @property
+    def _sendings(self) -> tuple[Sending, ...]:
+        return tuple(Sending(collection.chain, stream) for collection, stream in self.outputs)
 
 
 def read(

@@ -1,17 +1,15 @@
 """A pane's contents (Dataflow 2.3): an accumulator, or the values themselves where single values may be retracted."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from headrace.dataflow.codecs import Carrier, ValueCodec
 from headrace.dataflow.combining import CombineFn
 from headrace.dataflow.panes import Accumulation
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
-_decode = msgspec.json.Decoder().decode
 
-
-class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
+class Contents(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """The contents of one window, or what has arrived for it since its last pane.
 
     Attributes:
@@ -20,22 +18,24 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
         values: count of each value by its JSON; negative if its retraction arrived first (the value is owed).
     """
 
+    _carried: ClassVar[tuple[str, ...]] = ("accumulator",)
+
     count: int = 0
     accumulator: list[Any] = msgspec.field(default_factory=list)
     values: dict[str, int] = msgspec.field(default_factory=dict)
 
-    def add(self, value: Any, combine: CombineFn, *, keeps: bool, retraction: bool) -> None:
+    def add(self, value: Any, combine: CombineFn, *, keeps: ValueCodec | None, retraction: bool) -> None:
         """Add a value, or remove a retracted one.
 
         Args:
             value: the value.
             combine: the grouping's combiner.
-            keeps: whether to keep the values and combine them on demand.
+            keeps: codec with which to keep the values, to combine them on demand; ``None``: they are combined at once.
             retraction: whether the value is retracted.
         """
         self.count += -1 if retraction else 1
-        if keeps:
-            self._change(_encode(value).decode(), -1 if retraction else 1)
+        if keeps is not None:
+            self._change(keeps.encode(value).decode(), -1 if retraction else 1)
             return
         accumulator = self.accumulator[0] if self.accumulator else combine.create()
         if retraction:
@@ -54,13 +54,15 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
             merged._change(value, count)
         return merged
 
-    def value(self, combine: CombineFn) -> Any:
-        """Return the value of a pane."""
+    def value(self, combine: CombineFn, codec: ValueCodec) -> Any:
+        """Return the value of a pane; ``codec``: of the values that are kept."""
         if self.values:
-            return _combined(combine, self.values, 1)
+            return _combined(combine, codec, self.values, 1)
         return combine.extract(self.accumulator[0] if self.accumulator else combine.create())
 
-    def results(self, combine: CombineFn, accumulation: Accumulation) -> list[tuple[Any, bool]]:
+    def results(
+        self, combine: CombineFn, accumulation: Accumulation, codec: ValueCodec
+    ) -> list[tuple[Any, bool]]:
         """List what a pane reports, as (value, is a retraction).
 
         When accumulating and retracting, a window with nothing left reports nothing. When discarding, values that were emitted in
@@ -68,14 +70,14 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
         """
         if accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
             left = any(count > 0 for count in self.values.values()) if self.values else self.count > 0
-            return [(self.value(combine), False)] if left else []
+            return [(self.value(combine, codec), False)] if left else []
         if accumulation is Accumulation.ACCUMULATING or self.accumulator:
-            return [(self.value(combine), False)]
+            return [(self.value(combine, codec), False)]
         found = []
         if any(count < 0 for count in self.values.values()):
-            found.append((_combined(combine, self.values, -1), True))
+            found.append((_combined(combine, codec, self.values, -1), True))
         if any(count > 0 for count in self.values.values()):
-            found.append((_combined(combine, self.values, 1), False))
+            found.append((_combined(combine, codec, self.values, 1), False))
         return found
 
     def _change(self, value: str, by: int) -> None:
@@ -86,10 +88,10 @@ class Contents(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
             del self.values[value]
 
 
-def _combined(combine: CombineFn, values: dict[str, int], sign: int) -> Any:
+def _combined(combine: CombineFn, codec: ValueCodec, values: dict[str, int], sign: int) -> Any:
     """Combine the values that are present (sign 1) or owed (sign -1), each as often as counted."""
     accumulator = combine.create()
     for value, count in sorted(values.items()):
         for _ in range(count * sign):
-            accumulator = combine.add(accumulator, _decode(value))
+            accumulator = combine.add(accumulator, codec.decode(value.encode()))
     return combine.extract(accumulator)

@@ -17,11 +17,12 @@ Delivery is not ordered: a retraction may arrive before its element. Counts of v
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from headrace import MAX_TIME, MIN_TIME, Clock
+from headrace.dataflow.codecs import Carrier, ValueCodec, is_plain
 from headrace.dataflow.combining import LIST, CombineFn
 from headrace.dataflow.contents import Contents
 from headrace.dataflow.elements import END_OF_TIME, GLOBAL, Element, Window, within_time
@@ -33,7 +34,7 @@ from headrace.dataflow.triggers import DEFAULT_TRIGGER, Trigger
 from headrace.dataflow.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 
-class WindowState(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
+class WindowState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
     """A key's state for one window.
 
     Attributes:
@@ -49,6 +50,8 @@ class WindowState(msgspec.Struct, array_like=True, omit_defaults=True, gc=False)
         emitted: panes to retract with the next firing.
         holds: whether an on-time element waits in it, so that the output watermark must not pass its end.
     """
+
+    _carried: ClassVar[tuple[str, ...]] = ("trigger", "contents", "emitted")
 
     window: Window
     trigger: Any = None
@@ -104,7 +107,7 @@ class Due(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=F
 NOTHING_DUE = Due()
 
 
-class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
+class KeyState(Carrier, msgspec.Struct, array_like=True, omit_defaults=True):
     """The durable state of one key.
 
     Attributes:
@@ -115,11 +118,20 @@ class KeyState(msgspec.Struct, array_like=True, omit_defaults=True):
         due: earliest due times of all windows, so that an element need not visit every window.
     """
 
+    _carried: ClassVar[tuple[str, ...]] = ("windows",)
+
     windows: list[WindowState] = msgspec.field(default_factory=list)
     next_batch: int | None = None
     percentiles: dict[str, int] = msgspec.field(default_factory=dict)
     dropped: int = 0
     due: Due = NOTHING_DUE
+
+    def is_plain(self) -> bool:
+        """Look at each window's values without a copy."""
+        for state in self.windows:
+            if state.emitted or not (is_plain(state.contents.accumulator) and is_plain(state.trigger)):
+                return False
+        return True
 
 
 class Alarm(NamedTuple):
@@ -137,7 +149,7 @@ class Alarm(NamedTuple):
     hold: int | None = None
 
 
-_EVERYWHERE, _STREAMING = GlobalWindows(), Streaming()
+_EVERYWHERE, _STREAMING, _VALUES = GlobalWindows(), Streaming(), ValueCodec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +166,7 @@ class Grouping:
         engine: one of the three engines.
         takes_retractions: whether retractions may arrive.
         merging: windowing strategy of the windows that elements arrive in.
+        codec: codec of values that are kept since they may be retracted.
     """
 
     windows: WindowFn | None = _EVERYWHERE
@@ -164,6 +177,7 @@ class Grouping:
     engine: Engine = _STREAMING
     takes_retractions: bool = False
     merging: WindowFn = _EVERYWHERE
+    codec: ValueCodec = _VALUES
 
     def element(
         self,
@@ -348,7 +362,9 @@ class Grouping:
         window_state.latest = max(window_state.latest, element.time)
         window_state.fresh += 1
         window_state.holds = window_state.holds or seen.watermark < window_state.window.end
-        arrival = Arrival(now, element.value, lambda: window_state.contents.value(self.combine), seen)
+        arrival = Arrival(
+            now, element.value, lambda: window_state.contents.value(self.combine, self.codec), seen
+        )
         window_state.trigger = note(self.trigger, window_state.trigger, arrival)
 
     # Firing
@@ -418,7 +434,9 @@ class Grouping:
         panes = [msgspec.structs.replace(old, retraction=True, timing=timing) for old in window_state.emitted]
         new = [
             Pane(deepcopy(value), window_state.window, time, window_state.panes, timing, retraction)
-            for value, retraction in window_state.contents.results(self.combine, self.accumulation)
+            for value, retraction in window_state.contents.results(
+                self.combine, self.accumulation, self.codec
+            )
         ]
         if self.accumulation is Accumulation.ACCUMULATING_AND_RETRACTING:
             window_state.emitted = new
@@ -508,9 +526,9 @@ class Grouping:
         return END_OF_TIME if isinstance(self.engine, Batch) else min(time, END_OF_TIME)
 
     @property
-    def _keeps(self) -> bool:
-        """Whether values are kept: some may be retracted, and the combiner is not reversible."""
-        return self.takes_retractions and self.combine.uncombine is None
+    def _keeps(self) -> ValueCodec | None:
+        """The codec if values are kept: some may be retracted, and the combiner is not reversible."""
+        return self.codec if self.takes_retractions and self.combine.uncombine is None else None
 
 
 _NEVER_MERGING = (GlobalWindows, FixedWindows, SlidingWindows)

@@ -1,10 +1,11 @@
 """Panes (Dataflow 2.3): the results of a grouping, and how the panes of one window relate."""
 
 import enum
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from headrace.dataflow.codecs import Carrier, is_plain
 from headrace.dataflow.elements import Window
 
 
@@ -30,7 +31,7 @@ class Timing(enum.Enum):
     """Any other pane."""
 
 
-class Pane(msgspec.Struct, frozen=True, omit_defaults=True):
+class Pane(Carrier, msgspec.Struct, frozen=True, omit_defaults=True):
     """One result of a key's window (2.3), as the value of a record in the output stream.
 
     Attributes:
@@ -42,9 +43,15 @@ class Pane(msgspec.Struct, frozen=True, omit_defaults=True):
         retraction: whether it retracts a pane of equal value, window and index.
     """
 
+    _carried: ClassVar[tuple[str, ...]] = ("value",)
+
     value: Any
     window: Window
     time: int
     index: int = 0
     timing: Timing = Timing.ON_TIME
     retraction: bool = False
+
+    def is_plain(self) -> bool:
+        """Look at its value."""
+        return is_plain(self.value)

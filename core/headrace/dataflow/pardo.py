@@ -82,6 +82,21 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """Passes elements on; declares classes of values.
+
+    Attributes:
+        classes: the classes.
+    """
+
+    classes: tuple[type, ...]
+
+    def __call__(self, element: Element) -> Iterable[Element]:
+        """Return the element."""
+        return (element,)
+
+
+@dataclass(frozen=True, slots=True)
 class Map:
     """Maps each value to one value."""
 

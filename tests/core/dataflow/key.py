@@ -5,9 +5,9 @@ from typing import Any
 
 from headrace import MIN_TIME, Clock
 from headrace.dataflow import Element, Grouping, KeyState, Pane
-from headrace.dataflow.codecs import StructCodec
+from headrace.dataflow.codecs import ValueCodec
 
-CODEC = StructCodec(KeyState)
+CODEC = ValueCodec(KeyState)
 
 Short = tuple[Any, ...]
 
