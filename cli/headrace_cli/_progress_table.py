@@ -19,7 +19,8 @@ def progress_table(computations: Iterable[ComputationProgress]) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     for spec in computations:
-        table.add_row(spec.name, *_progress_cells(spec))
+        hot = f" (hot key {spec.hot_key}: {spec.hot_share:.0%})" if spec.hot_key is not None else ""
+        table.add_row(spec.name + hot, *_progress_cells(spec))
     return table
 
 
@@ -30,7 +31,8 @@ def progress_line(one: ComputationProgress) -> str:
     'counter: records 1,234, late 3, out 55, low watermark 1.500000s, lag 2.0s, timers 17'
     """
     cells = zip(_COLUMNS, _progress_cells(one), strict=True)
-    return f"{one.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell)
+    hot = f", hot key {one.hot_key} ({one.hot_share:.0%})" if one.hot_key is not None else ""
+    return f"{one.name}: " + ", ".join(f"{column} {cell}" for column, cell in cells if cell) + hot
 
 
 def _progress_cells(one: ComputationProgress) -> list[str]:

@@ -128,6 +128,29 @@ def test_what_spark_adds_up_is_what_the_intervals_have(monkeypatch: pytest.Monke
         assert {tally.intervals_here for tally in told} == {0}
 
 
+def test_a_hot_key_is_named_with_its_part_of_the_latest_records() -> None:
+    """Ada gets 700 of 1,400 letters. Then a micro-batch without records passes, and one in which all get as many."""
+    pipeline = mail()
+    builder = FeedBuilder(pipeline)
+    for number in range(1_400):
+        city = "riva" if number % 2 else f"city {number}"
+        builder.record(at_us=SECOND + number, value={"city": city}, timestamp=SECOND, key=f"{number}")
+    builder.watermark(at_us=2 * SECOND, low_watermark=2 * SECOND)
+    for number in range(1_400):
+        value = {"city": f"city {number}"}
+        builder.record(at_us=3 * SECOND + number, value=value, timestamp=3 * SECOND, key=f"{number}")
+    entries = list(builder.build().entries)
+    running = query(pipeline, intervals=4)
+    running.batch(entries[:1_401])
+    for _ in range(2):
+        sorter, counter = progress_of(running).values()
+        assert (sorter.hot_key, sorter.hot_share) == (None, 0)
+        assert (counter.hot_key, counter.hot_share) == ("riva", 0.5)
+        running.batch()
+    running.batch(entries[1_401:])
+    assert {progress.hot_key for progress in progress_of(running).values()} == {None}
+
+
 def test_stages_tell_the_same_counts(tmp_path: Path) -> None:
     pipeline = mail()
     stages, feed = Stages(pipeline, tmp_path), letters(pipeline)
@@ -161,5 +184,8 @@ def test_counting_by_the_history_agrees() -> None:
     board.take(running.tallies)
     counter.take(history_of(pipeline, running.events))
     low = from_spark(running.watermark_ms)
-    told = [replace(progress, keys=None, state_bytes=None) for progress in board.progress(pipeline, low)]
+    told = [
+        replace(progress, keys=None, state_bytes=None, hot_key=None, hot_share=0)
+        for progress in board.progress(pipeline, low)
+    ]
     assert told == list(counter.progress())

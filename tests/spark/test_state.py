@@ -100,6 +100,8 @@ def test_rows_timers_and_holds_of_a_running_job_are_read_and_nothing_is_written(
     job = Job(spark, tmp_path)
     with job.deploy(Layout.PIPELINED) as running:
         running.await_idle()
+        (query,) = running._host.queries()
+        assert [one["numShufflePartitions"] for one in query.query.lastProgress["stateOperators"]] == [2, 2]
         before = files_of(job.directory)
         document = json.loads(told(spark, monkeypatch, job.directory, "visits", "--json").stdout)
         rows = {row["key"]: row for row in document["rows"]}

@@ -24,6 +24,9 @@ class ComputationProgress:
         timers: number of pending timers; ``None``: not counted by this host.
         keys: number of keys that have a row: state, timers, or remembered record ids; ``None``: not counted by this host.
         state_bytes: stored size of these rows, bytes; ``None``: not measured by this host.
+        hot_key: a key with a large part of the latest records, all of which one key interval has to process; ``None``: there is
+            none, or this host does not look for one.
+        hot_share: its part of these records, above 0 and up to 1; 0: there is none.
     """
 
     name: str
@@ -35,6 +38,8 @@ class ComputationProgress:
     timers: int | None = None
     keys: int | None = None
     state_bytes: int | None = None
+    hot_key: str | None = None
+    hot_share: float = 0.0
 
 
 def lag_of(low_watermark: int, newest: int) -> int | None:

@@ -86,6 +86,9 @@ class Header(msgspec.Struct, array_like=True):
         newest: latest timestamp received, event time in microseconds.
         timers: number of pending timers.
         state_bytes: size of its chunks, bytes.
+        hot_key: the key with the most records in the last micro-batch that had any for this interval.
+        hot_records: how many it had.
+        latest_records: how many that micro-batch had for this interval.
     """
 
     sequencer: int = 0
@@ -106,6 +109,9 @@ class Header(msgspec.Struct, array_like=True):
     newest: int = MIN_TIME
     timers: int = 0
     state_bytes: int = 0
+    hot_key: str = ""
+    hot_records: int = 0
+    latest_records: int = 0
 
 
 class _PackedTimer(msgspec.Struct, array_like=True, gc=False):

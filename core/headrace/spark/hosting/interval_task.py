@@ -22,6 +22,7 @@ Rules of this file:
 * Rows that this batch does not need stay packed, as if their keys belonged to another interval.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -107,8 +108,9 @@ class _IntervalTask:
         self._learn_watermark()
         low, horizon = self._input_watermark(), self._input_horizon()
         deliveries = self._deliveries(parcels)
-        self._count(deliveries)
-        rows = self._rows(deliveries, low)
+        keys = Counter([record[2] for record in deliveries])
+        self._count(deliveries, keys)
+        rows = self._rows(keys, low)
         if rows or deliveries:
             self._work(rows, deliveries, low, horizon)
         header.low, header.horizon = low, horizon
@@ -173,11 +175,10 @@ class _IntervalTask:
         records.sort(key=_event_time if self._batch.in_order else _arrival)
         return records
 
-    def _rows(self, deliveries: Iterable[Packed], low: int) -> dict[str, StoredRow]:
-        """Return the rows that this batch needs: those of its records, and those with a due timer."""
-        keys = dict.fromkeys([record[2] for record in deliveries])
-        keys.update(dict.fromkeys(self._chunks.due(low, self._batch.now_us)))
-        found = {key: self._chunks.row(key) for key in keys}
+    def _rows(self, keys: Iterable[str], low: int) -> dict[str, StoredRow]:
+        """Return the rows that this batch needs: those of its records' keys, and those with a due timer."""
+        needed = dict.fromkeys([*keys, *self._chunks.due(low, self._batch.now_us)])
+        found = {key: self._chunks.row(key) for key in needed}
         return {key: row for key, row in found.items() if row is not None}
 
     # The worker and the machines around it
@@ -281,12 +282,15 @@ class _IntervalTask:
 
     # Progress and History
 
-    def _count(self, deliveries: Sequence[Packed]) -> None:
+    def _count(self, deliveries: Sequence[Packed], keys: Counter[str]) -> None:
         header = self._chunks.header
         header.turns += 1
         header.records += len(deliveries)
         timestamps = [record[4] for record in deliveries]
         header.newest = max(header.newest, max(timestamps, default=MIN_TIME))
+        if keys:
+            header.hot_key = max(keys, key=keys.__getitem__)  # of several, the first that came
+            header.hot_records, header.latest_records = keys[header.hot_key], len(deliveries)
         if not self._batch.in_order and min(timestamps, default=MAX_TIME) < header.low:
             header.late_records += len([1 for timestamp in timestamps if timestamp < header.low])
 
@@ -316,6 +320,9 @@ class _IntervalTask:
             state_bytes_here=header.state_bytes - (before.state_bytes if begun else 0),
             intervals_here=0 if begun else 1,
             wall_due=None if wall_due == NEVER else wall_due,
+            hot_key=header.hot_key,
+            hot_records=header.hot_records,
+            latest_records=header.latest_records,
         )
         self._post.tallies.append((self._plan.group(OUTSIDE, self._group), tally))
 

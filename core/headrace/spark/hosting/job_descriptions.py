@@ -37,6 +37,8 @@ def described(progress: ComputationProgress) -> str:
 
     >>> described(ComputationProgress("counter", 1_234, 3, 55, 1_500_000, 2_000_000, 17, 48, 3_120))
     'counter: 1,234 records (3 late), 55 out, low watermark 1.500000s, lag 2.0s, 17 timers, 48 keys, 3,120 bytes'
+    >>> described(ComputationProgress("counter", 9_000, 0, 0, MIN_TIME, None, hot_key="riva", hot_share=0.4))
+    "counter: 9,000 records (0 late), 0 out, low watermark unknown, hot key 'riva' (40% of the latest records)"
     >>> described(ComputationProgress("counter", 0, 0, 0, MIN_TIME, None))
     'counter: 0 records (0 late), 0 out, low watermark unknown'
     """
@@ -49,6 +51,8 @@ def described(progress: ComputationProgress) -> str:
         facts.append(f"lag {progress.lag_us / SECOND:,.1f}s")
     counts = ((progress.timers, "timers"), (progress.keys, "keys"), (progress.state_bytes, "bytes"))
     facts += [f"{count:,} {what}" for count, what in counts if count is not None]
+    if progress.hot_key is not None:
+        facts.append(f"hot key {progress.hot_key!r} ({progress.hot_share:.0%} of the latest records)")
     return f"{progress.name}: {', '.join(facts)}"
 
 

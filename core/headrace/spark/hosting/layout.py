@@ -6,8 +6,8 @@ Rules of this file:
 * Choice: a hash of the key divides the key space of a computation into as many intervals as the caller asks for. Spark cannot
   split a group while a query runs, so the intervals must be of even size for any keys; within an interval keys keep their order.
   The hash is CRC-32, the same in every process.
-* A group is an interval, ``computation/number``: its name, and so its state, outlives changes to the rest of the pipeline.
-  Outputs travel in separate groups, ``/number``, which have no state.
+* A group is an interval, ``computation/number`` and possibly a tail (`headrace.spark.hosting.placement`): its name, and so its
+  state, outlives changes to the rest of the pipeline. Outputs travel in separate groups, ``/number``, which have no state.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,10 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.specs import OUTSIDE
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
+from headrace.spark.hosting.placement import placed_groups
 
 OUTSIDE_GROUPS = 8
-"""Number of groups for outputs: enough to keep a machine's cores busy."""
+"""Number of groups for outputs if the number of partitions is unknown: enough to keep a machine's cores busy."""
 
 _MOST_GROUPS = 1 << 24
 
@@ -105,11 +106,7 @@ def computation_of(group: str) -> str:
 
 def number_of(group: str) -> int:
     """Return the number of a group among its computation's intervals, from 0."""
-    return int(group.rpartition("/")[2])
-
-
-def _intervals(computation: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{computation}/{number}" for number in range(count))
+    return int(group.rpartition("/")[2].partition(".")[0])
 
 
 def plan_of(
@@ -122,6 +119,7 @@ def plan_of(
     history: bool | Sample = False,
     staged: bool = False,
     progress: bool = False,
+    partitions: int = 0,
 ) -> JobPlan:
     """Lay out a pipeline.
 
@@ -134,6 +132,7 @@ def plan_of(
         history: see `JobPlan`; ``True``: all keys.
         staged: see `JobPlan`.
         progress: see `JobPlan`.
+        partitions: see `placed_groups`.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -164,8 +163,8 @@ def plan_of(
         intervals=intervals,
         levels=tuple(level for level in levels if level),
         groups={
-            OUTSIDE: _intervals(OUTSIDE, 1 if staged else OUTSIDE_GROUPS),
-            **{name: _intervals(name, intervals) for name in pipeline.computations},
+            OUTSIDE: placed_groups(OUTSIDE, 1 if staged else partitions or OUTSIDE_GROUPS, partitions),
+            **{name: placed_groups(name, intervals, partitions) for name in pipeline.computations},
         },
         timed_by_source=timed_by_source,
         clock=clock,

@@ -71,6 +71,9 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         state_bytes_here: the same for the size of the rows, bytes.
         intervals_here: the same for the number of intervals.
         wall_due: when its next wall timer is due, wall time in microseconds; ``None``: none is pending.
+        hot_key: the key with the most records in the last micro-batch that had any for the interval.
+        hot_records: how many it had.
+        latest_records: how many that micro-batch had for the interval.
     """
 
     group: str
@@ -94,6 +97,9 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     state_bytes_here: int
     intervals_here: int
     wall_due: int | None = None
+    hot_key: str = ""
+    hot_records: int = 0
+    latest_records: int = 0
 
 
 TALLY_BEGINS = b"{"

@@ -16,6 +16,12 @@ from headrace.api.time import MAX_TIME, MIN_TIME
 from headrace.spark.hosting.parcels import Tally, decode_tally
 from headrace.spark.runtime.files import replace_file
 
+_HOT_SHARE = 1 / 8
+"""Choice: a key with this part of the latest records is hot: more than eight cores cannot share its computation's work."""
+
+_HOT_FROM = 1_000
+"""Choice: with fewer of the latest records no key is named, because it would cost no time worth mentioning."""
+
 
 class Board:
     """The latest tally of each interval of a job. Several queries may write to it at once.
@@ -81,6 +87,9 @@ def _sum(name: str, tallies: list[Tally], newest: int, low_watermark: int | None
     reached = max([tally.input_watermark for tally in tallies], default=MIN_TIME)
     low = min([tally.held for tally in tallies], default=MAX_TIME)
     low = min(low, reached if low_watermark is None else low_watermark)
+    latest = sum(tally.latest_records for tally in tallies)
+    hot = max(tallies, key=lambda tally: tally.hot_records, default=None)
+    is_hot = hot is not None and latest >= _HOT_FROM and hot.hot_records >= _HOT_SHARE * latest
     return ComputationProgress(
         name,
         records=sum(tally.records for tally in tallies),
@@ -91,6 +100,8 @@ def _sum(name: str, tallies: list[Tally], newest: int, low_watermark: int | None
         timers=sum(tally.timers for tally in tallies),
         keys=sum(tally.keys for tally in tallies),
         state_bytes=sum(tally.state_bytes for tally in tallies),
+        hot_key=hot.hot_key if hot is not None and is_hot else None,
+        hot_share=hot.hot_records / latest if hot is not None and is_hot else 0.0,
     )
 
 

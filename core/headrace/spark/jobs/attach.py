@@ -100,8 +100,9 @@ def attached(
     clock: Clock | None,
     history: bool | Sample,
     tallies: bool,
+    partitions: int = 0,
 ) -> Outputs:
-    """Do what `attach` does, with a given clock."""
+    """Do what `attach` does, with a given clock, for a query with this many partitions (0: unknown)."""
     pipeline.validate()
     check_inputs(pipeline, inputs)
     streaming = is_streaming(inputs)
@@ -116,6 +117,7 @@ def attached(
         clock=clock is not None or not streaming,
         history=history,
         progress=streaming,
+        partitions=partitions,
     )
     if streaming:
         prepared = {

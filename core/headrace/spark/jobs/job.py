@@ -5,7 +5,7 @@ pipeline that does not fit its directory is refused before any query starts.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -15,9 +15,41 @@ from headrace.api.pipeline import Pipeline
 from headrace.api.versions import check_version, switches_of
 from headrace.spark.errors import SparkHostError
 from headrace.spark.hosting.history_sample import FULL, Sample
+from headrace.spark.hosting.placement import partitions_for
 from headrace.spark.io_errors import CheckpointDamagedError
 from headrace.spark.runtime.files import replace_file
+from headrace.spark.runtime.session import most_partitions
 from headrace.spark.sinks.job_sinks import Sinks
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The deployment that a directory was created for.
+
+    Attributes:
+        layout: ``pipelined`` or ``staged``.
+        pipeline: name of the pipeline.
+        intervals: number of key intervals of each computation.
+        injectors: names, in order.
+        stages: computations, level by level.
+        place: path of the directory.
+        switches: switches of all computations ever deployed there (see `headrace.api.versions`).
+        levels: levels of all computations ever deployed there; pipelined only.
+        partitions: number of Spark's partitions, which the names of the groups depend on; 0: they are plain.
+    """
+
+    layout: str
+    pipeline: str
+    intervals: int
+    injectors: list[str]
+    stages: list[list[str]]
+    place: str = ""
+    switches: dict[str, list[str]] = {}
+    levels: dict[str, int] = {}
+    partitions: int = 0
+
+    def known_levels(self) -> dict[str, int]:
+        """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
+        return {name: level for level, names in enumerate(self.stages) for name in names} | self.levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +65,14 @@ class Settings:
     max_records: int
     retention_us: int | None
     sample: Sample = FULL
+    partitions: int = 0
+    """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
+
+    def placed(self, before: Shape | None) -> "Settings":
+        """Return these settings with the partitions of the deployment that the directory was created for, or of a new one."""
+        if before is not None:
+            return replace(self, partitions=before.partitions)
+        return replace(self, partitions=partitions_for(self.intervals, most_partitions(self.spark)))
 
     @property
     def history(self) -> Sample | bool:
@@ -42,34 +82,6 @@ class Settings:
     def checkpoint(self, name: str) -> Path:
         """Return the directory of a query's checkpoint."""
         return self.directory / "checkpoints" / name
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """The deployment that a directory was created for.
-
-    Attributes:
-        layout: ``pipelined`` or ``staged``.
-        pipeline: name of the pipeline.
-        intervals: number of key intervals of each computation.
-        injectors: names, in order.
-        stages: computations, level by level.
-        place: path of the directory.
-        switches: switches of all computations ever deployed there (see `headrace.api.versions`).
-        levels: levels of all computations ever deployed there; pipelined only.
-    """
-
-    layout: str
-    pipeline: str
-    intervals: int
-    injectors: list[str]
-    stages: list[list[str]]
-    place: str = ""
-    switches: dict[str, list[str]] = {}
-    levels: dict[str, int] = {}
-
-    def known_levels(self) -> dict[str, int]:
-        """Return the levels of all computations whose state is stored: also of removed ones, if the layout is pipelined."""
-        return {name: level for level, names in enumerate(self.stages) for name in names} | self.levels
 
 
 _NAME = "deployment.json"

@@ -55,6 +55,8 @@ class PipelinedHost:
     ) -> Callable[[], Running]:
         """Check everything that can be checked before a query runs, and return the function that starts it."""
         check_streaming(inputs)
+        before = read_shape(settings.directory)
+        settings = settings.placed(before)
         settings.sinks.check(pipeline, pipeline.output_streams)
         as_run = with_skips(settings.directory, pipeline)
         driven = None if settings.clock_us is None else DrivenClock(settings.clock_us)
@@ -65,9 +67,9 @@ class PipelinedHost:
             clock=None if driven is None else driven.clock,
             history=settings.history,
             tallies=True,
+            partitions=settings.partitions,
         )
-        layout = _layout(pipeline, settings.intervals)
-        before = read_shape(settings.directory)
+        layout = _layout(pipeline, settings)
         check_shape(settings.directory, before, layout)
         _check_levels(before, layout)
         check_switches(settings.directory, pipeline)
@@ -78,7 +80,7 @@ class PipelinedHost:
         def begin() -> Running:
             write_shape(settings.directory, _with_removed(before, layout), pipeline)
             self._clock = driven
-            return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings.trigger_us)
+            return start(name, outputs.everything, writer, settings.checkpoint(_QUERY), settings)
 
         return begin
 
@@ -124,7 +126,7 @@ class PipelinedHost:
                 "Leave out from_now, or deploy with Layout.STAGED",
             )
         pipeline.validate()
-        _check_levels(read_shape(self._settings.directory), _layout(pipeline, self._settings.intervals))
+        _check_levels(read_shape(self._settings.directory), _layout(pipeline, self._settings))
         check_switches(self._settings.directory, pipeline)
         given = {**self._inputs, **inputs}
         settings = replace(self._settings, sinks=self._settings.sinks.changed(pipeline, sinks))
@@ -152,10 +154,15 @@ def _has_news(progress: Progress) -> bool:
     )
 
 
-def _layout(pipeline: Pipeline, intervals: int) -> Shape:
-    levels = plan_of(pipeline, intervals=intervals, with_ids=frozenset()).levels
+def _layout(pipeline: Pipeline, settings: Settings) -> Shape:
+    levels = plan_of(pipeline, intervals=settings.intervals, with_ids=frozenset()).levels
     return Shape(
-        "pipelined", pipeline.name, intervals, list(pipeline.injectors), [list(level) for level in levels]
+        "pipelined",
+        pipeline.name,
+        settings.intervals,
+        list(pipeline.injectors),
+        [list(level) for level in levels],
+        partitions=settings.partitions,
     )
 
 

@@ -18,8 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.api.errors import HeadraceError, UserCodeError
 from headrace.api.time import MILLISECOND
 from headrace.spark.errors import JobStoppedError, QueryStoppedError
+from headrace.spark.jobs.job import Settings
 from headrace.spark.runtime.failures import error_from
 from headrace.spark.runtime.file_errors import storage_error_of
+from headrace.spark.runtime.session import partitions_set
 
 _LOOK_EVERY_S = 0.02
 _MICRO_BATCH_S = 120.0
@@ -171,9 +173,7 @@ class Running:
         return -1 if progress is None else int(progress["batchId"])
 
 
-def start(
-    name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Path, trigger_us: int | None
-) -> Running:
+def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Path, settings: Settings) -> Running:
     """Start a query, and wait until it has begun.
 
     Args:
@@ -181,7 +181,7 @@ def start(
         frame: the DataFrame that it computes.
         writer: writes its micro-batches.
         checkpoint: directory of its checkpoint.
-        trigger_us: time from one micro-batch to the next, microseconds; ``None``: as soon as possible.
+        settings: settings of the deployment.
 
     Raises:
         HeadraceError: it could not start.
@@ -189,9 +189,15 @@ def start(
     stream = (
         frame.writeStream.foreachBatch(writer).option("checkpointLocation", str(checkpoint)).queryName(name)
     )
-    if trigger_us is not None:
-        stream = stream.trigger(processingTime=f"{max(1, trigger_us // MILLISECOND)} milliseconds")
-    running = Running(name, stream.start, writer, checkpoint)
+    if settings.trigger_us is not None:
+        stream = stream.trigger(processingTime=f"{max(1, settings.trigger_us // MILLISECOND)} milliseconds")
+
+    def begin() -> StreamingQuery:
+        # A query copies the settings of its session when it starts.
+        with partitions_set(settings.spark, settings.partitions):
+            return stream.start()
+
+    running = Running(name, begin, writer, checkpoint)
     while running.is_active and str(running.query.status["message"]).startswith("Initializing"):
         time.sleep(_LOOK_EVERY_S)
     running.check()

@@ -98,6 +98,7 @@ class StagedHost:
         self._check(pipeline, self._inputs, settings.sinks)
         before = read_shape(settings.directory)
         check_shape(settings.directory, before, self._layout())
+        self._settings = settings = settings.placed(before)
         _check_nobody_left(before, self._layout())
         settings.sinks.warn_of_missing(pipeline)
         self._prepare(pipeline, from_now=False)
@@ -178,7 +179,10 @@ class StagedHost:
     def _layout(self) -> Shape:
         pipeline = self.pipeline
         stages = [[name] for name in pipeline.computations]
-        return Shape("staged", pipeline.name, self._settings.intervals, list(pipeline.injectors), stages)
+        settings, injectors = self._settings, list(pipeline.injectors)
+        return Shape(
+            "staged", pipeline.name, settings.intervals, injectors, stages, partitions=settings.partitions
+        )
 
     # Starting
 
@@ -232,7 +236,7 @@ class StagedHost:
         settings, pipeline = self._settings, with_skips(self._settings.directory, pipeline)
         plan = computation_plan(
             pipeline, name, sources_of(inputs), intervals=settings.intervals,
-            clock=settings.clock_us is not None, history=settings.history,
+            clock=settings.clock_us is not None, history=settings.history, partitions=settings.partitions,
         )  # fmt: skip
         reading = Reading(
             directory=str(settings.directory),
@@ -260,7 +264,7 @@ class StagedHost:
             dict(committed.taken) if committed else {},
             clock,
         )
-        return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings.trigger_us)
+        return start(f"{settings.directory}: {name}", pieces, writer, checkpoint, settings)
 
     def _log(self, name: str) -> Log:
         return Log(self._settings.directory, name)

@@ -131,13 +131,21 @@ def injector_plan(pipeline: Pipeline, name: str, sources: Sources, *, history: b
 
 
 def computation_plan(
-    pipeline: Pipeline, name: str, sources: Sources, *, intervals: int, clock: bool, history: bool | Sample
+    pipeline: Pipeline,
+    name: str,
+    sources: Sources,
+    *,
+    intervals: int,
+    clock: bool,
+    history: bool | Sample,
+    partitions: int = 0,
 ) -> JobPlan:
     """Return the layout of a computation's stage."""
     senders = frozenset(pipeline.senders(name))
     return plan_of(
         cut_computation(pipeline, name), intervals=intervals, with_ids=sources.with_ids & senders,
         timed_by_source=sources.timed & senders, clock=clock, history=history, staged=True, progress=True,
+        partitions=partitions,
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ _LOCAL_CLUSTER = re.compile(
     r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,\s*(?P<megabytes>\d+)\s*\]"
 )
 _END_WITHIN_S = 30
+_PARTITIONS = "spark.sql.shuffle.partitions"
 _INSTEAD_OF_A_SHELLS = {"spark.ui.showConsoleProgress": "false"}
 """PySpark starts Java as for an interactive shell, which has other defaults."""
 _NO_CONFIG: Mapping[str, str] = {}
@@ -110,6 +111,34 @@ def has_driver(spark: SparkSession) -> bool:
     return getattr(spark, "sparkContext", None) is not None
 
 
+def most_partitions(spark: SparkSession) -> int:
+    """Return how many shuffle partitions a query of a job can use: as many as the session is set to, or else can run at once."""
+    if _is_set(spark):
+        return int(_value(spark, _PARTITIONS))
+    # Spark's default, 200, would mean 200 state-store commits for each level.
+    return max(2, int(spark.sparkContext.defaultParallelism))
+
+
+@contextmanager
+def partitions_set(spark: SparkSession, partitions: int) -> Iterator[None]:
+    """Set the shuffle partitions of queries that are started within this block; 0: leave those of the session."""
+    is_set, before = _is_set(spark), _value(spark, _PARTITIONS)
+    if partitions:
+        spark.conf.set(_PARTITIONS, str(partitions))
+    try:
+        yield
+    finally:
+        if partitions and is_set:
+            spark.conf.set(_PARTITIONS, before)
+        elif partitions:
+            spark.conf.unset(_PARTITIONS)
+
+
+def _is_set(spark: SparkSession) -> bool:
+    """Tell whether the shuffle partitions were set, and are not Spark's default."""
+    return bool(spark._jsparkSession.conf().contains(_PARTITIONS))
+
+
 def query_of(frame: DataFrame, sink: str) -> str:
     """Return the id of the query that a micro-batch belongs to, which stays the same across restarts.
 
@@ -167,7 +196,7 @@ def _defaults(master: str, *, ui: bool, log_level: str) -> dict[str, str]:
         # Choice: as many partitions as tasks can run at once. Each costs a state-store commit and a Python worker in every
         # batch, and any more would only queue. At least two, because a query keeps the number as long as its checkpoint
         # exists, and with one it could never use a second core.
-        defaults["spark.sql.shuffle.partitions"] = str(max(2, slots))
+        defaults[_PARTITIONS] = str(max(2, slots))
     if cluster := _LOCAL_CLUSTER.fullmatch(master):
         defaults["spark.executor.memory"] = f"{cluster['megabytes']}m"  # all the memory of its worker
     return defaults
