@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace_cli._consoles import error_console
 from headrace_cli._render import print_text
-from headrace_cli._targets import PipelineTarget
 from headrace_properties.search.kept_failures import FOLDER, KeptFailures, Retried, is_fit_for_files
-from headrace_sim import Protocol
+
+if TYPE_CHECKING:
+    from headrace_properties.spark_jobs.replay_file import RetriedFinding
 
 FailuresOption = Annotated[
     Path | None,
@@ -28,15 +29,12 @@ class Memory:
 
     Args:
         folder: where; ``None``: in the current directory, unless that is a home directory.
-        target: what is verified.
-        protocol: the state machines that it runs on.
+        of: what is verified: as `KeptFailures` takes it.
     """
 
-    def __init__(self, folder: Path | None, target: PipelineTarget, protocol: Protocol) -> None:
+    def __init__(self, folder: Path | None, *of: Any) -> None:
         self._writable = folder is not None or is_fit_for_files(Path())
-        self.failures = KeptFailures(
-            folder or FOLDER, target.name, tuple(target.versions), protocol.name, target.feed_name
-        )
+        self.failures = KeptFailures(folder or FOLDER, *of)
 
     def keep(self, data: bytes) -> Path | None:
         """Keep a failure, as a replay file, and return the file's path if that is possible."""
@@ -48,15 +46,15 @@ class Memory:
             self._complain(error)
             return None
 
-    def settle(self, retried: Sequence[Retried]) -> tuple[str, ...]:
+    def settle(self, retried: "Sequence[Retried | RetriedFinding]") -> tuple[str, ...]:
         """Retire what passed; return a line for each that was tried."""
         return tuple(self._settled(one) for one in retried)
 
-    def _settled(self, one: Retried) -> str:
+    def _settled(self, one: "Retried | RetriedFinding") -> str:
         if not one.passed or not self._writable:
             return str(one)
         try:
-            return f"{one}; moved to {self.failures.retire(one.kept).parent}"
+            return f"{one}; moved to {self.failures.retire(one.path).parent}"
         except OSError as error:
             self._complain(error)
             return str(one)

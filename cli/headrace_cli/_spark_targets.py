@@ -4,19 +4,25 @@ PySpark is imported only when such a target is named.
 """
 
 import dataclasses
+import shlex
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace import HistoryFormatError
 from headrace_cli._consoles import error_console, output_console
 from headrace_cli._documents import print_document, stdout_reserved
 from headrace_cli._exit import RESULT_WORDS, ExitCode
+from headrace_cli._files import OutputFiles
+from headrace_cli._kept import Memory
+from headrace_cli._replay_file import save_failure
 from headrace_cli._targets import TargetError, load_named
+from headrace_cli._trust import check_trusted
 
 if TYPE_CHECKING:
-    from headrace_properties.spark_jobs.outcomes import JobFinding
-    from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
-    from headrace_sim.spark.sinks import SinkFinding
+    from headrace_properties.spark_jobs.replay_file import RetriedFinding
+    from headrace_properties.spark_jobs.targets import Finding, SparkReport, SparkTarget
 
 _LINE_PERIOD_S = 10.0
 """Choice: a line of progress so often."""
@@ -33,12 +39,17 @@ class SparkOptions:
     seed: int
 
 
-def verify_spark(name: str, options: SparkOptions, *, as_json: bool) -> ExitCode:
+def verify_spark(
+    name: str, options: SparkOptions, memory: Memory, files: OutputFiles, save: Path | None, *, as_json: bool
+) -> ExitCode:
     """Run a Spark job under schedules, try its sink at each of its effects, and print what was found.
 
     Args:
         name: ``MODULE:FUNCTION`` or ``MODULE:JOB``.
         options: How.
+        memory: Has what was found before, which is tried first.
+        files: Writes the first finding, if the user asks for it.
+        save: To which file.
         as_json: Whether to print one JSON document.
 
     Raises:
@@ -47,23 +58,90 @@ def verify_spark(name: str, options: SparkOptions, *, as_json: bool) -> ExitCode
     """
     with stdout_reserved():
         target = _target(name, options)
+        from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
         allowed = causes_named([one.strip() for one in options.allow.split(",") if one.strip()])
         began = time.monotonic()
+        retried = retry_findings(
+            memory.failures,
+            options.feed_name,
+            lambda seed: _target(name, dataclasses.replace(options, seed=seed)),
+            allowed,
+        )
         report = target.verify(
             schedules=options.schedules, seed=options.seed, allow=allowed, progress=_Progress(name)
         )
         elapsed_s = time.monotonic() - began
-    code = ExitCode.VIOLATED if report.findings else ExitCode.UNKNOWN if report.unknown else ExitCode.HOLDS
+        found = {(finding.name, finding.place) for finding in report.findings}
+        old = tuple(
+            again for again in retried if again.found and (again.found.name, again.found.place) not in found
+        )
+        schemas = _schemas(name, options.schemas)
+        files_of = [
+            to_file(target, finding, schemas, options.feed_name, options.seed) for finding in report.findings
+        ]
+    told = memory.settle(retried)
+    paths = [memory.keep(content) for content in files_of]
+    if paths and save is not None:
+        paths[0] = save_failure(files_of[0], save, files)
+    verified = Verified(report, old, told, tuple(paths))
     if as_json:
-        print_document(_document(report, code))
+        print_document(_document(verified))
     else:
-        _print(report, code, elapsed_s)
-    return code
+        _print(verified, elapsed_s)
+    return files.code(verified.code)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found, and what came of what was found before.
+
+    Attributes:
+        report: What was found now.
+        old: What was kept and shows again, and was not found otherwise.
+        told: A line for each that was kept.
+        paths: The replay file of each finding, or None.
+    """
+
+    report: "SparkReport"
+    old: "tuple[RetriedFinding, ...]"
+    told: tuple[str, ...]
+    paths: tuple[Path | None, ...]
+
+    @property
+    def findings(self) -> "list[tuple[Finding, Path | None]]":
+        """Everything that is wrong, each with its replay file."""
+        kept = [(again.found, again.path) for again in self.old if again.found is not None]
+        return [*kept, *zip(self.report.findings, self.paths, strict=True)]
+
+    @property
+    def code(self) -> ExitCode:
+        """The command's exit code."""
+        if self.findings:
+            return ExitCode.VIOLATED
+        return ExitCode.UNKNOWN if self.report.unknown else ExitCode.HOLDS
 
 
 def _target(name: str, options: SparkOptions) -> "SparkTarget":
+    return load_spark_target(name, _schemas(name, options.schemas), options.feed_name, options.seed)
+
+
+def load_spark_target(
+    name: str, schemas: str | Mapping[str, str] | None, feed_name: str, seed: int
+) -> "SparkTarget":
+    """Import a Spark job or sink, and what it is tried with.
+
+    Args:
+        name: ``MODULE:NAME``.
+        schemas: Of its input.
+        feed_name: What the module calls its rows.
+        seed: Of the rows.
+
+    Raises:
+        HeadraceError: It is not there, is no Spark job, or PySpark is missing.
+
+    """
     module, found = load_named(name)
     try:
         from headrace_properties.spark_jobs.targets import spark_target  # noqa: PLC0415
@@ -71,9 +149,8 @@ def _target(name: str, options: SparkOptions) -> "SparkTarget":
         import headrace.spark  # noqa: F401, PLC0415  it says which packages are missing
 
         raise
-    feed = getattr(module, options.feed_name, None)
-    schemas = _schemas(name, options.schemas)
-    return spark_target(name, found, module=module, schemas=schemas, feed=feed, seed=options.seed)
+    feed = getattr(module, feed_name, None)
+    return spark_target(name, found, module=module, schemas=schemas, feed=feed, seed=seed)
 
 
 def _schemas(name: str, given: Sequence[str]) -> str | Mapping[str, str] | None:
@@ -109,49 +186,60 @@ class _Progress:
             self._console.print(f"{self._name}: {done:,} of {wanted:,} trials")
 
 
-def _print(report: "SparkReport", code: ExitCode, elapsed_s: float) -> None:
-    console = output_console()
+def _print(verified: Verified, elapsed_s: float) -> None:
+    report = verified.report
+    for line in verified.told:
+        _say(line)
     if report.job is not None:
         late = f"; up to {report.job.late:,} rows were late" if report.job.late else ""
-        console.print(f"{report.name}: {report.job.schedules:,} schedules{late}")
+        _say(f"{report.name}: {report.job.schedules:,} schedules{late}")
     if report.sink is not None:
         effects = ", ".join(map(str, report.sink.effects))
-        console.print(f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches")
-        console.print(f"{report.sink.trials:,} trials: each effect of each batch under every fault")
-    for finding in report.findings:
-        console.print(f"\nVIOLATED: {_promise(finding)}", soft_wrap=True)
-        console.print(f"  {finding}", soft_wrap=True)
-        console.print(f"  Seen in {_seen(finding)}.")
+        _say(f"{report.name}: a sink with {effects} effects in {len(report.sink.effects)} batches")
+        _say(f"{report.sink.trials:,} trials: each effect of each batch under every fault")
+    for finding, path in verified.findings:
+        _say(f"\nVIOLATED: {finding.name}")
+        _say(f"  {finding}")
+        _say(f"  Seen in {_seen(finding)}.")
+        if path is not None:
+            _say(f"  headrace replay {shlex.quote(str(path))} --explain")
     for why in report.unknown:
-        console.print(f"\nUNKNOWN: {why}", soft_wrap=True)
-    console.print(f"\n{RESULT_WORDS[code].capitalize()}, after {elapsed_s:.1f} s.")
+        _say(f"\nUNKNOWN: {why}")
+    _say(f"\n{RESULT_WORDS[verified.code].capitalize()}, after {elapsed_s:.1f} s.")
 
 
-def _promise(finding: "JobFinding | SinkFinding") -> str:
-    kind = getattr(finding, "cause", None) or getattr(finding, "wrong", None)
-    assert kind is not None
-    return f"{'the same outcome always' if hasattr(finding, 'cause') else 'each row exactly once'} ({kind.value})"
+def _say(line: str, style: str = "") -> None:
+    output_console().print(line, markup=False, highlight=False, soft_wrap=True, style=style or None)
 
 
-def _seen(finding: "JobFinding | SinkFinding") -> str:
-    trials = getattr(finding, "trials", None)
-    return f"{getattr(finding, 'schedules', 0):,} schedules" if trials is None else f"{trials:,} trials"
+def _seen(finding: "Finding") -> str:
+    if getattr(finding, "schedule", ...) is None:
+        return "a run without faults"
+    trials, word = getattr(finding, "trials", None), "trial"
+    if trials is None:
+        trials, word = getattr(finding, "schedules", 0), "schedule"
+    return f"{trials:,} {word}{'s' * (trials != 1)}"
 
 
-def _document(report: "SparkReport", code: ExitCode) -> dict[str, Any]:
+def _document(verified: Verified) -> dict[str, Any]:
+    report = verified.report
     return {
         "target": report.name,
-        "result": RESULT_WORDS[code],
+        "result": RESULT_WORDS[verified.code],
         "schedules": report.job.schedules if report.job else 0,
         "late": report.job.late if report.job else 0,
         "trials": report.sink.trials if report.sink else 0,
         "effects": list(report.sink.effects) if report.sink else [],
-        "findings": [_finding_document(finding) for finding in report.findings],
+        "kept": list(verified.told),
+        "findings": [
+            _finding_document(finding) | {"replay_file": None if path is None else str(path)}
+            for finding, path in verified.findings
+        ],
         "unknown": list(report.unknown),
     }
 
 
-def _finding_document(finding: "JobFinding | SinkFinding") -> dict[str, Any]:
+def _finding_document(finding: "Finding") -> dict[str, Any]:
     """All its fields, with what is no plain value as text."""
     fields = {field.name: getattr(finding, field.name) for field in dataclasses.fields(finding)}
     document = {name: getattr(value, "value", value) for name, value in fields.items()}
@@ -164,3 +252,61 @@ def _finding_document(finding: "JobFinding | SinkFinding") -> dict[str, Any]:
             "schedule": repr(document["schedule"]),
         }
     return document
+
+
+def replay_spark(path: Path, pipeline: str | None, *, trust: bool, explain: bool, as_json: bool) -> ExitCode:
+    """Look for a saved finding again, and print what has come of it.
+
+    Args:
+        path: The replay file.
+        pipeline: ``MODULE:NAME`` of what is tried instead of what the file names, or None.
+        trust: Whether to import any module that the file names.
+        explain: Whether to tell how it comes about.
+        as_json: Whether to print one JSON document.
+
+    Raises:
+        HeadraceError: The file or the target cannot be read.
+
+    """
+    from headrace_properties.spark_jobs.replay_file import Again, read_file  # noqa: PLC0415
+
+    with stdout_reserved():
+        file = read_file(path)
+        name = pipeline or file.spark_job
+        if not trust:
+            check_trusted(path, [name], pipeline)
+        target = load_spark_target(name, file.schemas, file.feed, file.feed_seed)
+        if wrong := file.wrong(target):
+            raise HistoryFormatError("replay file", str(path), wrong)
+        again, changes = Again(file, target), file.changes(target)
+        explanation = again.explanation() if explain else None
+    finding = again.finding
+    code = ExitCode.VIOLATED if finding else ExitCode.UNKNOWN if changes else ExitCode.HOLDS
+    if as_json:
+        document = {
+            "target": name,
+            "result": RESULT_WORDS[code],
+            "changed": list(changes),
+            "recorded": file.violations,
+            "finding": None if finding is None else _finding_document(finding),
+        }
+        print_document(document | ({"explanation": explanation} if explain else {}))
+        return code
+    if finding is not None:
+        _say(f"VIOLATED again: {finding.name}", "bold red")
+        _say(f"  {finding}")
+        if finding.name not in file.violations:
+            _say(f"Recorded was: {', '.join(file.violations)}")
+    elif changes:
+        what = " and the ".join(changes)
+        verb = "have" if len(changes) > 1 else "has"
+        _say(
+            f"UNKNOWN: nothing is violated, but the {what} {verb} changed since",
+            "bold yellow",
+        )
+    else:
+        _say("HOLDS: this run no longer violates anything", "bold green")
+    if explanation is not None:
+        for line in explanation.paragraphs():
+            _say(line)
+    return code

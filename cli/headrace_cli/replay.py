@@ -27,6 +27,7 @@ from headrace_cli._render import (
     print_violations,
 )
 from headrace_cli._replay_file import Recorded, load_failure
+from headrace_cli._spark_targets import replay_spark
 from headrace_cli._targets import TargetError, load_target
 from headrace_cli._trust import check_trusted
 from headrace_cli._until import cut, print_until, until_document
@@ -38,7 +39,7 @@ from headrace_properties.search.inevitability import FailureRates
 from headrace_properties.search.judging import run_plan, violations
 from headrace_properties.search.limits import CALL_S, CodeLimits, OverrunError, call_time_limited
 from headrace_properties.search.plausible import implausible
-from headrace_properties.search.replay_file import ReplayFile
+from headrace_properties.search.replay_file import ReplayFile, is_spark_file
 from headrace_properties.user_code.kept_findings import shown_again
 from headrace_properties.verdict import Verdict
 from headrace_sim import SOUND, versions_of
@@ -108,6 +109,18 @@ UntilOption = Annotated[
 ]
 
 
+class NoHistoryError(HeadraceError):
+    """A picture or a History is asked for of a Spark job, which has none. Fields: file."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        self.file = file
+
+    def __str__(self) -> str:
+        """Say what there is instead."""
+        return f"{self.file} is about a Spark job, which has no History to draw, save or cut. Use --explain or --json"
+
+
 @app.command("replay", epilog=_EXAMPLES)
 @with_options
 def replay(
@@ -149,6 +162,15 @@ def replay(
     with tidy_errors():
         files = showing.files([file])
         files.claim(history, HISTORY)
+        asks_for_history = showing.pictures or history is not None or until is not None or when
+        _replay_if_spark(
+            file,
+            pipeline,
+            asks_for_history=asks_for_history,
+            trust=trust,
+            explain=showing.explain,
+            as_json=as_json,
+        )
         with stdout_reserved():
             recorded = load_failure(file)
             if not trust:
@@ -202,6 +224,14 @@ def replay(
         if stopped is not None:
             raise stopped
         raise typer.Exit(files.code(replayed.code))
+
+
+def _replay_if_spark(file: Path, pipeline: str | None, *, asks_for_history: bool, **options: bool) -> None:
+    """End the command with the replay of a Spark job, if the file is about one."""
+    if is_spark_file(file):
+        if asks_for_history:
+            raise NoHistoryError(str(file))
+        raise typer.Exit(replay_spark(file, pipeline, **options))
 
 
 def _save(

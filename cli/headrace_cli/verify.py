@@ -216,12 +216,13 @@ def verify(
         files.claim(history, HISTORY)
         if schema is not None or is_spark_job(pipeline):
             asked = SparkOptions(schema or (), allow, feed, options.runs, options.seed)
-            raise typer.Exit(verify_spark(pipeline, asked, as_json=as_json))
+            memory = Memory(failures, pipeline)
+            raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))
         protocol = protocol_without(without)
         with stdout_reserved():
             target = load_target(pipeline, feed, versions or (), promise or ())
             may_be_unknown = invariants_named(allow_unknown, target.deployed, target.promises)
-            memory = Memory(failures, target, protocol)
+            memory = Memory(failures, target.name, tuple(target.versions), protocol.name, target.feed_name)
             report = _search(target, protocol, options, scope.scope, memory)
         report.may_be_unknown = may_be_unknown
         _save(report, save, memory, files)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from headrace_properties.search.limits import CodeLimits
     from headrace_properties.search.scope import Scope
     from headrace_properties.search.verification import Verification
-    from headrace_properties.spark_jobs.targets import SparkReport
+    from headrace_properties.spark_jobs.replay_file import RetriedFinding
+    from headrace_properties.spark_jobs.targets import SparkReport, SparkTarget
     from headrace_properties.user_code.habits import UserFinding
     from headrace_sim import ClusterOptions, Protocol
     from headrace_sim.spark.job import SparkJob
@@ -46,6 +47,7 @@ _ALLOW_UNKNOWN = "headrace_allow_unknown"
 _CODE_TIMEOUT = "headrace_code_timeout"
 _ALL = "all"
 _GROUP = "headrace"
+_NO_FILE = "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
 _PROMISES = "promises"
 
 
@@ -222,23 +224,46 @@ class Verifier:
             HeadraceError: the job cannot be tried.
         """
         __tracebackhide__ = True
-        from headrace_properties.spark_jobs.targets import causes_named, spark_target  # noqa: PLC0415
+        from headrace_properties.search.kept_failures import KeptFailures  # noqa: PLC0415
+        from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
+        from headrace_properties.spark_jobs.targets import FEED, PREPARE, causes_named, spark_target  # noqa: PLC0415
 
-        name = getattr(job, "__name__", "the Spark job")
         used_seed = self.seed if seed is None else seed
-        target = spark_target(name, job, schemas=schema, feed=feed, seed=used_seed, prepare=prepare)
         runs = self.examples if examples is None else examples
-        report = target.verify(schedules=runs, seed=used_seed, allow=causes_named(allow))
+        allowed = causes_named(allow)
+        importable = _importable_name(job, job if feed is None else feed)
+        module = sys.modules.get(importable[0].partition(":")[0]) if importable else None
+        if module is None or prepare not in {None, getattr(module, PREPARE, None)}:
+            importable = None  # a replay file finds only what its module has
+        name = importable[0] if importable else getattr(job, "__name__", "the Spark job")
+        feed_name = FEED if importable is None or feed is None else importable[1]
+
+        def target_of(seed: int) -> "SparkTarget":
+            return spark_target(name, job, schemas=schema, feed=feed, seed=seed, prepare=prepare)
+
+        target = target_of(used_seed)
+        kept = KeptFailures(self.folder, name) if importable else None
+        retried = () if kept is None else retry_findings(kept, feed_name, target_of, allowed)
+        report = target.verify(schedules=runs, seed=used_seed, allow=allowed)
+        self._settle(kept, retried)
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)
         if report.sink is not None:
             self.record("headrace trials", report.sink.trials)
-        if report.findings:
-            raise InvariantViolatedError(
-                "\n\n".join(
-                    f"{name} breaks: the same outcome always\n\n  {finding}" for finding in report.findings
-                )
+        found = {(finding.name, finding.place): finding for finding in report.findings}
+        found |= {(one.found.name, one.found.place): one.found for one in retried if one.found is not None}
+        stories = []
+        for finding in found.values():
+            command = (
+                _NO_FILE
+                if kept is None
+                else _kept_command(kept, to_file(target, finding, schema, feed_name, used_seed))
             )
+            stories.append(
+                f"{target.name} breaks: {finding.name}\n\n  {finding}\n\nRun it again\n  {command}"
+            )
+        if stories:
+            raise InvariantViolatedError("\n\n".join(stories))
         if report.unknown:
             raise NotExercisedError(name, runs, report.unknown)
         return report
@@ -249,13 +274,13 @@ class Verifier:
 
         return CodeLimits() if self.code_timeout is None else CodeLimits(call_s=self.code_timeout)
 
-    def _settle(self, kept: "KeptFailures | None", retried: "Iterable[Retried]") -> None:
+    def _settle(self, kept: "KeptFailures | None", retried: "Iterable[Retried | RetriedFinding]") -> None:
         """Tell what has come of kept failures, and retire those that pass."""
         for one in retried:
             self.record("headrace kept failure", str(one))
             if kept is not None and one.passed:
                 with contextlib.suppress(OSError):  # a read-only directory: it is tried again
-                    kept.retire(one.kept)
+                    kept.retire(one.path)
 
     def pipeline(
         self,
@@ -490,9 +515,7 @@ def _save(
     pipeline = application.pipeline
     name = _importable_name(pipeline, feed)
     if name is None or kept is None:
-        return (
-            "(no replay file: it names the module that has both the pipeline and its feed, and there is none)"
-        )
+        return _NO_FILE
     beside = {getattr(promise, "name", "") for promise in _promises_beside(pipeline, feed)}
     lacking = [
         violation
@@ -502,13 +525,16 @@ def _save(
     if lacking:
         return f"(no replay file: add {lacking[0]} to a list promises beside the pipeline, where replay reads it)"
     data = to_replay(failure, name[0], protocol.name, name[1], application=application)
+    call_s = application.limits.call_s
+    return _kept_command(kept, data, f" --code-timeout {call_s:g}" if call_s != CALL_S else "")
+
+
+def _kept_command(kept: "KeptFailures", data: bytes, option: str = "") -> str:
+    """Keep a failure; returns the command that replays it, or why there is none."""
     try:
-        path = kept.keep(data)
+        return f"headrace replay {shlex.quote(_shown(kept.keep(data)))}{option} --explain"
     except OSError as error:
         return f"(no replay file: cannot write {error.filename}: {error.strerror})"
-    call_s = application.limits.call_s
-    timeout = f" --code-timeout {call_s:g}" if call_s != CALL_S else ""
-    return f"headrace replay {shlex.quote(_shown(path))}{timeout} --explain"
 
 
 def _shown(path: Path) -> str:
@@ -525,7 +551,7 @@ def _promises_beside(pipeline: "Pipeline", feed: object) -> "Sequence[Promise]":
     return found if isinstance(found, list | tuple) else [found]
 
 
-def _importable_name(pipeline: "Pipeline", feed: object) -> tuple[str, str] | None:
+def _importable_name(pipeline: object, feed: object) -> tuple[str, str] | None:
     """(``MODULE:PIPELINE``, the feed's name) of a module that has both; if several do, of one that has promises, too."""
     home = sys.modules.get(getattr(feed, "__module__", ""))
     found: list[tuple[bool, tuple[str, str]]] = []

@@ -60,6 +60,11 @@ class Retried:
     wrong: str = ""
 
     @property
+    def path(self) -> Path:
+        """Of its file."""
+        return self.kept.path
+
+    @property
     def failed(self) -> bool:
         """It has been run, and violates something."""
         return self.judged is not None and self.judged.failed
@@ -149,15 +154,15 @@ class KeptFailures:
         write_whole(path, lambda part: part.write_bytes(data))
         return path
 
-    def retire(self, kept: KeptFailure) -> Path:
-        """Try a failure no more, and return where its file is now.
+    def retire(self, path: Path) -> Path:
+        """Try the failure of a file no more, and return where its file is now.
 
         Raises:
             OSError: it cannot be moved.
         """
         folder = self.folder / _RETIRED
         folder.mkdir(exist_ok=True)
-        return kept.path.replace(folder / kept.path.name)
+        return path.replace(folder / path.name)
 
 
 def retry(

@@ -134,3 +134,17 @@ def _of_another_format(version: int) -> str:
         f" have new names, and this version reads format {REPLAY_FORMAT} only. Search again with the file's pipeline:"
         " headrace verify MODULE:PIPELINE --save FILE. CHANGELOG.md lists what was renamed"
     )
+
+
+class _Kind(msgspec.Struct):
+    """The one field that only a file about a Spark job has."""
+
+    spark_job: str = ""
+
+
+def is_spark_file(path: Path) -> bool:
+    """Tell whether a file says that it is about a Spark job. Any other, or none, is left to `read_replay` to refuse."""
+    try:
+        return bool(msgspec.json.decode(path.read_bytes(), type=_Kind).spark_job)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False

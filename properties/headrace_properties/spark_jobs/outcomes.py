@@ -8,7 +8,7 @@ or the day and the dice.
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,11 +18,11 @@ from unittest.mock import patch
 import time_machine
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.spark_jobs.watching import (
-    ExpiredState,
     Kept,
-    LostTimer,
     Memory,
+    Noted,
     Watched,
     place_of,
     watched_run,
@@ -37,7 +37,7 @@ from headrace_sim.spark.job import (
     TransformWithState,
     Watermark,
 )
-from headrace_sim.spark.queries import Outcome, hashable, run_job
+from headrace_sim.spark.queries import Event, Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error, shown_place
 from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
 
@@ -110,6 +110,8 @@ class JobFinding:
         feed: The smallest feed found that shows it.
         schedule: The schedule that does, or None if the feed alone does.
         schedules: In how many schedules it showed.
+        changed: What the schedule changes: `Cause.CHANCE` for another day and other random numbers.
+        kept: Which rows of the whole feed are left, numbered from 0 over all batches.
 
     """
 
@@ -120,6 +122,13 @@ class JobFinding:
     feed: Feed
     schedule: Schedule | None = None
     schedules: int = 1
+    changed: Cause = Cause.FAULTS
+    kept: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What is broken."""
+        return f"the same outcome always ({self.cause.value})"
 
     def __str__(self) -> str:
         """Say what is wrong, where, and what to do."""
@@ -183,9 +192,31 @@ def check_job(
         PySparkException: If a row of the feed does not fit its schema.
 
     """
-    return _Check(replace(job, sink=SparkSink(output_mode=job.sink.output_mode)), feed, frozenset(allow)).run(
-        schedules, seed, progress
-    )
+    return _Check(without_sink(job), feed, frozenset(allow)).run(schedules, seed, progress)
+
+
+def check_again(
+    job: SparkJob, feed: Feed, cause: Cause, changed: Cause, schedule: Schedule | None
+) -> JobFinding | None:
+    """Look for something that was found before, under its schedule alone.
+
+    Args:
+        job: The job.
+        feed: Its rows, as they are left.
+        cause: Of the finding.
+        changed: What its schedule changes.
+        schedule: The schedule, or None if the feed alone showed it.
+
+    Raises:
+        JobFailsError: As `check_job` does; so is `SparkJobError`.
+
+    """
+    return _Check(without_sink(job), feed, frozenset()).again(cause, changed, schedule)
+
+
+def without_sink(job: SparkJob) -> SparkJob:
+    """Return the job without its own sink."""
+    return replace(job, sink=SparkSink(output_mode=job.sink.output_mode))
 
 
 Settled = tuple[Counter[Any], Counter[Any]]
@@ -203,28 +234,41 @@ class _Check:
         self._place = next((step.place for step in (*job.stateful, *working)), "")
 
     def run(self, schedules: int, seed: int, progress: Callable[[int, int], None] | None) -> JobReport:
-        with _chance(0):
-            calm, noted = watched_run(lambda: run_job(_watched(self._job), self._feed))
-        self._kept = noted.kept
-        if calm.failure is not None:
-            raise JobFailsError(
-                f"{type(calm.failure).__name__}: {calm.failure}", place_of_error(calm.failure)
-            )
-        self._lost_timers(noted.lost)
-        self._expired(noted.expired)
-        self._growth(calm, noted.expiring)
+        calm = self._calm()
+        for cause in _ALONE:
+            if (found := self._alone(cause)) is not None and cause not in self._allow:
+                self._findings[cause] = found
         most_late = calm.late
         kinds = list(_changes(self._job))
         for number in range(schedules):
             cause, change = kinds[number % len(kinds)]
             schedule = change(draw_schedule(seed + number, self._job.partitions, self._feed, mean_faults=3.0))
-            outcome = _run(self._job, self._feed, schedule, cause)
+            outcome = run_changed(self._job, self._feed, schedule, cause)
             most_late = max(most_late, outcome.late)
             self._judge(cause, schedule, calm, outcome)
             if progress is not None:
                 progress(number + 1, schedules)
         unknown = [] if any(calm.outputs.values()) else ["the job gave no output"]
         return JobReport(tuple(self._findings.values()), tuple(unknown), schedules, most_late, calm)
+
+    def again(self, cause: Cause, changed: Cause, schedule: Schedule | None) -> JobFinding | None:
+        calm = self._calm()
+        kept = tuple(range(sum(map(len, self._feed))))
+        if schedule is None:
+            found = self._alone(cause)
+            return None if found is None else replace(found, feed=self._feed, kept=kept)
+        difference = self._compared(calm, run_changed(self._job, self._feed, schedule, changed))
+        return None if difference is None else self._told(cause, changed, kept, schedule, difference)
+
+    def _calm(self) -> Outcome:
+        """Run the job undisturbed, and watch it."""
+        calm, noted = _watched_calmly(self._job, self._feed)
+        self._kept = noted.kept
+        if calm.failure is not None:
+            raise JobFailsError(
+                f"{type(calm.failure).__name__}: {calm.failure}", place_of_error(calm.failure)
+            )
+        return calm
 
     def _judge(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> None:
         found = self._compared(calm, outcome)
@@ -240,12 +284,11 @@ class _Check:
         if known is not None:
             self._findings[name] = replace(known, schedules=known.schedules + 1)
             return
-        feed, schedule = _shrunk(
-            self._feed, schedule, lambda *both: self._difference(cause, *both) is not None
+        kept, schedule = shrunk(
+            sum(map(len, self._feed)), schedule, lambda *both: self._difference(cause, *both) is not None
         )
-        self._findings[name] = self._told(
-            name, feed, schedule, self._difference(cause, feed, schedule) or found
-        )
+        difference = self._difference(cause, kept, schedule) or found
+        self._findings[name] = self._told(name, cause, kept, schedule, difference)
 
     def _named(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> Cause:
         if outcome.failure is not None:
@@ -258,18 +301,19 @@ class _Check:
             return Cause.CHANCE
         return Cause.LATE if cause is Cause.BATCHING and (outcome.late or calm.late) else cause
 
-    def _difference(self, cause: Cause, feed: Feed, schedule: Schedule) -> str | None:
-        """What differs between a run of the feed and one under the schedule, told; or None."""
-        calm = _run(self._job, feed, Schedule(), Cause.FAULTS)
+    def _difference(self, cause: Cause, kept: tuple[int, ...], schedule: Schedule) -> str | None:
+        """What differs between a run of these rows and one under the schedule, told; or None."""
+        feed = narrowed(self._feed, kept)
+        calm = run_changed(self._job, feed, Schedule(), Cause.FAULTS)
         if calm.failure is not None:
             return None  # a smaller feed that the job cannot take
-        return self._compared(calm, _run(self._job, feed, schedule, cause))
+        return self._compared(calm, run_changed(self._job, feed, schedule, cause))
 
     def _differs(self, cause: Cause, schedule: Schedule, memory: Memory) -> bool:
         """Tell whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
-        job = _watched(self._job, memory)
-        calm, _ = watched_run(lambda: _run(job, self._feed, Schedule(), Cause.FAULTS))
-        other, _ = watched_run(lambda: _run(job, self._feed, schedule, cause))
+        job = watched_job(self._job, memory)
+        calm, _ = watched_run(lambda: run_changed(job, self._feed, Schedule(), Cause.FAULTS))
+        other, _ = watched_run(lambda: run_changed(job, self._feed, schedule, cause))
         return self._compared(calm, other) is not None
 
     def _compared(self, calm: Outcome, outcome: Outcome) -> str | None:
@@ -295,7 +339,10 @@ class _Check:
         }
         return rows, Counter((hashable(key), value) for key, value in held.items())
 
-    def _told(self, cause: Cause, feed: Feed, schedule: Schedule, difference: str) -> JobFinding:
+    def _told(
+        self, cause: Cause, changed: Cause, kept: tuple[int, ...], schedule: Schedule, difference: str
+    ) -> JobFinding:
+        feed = narrowed(self._feed, kept)
         what, remedy = _TOLD.get(cause, ("fails", "Let the code accept what an earlier attempt left behind"))
         place, told = self._place, f"the outcome {what}: {difference}"
         if cause is Cause.LATE:
@@ -303,47 +350,74 @@ class _Check:
         if cause is Cause.MEMORY:
             place = self._kept[0].place
             told = f"the outcome {what} ({', '.join(kept.what for kept in self._kept)}): {difference}"
-        return JobFinding(
-            cause, place, f"{told}; {_schedule_told(cause, schedule, feed)}", remedy, feed, schedule
-        )
+        told = f"{told}; {schedule_told(changed, schedule, feed)}"
+        return JobFinding(cause, place, told, remedy, feed, schedule, changed=changed, kept=kept)
 
-    def _lost_timers(self, lost: list[LostTimer]) -> None:
-        if lost:
-            told = f"the timer at {lost[0].expiry_ms} ms is registered again while it fires, and Spark then deletes it"
-            remedy = "Register a later time"
-            self._findings[Cause.TIMER] = JobFinding(Cause.TIMER, lost[0].place, told, remedy, self._feed)
+    def _alone(self, cause: Cause) -> JobFinding | None:
+        """Look for what shows without a second run, with as few rows as show it."""
 
-    def _expired(self, expired: list[ExpiredState]) -> None:
-        if expired and Cause.TTL not in self._allow:
-            one = expired[0]
-            told = (
-                f"the state {one.name!r} of key {one.key} expires before its timer fires: its TTL is {one.ttl_ms} ms, "
-                f"and the timer is registered for {one.wait_ms} ms later"
-            )
-            remedy = "Let the TTL outlast the timer, or let the timer alone clear the state; or allow it, if it is meant"
-            self._findings[Cause.TTL] = JobFinding(Cause.TTL, one.place, told, remedy, self._feed)
+        def found(kept: tuple[int, ...], _schedule: Schedule) -> JobFinding | None:
+            feed = narrowed(self._feed, kept)
+            calm, noted = _watched_calmly(self._job, feed)
+            look = {Cause.TIMER: _lost_timer, Cause.TTL: _expired, Cause.GROWTH: self._growing}[cause]
+            finding = None if calm.failure is not None else look(calm, noted)
+            return None if finding is None else replace(finding, feed=feed, kept=kept)
 
-    def _growth(self, calm: Outcome, expiring: set[str]) -> None:
-        if Cause.GROWTH in self._allow:
-            return
+        rows = sum(map(len, self._feed))
+        if found(tuple(range(rows)), Schedule()) is None:
+            return None
+        return found(*shrunk(rows, Schedule(), lambda *both: found(*both) is not None))
+
+    def _growing(self, calm: Outcome, noted: Noted) -> JobFinding | None:
         timed = {(place, key) for place, timers in calm.timers.items() for key, _ in timers}
         growing = [
             (name, key)
             for place, state in calm.state.items()
             for name, key in state
-            if (place, key) not in timed and name not in expiring
+            if (place, key) not in timed and name not in noted.expiring
         ]
-        if growing:
-            name, key = growing[0]
-            told = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
-            remedy = "Register a timer that clears it, or give it a TTL; or allow it, if there are few keys"
-            step = next(step for step in self._job.stateful if isinstance(step, TransformWithState))
-            self._findings[Cause.GROWTH] = JobFinding(
-                Cause.GROWTH, place_of(step.processor), told, remedy, self._feed
-            )
+        if not growing:
+            return None
+        name, key = growing[0]
+        told = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
+        remedy = "Register a timer that clears it, or give it a TTL; or allow it, if there are few keys"
+        step = next(step for step in self._job.stateful if isinstance(step, TransformWithState))
+        return JobFinding(Cause.GROWTH, place_of(step.processor), told, remedy, ())
 
 
-def _watched(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
+_ALONE = (Cause.TIMER, Cause.TTL, Cause.GROWTH)
+"""What shows in the undisturbed run."""
+
+
+def _lost_timer(_calm: Outcome, noted: Noted) -> JobFinding | None:
+    if not noted.lost:
+        return None
+    one = noted.lost[0]
+    told = f"the timer at {one.expiry_ms} ms is registered again while it fires, and Spark then deletes it"
+    return JobFinding(Cause.TIMER, one.place, told, "Register a later time", ())
+
+
+def _expired(_calm: Outcome, noted: Noted) -> JobFinding | None:
+    if not noted.expired:
+        return None
+    one = noted.expired[0]
+    told = (
+        f"the state {one.name!r} of key {one.key} expires before its timer fires: its TTL is {one.ttl_ms} ms, "
+        f"and the timer is registered for {one.wait_ms} ms later"
+    )
+    remedy = (
+        "Let the TTL outlast the timer, or let the timer alone clear the state; or allow it, if it is meant"
+    )
+    return JobFinding(Cause.TTL, one.place, told, remedy, ())
+
+
+def _watched_calmly(job: SparkJob, feed: Feed) -> tuple[Outcome, Noted]:
+    with _chance(0):
+        return watched_run(lambda: run_job(watched_job(job), feed))
+
+
+def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
+    """Return the job with its processors watched."""
     steps = tuple(
         replace(step, processor=Watched(step.processor, memory))
         if isinstance(step, TransformWithState)
@@ -370,12 +444,16 @@ def _changes(job: SparkJob) -> Iterator[tuple[Cause, Callable[[Schedule], Schedu
         yield Cause.BATCHING, lambda drawn: Schedule(cuts=drawn.cuts, idle_after=drawn.idle_after)
 
 
-def _run(job: SparkJob, feed: Feed, schedule: Schedule, cause: Cause) -> Outcome:
-    if cause is not Cause.CHANCE:
-        with _chance(0):
-            return run_job(job, feed, schedule)
-    with _chance(1):
-        return run_job(job, feed, schedule)
+def run_changed(
+    job: SparkJob,
+    feed: Feed,
+    schedule: Schedule,
+    changed: Cause,
+    watch: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """Run a job under a schedule; on another day, with other random numbers, if that is what is changed."""
+    with _chance(1 if changed is Cause.CHANCE else 0):
+        return run_job(job, feed, schedule, watch=watch)
 
 
 class _chance:  # noqa: N801  a context
@@ -421,7 +499,8 @@ def _few(items: Counter[Any]) -> str:
     return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
 
 
-def _schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
+def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
+    """Say what is special about a run."""
     rows = sum(map(len, feed))
     sizes = ", ".join(str(len(batch)) for batch in feed if batch)
     size = f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"
@@ -439,25 +518,3 @@ def _schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
     if schedule.partitions is not None:
         return f"with {size}, on {schedule.partitions} partition{'s' * (schedule.partitions != 1)}"
     return f"with {size}, {'on another day' if cause is Cause.CHANCE else 'in another order'}"
-
-
-def _shrunk(feed: Feed, schedule: Schedule, fails: Callable[[Feed, Schedule], bool]) -> tuple[Feed, Schedule]:
-    """Leave out rows and faults, one after the other, as long as it still fails."""
-    for fault in schedule.faults:
-        fewer = replace(schedule, faults=tuple(one for one in schedule.faults if one is not fault))
-        if fewer.faults and fails(feed, fewer):
-            schedule = fewer
-    for batch in reversed(range(len(feed))):
-        for row in reversed(range(len(feed[batch]))):
-            smaller = _without(feed, batch, row)
-            if fails(smaller, schedule):
-                feed = smaller
-    return feed, schedule
-
-
-def _without(feed: Feed, batch: int, row: int) -> Sequence[Sequence[tuple[Any, ...]]]:
-    """Empty batches stay: a schedule counts them."""
-    return [
-        [one for place, one in enumerate(rows) if (number, place) != (batch, row)]
-        for number, rows in enumerate(feed)
-    ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.api.errors import HeadraceError
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
+from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.outcomes import (
     SCHEDULES,
     Cause,
@@ -15,19 +16,28 @@ from headrace_properties.spark_jobs.outcomes import (
     JobFinding,
     JobReport,
     check_job,
+    without_sink,
 )
+from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Watermark
 from headrace_sim.spark.queries import run_job
 from headrace_sim.spark.recording import record
 from headrace_sim.spark.refusals import place_of_error
+from headrace_sim.spark.schedules import Schedule
 from headrace_sim.spark.sessions import as_tuple
-from headrace_sim.spark.sinks import SinkFinding, SinkReport, check_sink
+from headrace_sim.spark.sinks import Fault, OneTrial, SinkFinding, SinkReport, check_sink, try_fault
 from headrace_sim.spark.sinks.trial import Progress
 
 FEED = "feed"
 PREPARE = "prepare"
 """What a module calls the rows of its batches, or the function that makes them from a seed; and what makes a sink's tables."""
+
+
+SINK_TRIES = 6
+"""Choice: how many smaller inputs a finding about a sink is tried with. Each is a few processes."""
+
+Finding = JobFinding | SinkFinding
 
 
 class SparkTargetError(HeadraceError):
@@ -60,7 +70,7 @@ class SparkReport:
     unknown: tuple[str, ...] = ()
 
     @property
-    def findings(self) -> tuple[JobFinding | SinkFinding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """What they get wrong."""
         return (*(self.job.findings if self.job else ()), *(self.sink.findings if self.sink else ()))
 
@@ -113,27 +123,59 @@ class SparkTarget:
             judged = check_job(
                 self.job, self.feed, schedules=schedules, seed=seed, allow=allow, progress=progress
             )
-        rows = (
-            judged.outcome if judged is not None else run_job(replace(self.job, sink=SparkSink()), self.feed)
-        )
-        if rows.failure is not None:
-            raise JobFailsError(
-                f"{type(rows.failure).__name__}: {rows.failure}", place_of_error(rows.failure)
-            )
+            judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
         sink, unknown = None, list(judged.unknown if judged is not None else ())
         function = self.job.sink.function
         if function is not None:
-            batches = [given for _, given in sorted(rows.outputs.items())]
             sink = check_sink(
                 function,
-                batches,
+                self._batches(),
                 self.job.output,
                 prepare=self.prepare,
                 overtaken=overtaken,
                 progress=progress,
             )
+            sink = replace(sink, findings=tuple(map(self._shrunk, sink.findings)))
             unknown += sink.unknown
         return SparkReport(self.name, judged, sink, tuple(unknown))
+
+    def try_fault(self, fault: Fault) -> OneTrial:
+        """Try the sink under one fault, with what the job gives it.
+
+        Raises:
+            JobFailsError: As `verify` does; so are the others.
+
+        """
+        function = self.job.sink.function
+        assert function is not None
+        return try_fault(function, self._batches(), self.job.output, fault, prepare=self.prepare)
+
+    def _batches(self) -> list[list[tuple[Any, ...]]]:
+        """What the job gives its sink, undisturbed."""
+        outcome = run_job(without_sink(self.job), self.feed)
+        if outcome.failure is not None:
+            error = f"{type(outcome.failure).__name__}: {outcome.failure}"
+            raise JobFailsError(error, place_of_error(outcome.failure))
+        return [rows for _, rows in sorted(outcome.outputs.items())]
+
+    def _shrunk(self, finding: SinkFinding) -> SinkFinding:
+        """Leave out rows as long as the same fault still shows the same there, and tell it of the rows that are left."""
+        smallest = finding
+
+        def fails(kept: tuple[int, ...], _schedule: Schedule) -> bool:
+            nonlocal smallest
+            try:
+                trial = replace(self, feed=narrowed(self.feed, kept)).try_fault(finding.fault)
+            except HeadraceError:  # a smaller feed that the job or the sink cannot take
+                return False
+            for found in trial.findings:
+                if (found.wrong, found.place) == (finding.wrong, finding.place):
+                    smallest = found
+                    return True
+            return False
+
+        kept, _ = shrunk(sum(map(len, self.feed)), Schedule(), fails, SINK_TRIES)
+        return replace(smallest, trials=finding.trials, kept=kept)
 
 
 def spark_target(

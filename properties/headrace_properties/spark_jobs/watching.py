@@ -6,7 +6,8 @@ The watched processor travels pickled into each task, as Spark's do, and notes w
 import inspect
 import pickle
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -33,6 +34,43 @@ class LostTimer:
 
     expiry_ms: int
     place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a processor was given, asked of Spark, or gave out.
+
+    Attributes:
+        key: Whose rows or timer are handled.
+        what: ``row Row(n=1)``, ``sum.getValue((0,))``, ``yields Row(n=1)``.
+        result: What came back, or "".
+        place: ``file:line`` of the user's code, or "".
+
+    """
+
+    key: tuple[Any, ...]
+    what: str
+    result: str = ""
+    place: str = ""
+
+
+_journal: list[Any] | None = None
+
+
+@contextmanager
+def journal() -> Iterator[list[Any]]:
+    """Write down what watched processors do: each `Call`, in order, between whatever the caller appends."""
+    global _journal  # noqa: PLW0603  a processor that was pickled finds it here
+    _journal = []
+    try:
+        yield _journal
+    finally:
+        _journal = None
+
+
+def _note(call: Call) -> None:
+    if _journal is not None:
+        _journal.append(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +165,7 @@ class Watched(StatefulProcessor):
         """Let it handle the rows of a key."""
         before = _remembered(self._processor)
         self._handle.begin(key, timerValues)
-        yield from self._processor.handleInputRows(key, rows, timerValues) or ()
+        yield from _told(key, self._processor.handleInputRows(key, _read(key, rows), timerValues))
         self._handle.end()
         self._compare(before)
 
@@ -135,12 +173,14 @@ class Watched(StatefulProcessor):
         """Let it handle a timer."""
         before = _remembered(self._processor)
         self._handle.begin(key, timerValues, expiredTimerInfo.getExpiryTimeInMs())
-        yield from self._processor.handleExpiredTimer(key, timerValues, expiredTimerInfo) or ()
+        _note(Call(key, f"timer at {self._handle.firing} ms"))
+        yield from _told(key, self._processor.handleExpiredTimer(key, timerValues, expiredTimerInfo))
         self._handle.end()
         self._compare(before)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Let it handle the initial state of a key."""
+        self._handle.key = key
         self._processor.handleInitialState(key, initialState, timerValues)
 
     def close(self) -> None:
@@ -197,6 +237,18 @@ class _Handle:
             _add(_noted.lost, LostTimer(expiryTimestampMs, _caller()))
         self._registered.append(expiryTimestampMs)
         self._handle.registerTimer(expiryTimestampMs)
+        self._told("registerTimer", (expiryTimestampMs,), None)
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:  # noqa: N802, N803
+        """Delete a timer."""
+        self._handle.deleteTimer(expiryTimestampMs)
+        self._told("deleteTimer", (expiryTimestampMs,), None)
+
+    def _told(self, call: str, arguments: tuple[Any, ...], result: Any) -> None:
+        if _journal is not None:
+            shown = ", ".join(map(repr, arguments))
+            given = "" if result is None and call.endswith(_SILENT) else repr(result)
+            _note(Call(self.key, f"{call}({shown})", given, _caller()))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._handle, name)
@@ -208,6 +260,8 @@ class _Handle:
                 args[-1] if args and isinstance(args[-1], int) else None
             )
             variable = found(stateName, *args, **options)
+            if _journal is not None:
+                variable = _State(stateName, variable, self._told)
             if not ttl_ms:
                 return variable
             _noted.expiring.add(stateName)
@@ -255,6 +309,65 @@ class _Expiring:
             _add(
                 _noted.expired, ExpiredState(self._name, tuple(handle.key), self._ttl_ms, wait_ms, _caller())
             )
+
+
+_SILENT = ("Timer", "update", "updateValue", "put", "appendValue", "appendList", "clear", "removeKey")
+"""Calls that give nothing back."""
+
+
+class _State:
+    """A state variable whose calls are written down."""
+
+    def __init__(self, name: str, state: Any, told: Callable[[str, tuple[Any, ...], Any], None]) -> None:
+        self._name, self._state, self._told = name, state, told
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._state, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            if isinstance(result, Iterator):
+                items = list(result)
+                result = iter(items)
+                self._told(f"{self._name}.{name}", (*args, *options.values()), items)
+            else:
+                self._told(f"{self._name}.{name}", (*args, *options.values()), result)
+            return result
+
+        return call
+
+
+def _read(key: tuple[Any, ...], rows: Iterable[Any]) -> Iterator[Any]:
+    if _journal is None:
+        yield from rows
+        return
+    for item in rows:
+        for row in _rows_of(item):
+            _note(Call(key, f"row {row}"))
+        yield item
+
+
+def _told(key: tuple[Any, ...], yielded: Iterable[Any] | None) -> Iterator[Any]:
+    if _journal is None:
+        yield from yielded or ()
+        return
+    for item in yielded or ():
+        frame = getattr(yielded, "gi_frame", None)
+        place = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        for row in _rows_of(item):
+            _note(Call(key, f"yields {row}", "", place))
+        yield item
+
+
+def _rows_of(item: Any) -> list[str]:
+    """The rows of a frame, or the one that it is, as text."""
+    if hasattr(item, "to_dict"):
+        rows = item.to_dict("records")
+    elif hasattr(item, "asDict"):
+        rows = [item.asDict()]
+    else:
+        return [repr(item)]
+    return ["(" + ", ".join(f"{name}={value}" for name, value in row.items()) + ")" for row in rows]
 
 
 def _caller() -> str:

@@ -38,15 +38,18 @@ from headrace_sim.spark.values import InputRows, OutputRows, byte_order
 SETTLING_BATCHES = 20
 """How many batches without data run at most after the last row, in time mode ProcessingTime."""
 _STEP_MS = 1_000
+ATTEMPT, REPLACED = "attempt", "attempt for a driver that was replaced"
+"""What the event of an attempt of a task says. The state of the second sort is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in the run. ``partition`` is -1 where there is none."""
+    """Something that happened in the run. ``partition`` is -1 where there is none; ``stage`` is a place among the job's steps."""
 
     batch: int
     what: str
     partition: int = -1
+    stage: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ def run_job(
     schedule: Schedule | None = None,
     *,
     after_batch: Callable[[Batch, Outcome], None] | None = None,
+    watch: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Run a job on a feed under a schedule.
 
@@ -122,6 +126,7 @@ def run_job(
         feed: The source's rows, batch by batch.
         schedule: How it runs. Without one: as the feed is cut, and nothing fails.
         after_batch: Called after each committed batch, with the state as it is then.
+        watch: Called with each event when it happens, and with one before each attempt of a task (`ATTEMPT`, `REPLACED`).
 
     Returns:
         What it came to. An error that a processor or a sink raises ends the query and is its `failure`.
@@ -134,7 +139,7 @@ def run_job(
     with ExitStack() as stack:
         session = Session()
         stack.enter_context(columns_without_java(session))
-        query = _Query(job, schedule or Schedule(), session)
+        query = _Query(job, schedule or Schedule(), session, watch or (lambda _event: None))
         query.run(feed, after_batch or (lambda _batch, _outcome: None))
         return query.outcome
 
@@ -152,8 +157,12 @@ _Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, int | None]
 
 
 class _Query:
-    def __init__(self, job: SparkJob, schedule: Schedule, session: Session) -> None:
+    def __init__(
+        self, job: SparkJob, schedule: Schedule, session: Session, watch: Callable[[Event], None]
+    ) -> None:
         self.outcome = Outcome()
+        self._watch = watch
+        self._attempt = ATTEMPT
         self._job = job
         self._schedule = schedule
         self._session = session
@@ -222,7 +231,9 @@ class _Query:
             self._note(batch, "restart: the commit log does not have the batch")
         rows, state, late, observed = done
         if fault := self._takes(FaultKind.ZOMBIE_DRIVER, batch):
+            self._attempt = REPLACED
             again, *_ = self._execute(batch)
+            self._attempt = ATTEMPT
             self._zombies.append((batch.number + fault.delay, batch, again))
         self._state = state
         self.outcome.outputs[batch.number] = rows
@@ -262,6 +273,7 @@ class _Query:
 
     def _note(self, batch: Batch, what: str, partition: int = -1) -> None:
         self.outcome.events.append(Event(batch.number, what, partition))
+        self._watch(self.outcome.events[-1])
 
     def _give(self, batch: Batch, rows: list[tuple[Any, ...]], *, zombie: bool = False) -> None:
         self.outcome.sink_calls.append(SinkCall(batch.number, tuple(rows), zombie))
@@ -349,6 +361,7 @@ class _Query:
         before = self._state[place][number]
         while True:
             dies = self._takes(FaultKind.TASK_DIES, batch, number)
+            self._watch(Event(batch.number, self._attempt, number, place))
             try:
                 step = _dying_at(dies.step) if dies else _going_on
                 told = operator.run(rows, initial, before, times, step, self._schedule.frame_rows)

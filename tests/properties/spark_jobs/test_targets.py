@@ -33,8 +33,8 @@ def positive(events: Any) -> Any:
     return events.filter(F.col("amount") > 0).writeStream.foreachBatch(replace_batch).start()
 
 
-def _verifier(noted: dict[str, object] | None = None) -> Verifier:
-    return Verifier(1, 0, Path(), lambda name, value: None if noted is None else noted.update({name: value}))
+def _verifier(folder: Path, noted: dict[str, object] | None = None) -> Verifier:
+    return Verifier(1, 0, folder, lambda name, value: None if noted is None else noted.update({name: value}))
 
 
 def test_stateless_job_is_run_up_to_its_sink() -> None:
@@ -59,17 +59,29 @@ def test_sink_is_tried_with_what_the_stateful_job_gives_it() -> None:
     assert [finding.destination for finding in report.sink.findings] == ["counts"]
 
 
-def test_fixture_fails_on_an_effect_that_is_not_idempotent() -> None:
+def test_fixture_fails_on_an_effect_that_is_not_idempotent(tmp_path: Path) -> None:
     with pytest.raises(
         InvariantViolatedError,
-        match=r"append breaks: the same outcome always\n\n  .*test_targets.py:\d+: In batch 0",
-    ):
-        _verifier()(append, FEED, schema=SCHEMA)
-
-
-def test_fixture_passes_a_sink_that_holds_and_notes_its_trials() -> None:
+        match=r"test_targets:append breaks: each row exactly once \(twice\)\n\n  .*test_targets.py:\d+: In batch 0",
+    ) as failed:
+        _verifier(tmp_path)(append, FEED, schema=SCHEMA)
     noted: dict[str, object] = {}
-    report = _verifier(noted)(replace_batch, FEED, schema=SCHEMA)
+    kept = next(tmp_path.rglob("headrace-failure-*.json"))
+    assert f"headrace replay {kept} --explain" in str(failed.value)
+    with pytest.raises(InvariantViolatedError):  # it is tried first, and kept
+        _verifier(tmp_path, noted)(append, FEED, schema=SCHEMA)
+    assert "violated again" in str(noted["headrace kept failure"])
+
+
+def test_fixture_keeps_nothing_that_cannot_be_found_again(tmp_path: Path) -> None:
+    with pytest.raises(InvariantViolatedError, match="no replay file"):
+        _verifier(tmp_path)(append, [[("ann", 1)]], schema=SCHEMA)
+    assert not list(tmp_path.iterdir())
+
+
+def test_fixture_passes_a_sink_that_holds_and_notes_its_trials(tmp_path: Path) -> None:
+    noted: dict[str, object] = {}
+    report = _verifier(tmp_path, noted)(replace_batch, FEED, schema=SCHEMA)
     assert report.sink is not None
     assert noted == {"headrace trials": report.sink.trials}
 

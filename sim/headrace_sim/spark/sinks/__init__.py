@@ -2,15 +2,24 @@
 
 from headrace_sim.spark.sinks.effects import Fault, FaultKind
 from headrace_sim.spark.sinks.story import SinkFinding, Wrong
-from headrace_sim.spark.sinks.trial import SinkFailsError, SinkReport, UnfollowableSinkError, check_sink
+from headrace_sim.spark.sinks.trial import (
+    OneTrial,
+    SinkFailsError,
+    SinkReport,
+    UnfollowableSinkError,
+    check_sink,
+    try_fault,
+)
 
 __all__ = [
     "Fault",
     "FaultKind",
+    "OneTrial",
     "SinkFailsError",
     "SinkFinding",
     "SinkReport",
     "UnfollowableSinkError",
     "Wrong",
     "check_sink",
+    "try_fault",
 ]

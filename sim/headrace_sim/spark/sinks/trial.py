@@ -119,9 +119,58 @@ def check_sink(
         PySparkTypeError: If a row does not fit the schema.
 
     """
+    return _Check(_sink(function, batches, schema, prepare), frozenset(ignore)).run(overtaken, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class OneTrial:
+    """What one fault showed.
+
+    Attributes:
+        findings: What the sink gets wrong.
+        undisturbed: Its effects without the fault.
+        effects: Its effects with the fault, by all processes.
+
+    """
+
+    findings: tuple[SinkFinding, ...]
+    undisturbed: tuple[Effect, ...]
+    effects: tuple[Effect, ...]
+
+
+def try_fault(
+    function: SinkFunction,
+    batches: Sequence[Iterable[Any]],
+    schema: str | t.StructType,
+    fault: Fault,
+    *,
+    prepare: Callable[[], Any] | None = None,
+) -> OneTrial:
+    """Try a sink under one fault, as `check_sink` tries it under each.
+
+    Args:
+        function: As in `check_sink`; so are ``batches``, ``schema`` and ``prepare``.
+        batches: The rows of each micro-batch.
+        schema: Their schema.
+        fault: What happens.
+        prepare: Makes what the function takes for granted.
+
+    Raises:
+        SinkFailsError: As `check_sink` does; so is `UnfollowableSinkError`.
+
+    """
+    return _Check(_sink(function, batches, schema, prepare), frozenset()).one(fault)
+
+
+def _sink(
+    function: SinkFunction,
+    batches: Sequence[Iterable[Any]],
+    schema: str | t.StructType,
+    prepare: Callable[[], Any] | None,
+) -> Sink:
     parsed = parse_schema(schema) if isinstance(schema, str) else schema
     rows = tuple(tuple(as_tuple(row, parsed) for row in batch) for batch in batches)
-    return _Check(Sink(function, parsed, rows, prepare), frozenset(ignore)).run(overtaken, progress)
+    return Sink(function, parsed, rows, prepare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,26 +219,39 @@ class _Check:
     findings: dict[Any, SinkFinding] = field(default_factory=dict)
 
     def run(self, overtaken: bool, progress: Progress | None) -> SinkReport:
-        calm = [undisturbed(self.sink, chance) for chance in (0, 1)]
-        effects = calm[0].effects
-        by_batch = [
-            [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
-        ]
-        usual = expected([(trial.contents, trial.effects) for trial in calm])
+        usual, by_batch = self._calm()
         unknown = [
             f"{name} differs from one undisturbed run to the next"
             for name in usual.unsteady
             if name not in self.ignore
         ]
-        if not effects:
+        if not any(by_batch):
             unknown.append("no effect of the sink was seen: nothing was tried")
-        faults = list(_faults(by_batch, overtaken)) if effects else []
+        faults = list(_faults(by_batch, overtaken)) if any(by_batch) else []
         for done, fault in enumerate(faults, 1):
             self._judge(self._trial(fault), fault, usual, by_batch)
             if progress is not None:
                 progress(done, len(faults))
         counts = tuple(len(one) for one in by_batch)
         return SinkReport(_distinct(list(self.findings.values())), tuple(unknown), len(faults), counts)
+
+    def one(self, fault: Fault) -> OneTrial:
+        usual, by_batch = self._calm()
+        calm = tuple(effect for effects in by_batch for effect in effects)
+        if fault.batch >= len(by_batch) or fault.effect > len(by_batch[fault.batch]) or not calm:
+            return OneTrial((), calm, ())
+        trial = self._trial(fault)
+        self._judge(trial, fault, usual, by_batch)
+        return OneTrial(_distinct(list(self.findings.values())), calm, tuple(trial.effects))
+
+    def _calm(self) -> tuple[Expected, list[list[Effect]]]:
+        """Run the sink undisturbed, twice: what it leaves, and its effects by batch."""
+        calm = [undisturbed(self.sink, chance) for chance in (0, 1)]
+        effects = calm[0].effects
+        by_batch = [
+            [effect for effect in effects if effect.batch == batch] for batch in range(len(self.sink.batches))
+        ]
+        return expected([(trial.contents, trial.effects) for trial in calm]), by_batch
 
     def _trial(self, fault: Fault) -> Trial:
         with _trial_folder() as (folder, ledger):

@@ -1,0 +1,229 @@
+"""A finding about a Spark job or its sink as a file, which shows it again: the rows and the schedule that are left of it."""
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace import HistoryFormatError
+from headrace_properties.search.kept_failures import KeptFailures
+from headrace_properties.search.origins import code_digest
+from headrace_properties.search.replay_file import is_spark_file
+from headrace_properties.spark_jobs.explaining import Explanation, explain_job, explain_sink, placed
+from headrace_properties.spark_jobs.outcomes import Cause, JobFinding, check_again
+from headrace_properties.spark_jobs.shrinking import narrowed
+from headrace_properties.spark_jobs.targets import Finding, SparkTarget
+from headrace_sim.spark.schedules import Schedule
+from headrace_sim.spark.sinks import Fault, OneTrial
+
+SPARK_FORMAT = 1
+_MOST_PARTITIONS = 1_000
+
+
+class SparkReplay(msgspec.Struct, frozen=True):
+    """A finding as a file.
+
+    Attributes:
+        spark_job: ``MODULE:NAME`` of the job or sink.
+        violations: The finding's name, and what it told.
+        schemas: Of the input: as the user gave them.
+        feed: What the module calls its rows.
+        feed_seed: Where they are a function of one, or drawn.
+        kept: Which rows the finding needs, numbered from 0 over all batches.
+        cause: Of a finding about the job, or None.
+        changed: What the schedule changes.
+        schedule: How the job runs, or None if the rows alone show it.
+        fault: What happens to the sink, or None.
+        code_digest: Of the source behind the job; ``""``: unknown.
+        input_digest: Of the rows that are kept.
+        format: Of this file.
+
+    """
+
+    spark_job: str
+    violations: dict[str, str]
+    schemas: str | dict[str, str] | None
+    feed: str
+    feed_seed: int
+    kept: tuple[int, ...]
+    cause: Cause | None = None
+    changed: Cause = Cause.FAULTS
+    schedule: Schedule | None = None
+    fault: Fault | None = None
+    code_digest: str = ""
+    input_digest: str = ""
+    format: int = SPARK_FORMAT
+
+    def changes(self, target: SparkTarget) -> tuple[str, ...]:
+        """List what has changed since the finding was recorded: ``code``, ``input``, or both."""
+        today = {
+            "code": (self.code_digest, code_digest([target.name])),
+            "input": (self.input_digest, _digest(narrowed(target.feed, self.kept))),
+        }
+        return tuple(name for name, (recorded, now) in today.items() if not recorded or recorded != now)
+
+    def wrong(self, target: SparkTarget) -> str:
+        """Say why it cannot be run: its numbers make no sense, or the input has fewer rows now. ``""``: it can."""
+        rows, schedule = sum(map(len, target.feed)), self.schedule or Schedule()
+        if not all(0 <= row < rows for row in self.kept):
+            return f"it needs row {max(self.kept)}, and the input has {rows} rows"
+        if not 0 < (schedule.partitions or 1) <= _MOST_PARTITIONS:
+            return f"it has {schedule.partitions} partitions"
+        if any(size < 0 for size in schedule.cuts or ()):
+            return "it has a batch of negative size"
+        if (self.cause is None) == (self.fault is None):
+            return "it has neither the cause nor the fault of a finding, or both"
+        if self.fault is not None and (self.fault.batch < 0 or self.fault.effect < 0):
+            return "its fault is at a negative place"
+        return ""
+
+
+def to_file(
+    target: SparkTarget, finding: Finding, schemas: str | Mapping[str, str] | None, feed: str, seed: int
+) -> bytes:
+    """Write a finding for a file.
+
+    Args:
+        target: What it is about; its name can be imported.
+        finding: What was found.
+        schemas: As in `SparkReplay`; so are ``feed`` and ``seed``.
+        feed: What the module calls its rows.
+        seed: Of the rows.
+
+    """
+    file = SparkReplay(
+        target.name,
+        {finding.name: str(finding)},
+        dict(schemas) if isinstance(schemas, Mapping) else schemas,
+        feed,
+        seed,
+        finding.kept,
+        code_digest=code_digest([target.name]),
+        input_digest=_digest(narrowed(target.feed, finding.kept)),
+    )
+    about: dict[str, Any] = (
+        {"cause": finding.cause, "changed": finding.changed, "schedule": finding.schedule}
+        if isinstance(finding, JobFinding)
+        else {"fault": finding.fault}
+    )
+    return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(file, **about)), indent=2) + b"\n"
+
+
+def _digest(feed: Sequence[Sequence[Any]]) -> str:
+    return hashlib.sha256(repr([list(map(tuple, batch)) for batch in feed]).encode()).hexdigest()
+
+
+def read_file(path: Path) -> SparkReplay:
+    """Read what `to_file` wrote.
+
+    Raises:
+        HistoryFormatError: It cannot be read, or is something else, or of another version.
+
+    """
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=SparkReplay)
+    except OSError as error:
+        raise HistoryFormatError("replay file", str(path), error.strerror or str(error)) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HistoryFormatError("replay file", str(path), str(error)) from error
+    if file.format != SPARK_FORMAT:
+        problem = f"it has format {file.format}, and this version of Headrace reads format {SPARK_FORMAT}"
+        raise HistoryFormatError("replay file", str(path), problem)
+    return file
+
+
+class Again:
+    """A recorded finding, looked for again.
+
+    Args:
+        file: What was recorded.
+        target: What it is about, as it is today, with all rows.
+
+    Attributes:
+        finding: What is found, or None.
+
+    """
+
+    def __init__(self, file: SparkReplay, target: SparkTarget) -> None:
+        self._target = target
+        self.finding: Finding | None = None
+        self._trial: OneTrial | None = None
+        feed = narrowed(target.feed, file.kept)
+        if file.cause is not None:
+            found = check_again(target.job, feed, file.cause, file.changed, file.schedule)
+            self.finding = None if found is None else placed(target.job, replace(found, kept=file.kept))
+        elif file.fault is not None and target.job.sink.function is not None:
+            self._trial = replace(target, feed=feed).try_fault(file.fault)
+            same = [found for found in self._trial.findings if found.name in file.violations]
+            sink = next(iter(same or self._trial.findings), None)
+            self.finding = None if sink is None else replace(sink, kept=file.kept)
+
+    def explanation(self) -> Explanation | None:
+        """Tell how the finding comes about, if there is one."""
+        if isinstance(self.finding, JobFinding):
+            return explain_job(self._target.job, self.finding)
+        return None if self._trial is None or self.finding is None else explain_sink(self._trial)
+
+
+@dataclass(frozen=True, slots=True)
+class RetriedFinding:
+    """A kept finding that has been looked for again.
+
+    Attributes:
+        path: Of its file.
+        file: Its content.
+        found: What was found now, or None.
+        changes: What has changed since it was recorded: ``code``, ``input``.
+        wrong: Why it was not looked for, or "".
+
+    """
+
+    path: Path
+    file: SparkReplay
+    found: Finding | None = None
+    changes: tuple[str, ...] = ()
+    wrong: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """It was looked for, and is not there."""
+        return not self.wrong and self.found is None
+
+    def __str__(self) -> str:
+        """Say what has come of it."""
+        if self.wrong:
+            return f"{self.path}: skipped: {self.wrong}"
+        if self.found is not None:
+            return f"{self.path}: violated again: {self.found.name}"
+        since = f"; its {' and '.join(self.changes)} changed" if self.changes else ""
+        return f"{self.path}: no longer violates {', '.join(self.file.violations)}{since}"
+
+
+def retry_findings(
+    kept: KeptFailures, feed: str, target_of: Callable[[int], SparkTarget], allow: Collection[Cause] = ()
+) -> tuple[RetriedFinding, ...]:
+    """Look for kept findings again.
+
+    Args:
+        kept: Where they are.
+        feed: What the module calls its rows: a finding says nothing of others.
+        target_of: Returns the target with the rows of a seed.
+        allow: On what the outcome may depend: such findings stay as they are.
+
+    Raises:
+        HistoryFormatError: A file cannot be read.
+
+    """
+    found = []
+    for path in sorted(kept.folder.glob("headrace-failure-*.json")):
+        if not is_spark_file(path) or (file := read_file(path)).feed != feed or file.cause in allow:
+            continue
+        target = target_of(file.feed_seed)
+        if file.spark_job == target.name:
+            wrong = file.wrong(target)
+            again = None if wrong else Again(file, target).finding
+            found.append(RetriedFinding(path, file, again, file.changes(target), wrong))
+    return tuple(found)
