@@ -34,6 +34,7 @@ class SparkOptions:
 
     schemas: Sequence[str]
     allow: str
+    duplicates: bool
     feed_name: str
     schedules: int
     seed: int
@@ -58,6 +59,7 @@ def verify_spark(
     """
     with stdout_reserved():
         target = _target(name, options)
+        from headrace_properties.spark_jobs.outcomes import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import causes_named  # noqa: PLC0415
 
@@ -67,10 +69,14 @@ def verify_spark(
             memory.failures,
             options.feed_name,
             lambda seed: _target(name, dataclasses.replace(options, seed=seed)),
-            allowed,
+            allowed if options.duplicates else allowed | {Cause.DUPLICATES},
         )
         report = target.verify(
-            schedules=options.schedules, seed=options.seed, allow=allowed, progress=_Progress(name)
+            schedules=options.schedules,
+            seed=options.seed,
+            allow=allowed,
+            duplicates=options.duplicates,
+            progress=_Progress(name),
         )
         elapsed_s = time.monotonic() - began
         found = {(finding.name, finding.place) for finding in report.findings}

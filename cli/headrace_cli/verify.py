@@ -179,6 +179,9 @@ AllowOption = Annotated[
         " (state that nothing removes).",
     ),
 ]
+DuplicatesOption = Annotated[
+    bool, typer.Option("--duplicates", help="Spark jobs: the source may deliver a row twice.")
+]
 SaveOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Where to save a failure, besides where it is kept."),
@@ -201,6 +204,7 @@ def verify(
     failures: FailuresOption = None,
     schema: SchemaOption = None,
     allow: AllowOption = "",
+    duplicates: DuplicatesOption = False,  # noqa: FBT002  typer's way
     force: ForceOption = False,  # noqa: FBT002  typer's way
     verbose: VerboseOption = False,  # noqa: FBT002  typer's way
     as_json: JsonOption = False,  # noqa: FBT002  typer's way
@@ -215,7 +219,7 @@ def verify(
         files.claim(save, "--save")
         files.claim(history, HISTORY)
         if schema is not None or is_spark_job(pipeline):
-            asked = SparkOptions(schema or (), allow, feed, options.runs, options.seed)
+            asked = SparkOptions(schema or (), allow, duplicates, feed, options.runs, options.seed)
             memory = Memory(failures, pipeline)
             raise typer.Exit(verify_spark(pipeline, asked, memory, files, save, as_json=as_json))
         protocol = protocol_without(without)

@@ -181,6 +181,7 @@ class Verifier:
         seed: int | None = None,
         examples: int | None = None,
         allow: Iterable[str] = (),
+        duplicates: bool = False,
     ) -> "SparkReport": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
@@ -206,6 +207,7 @@ class Verifier:
         seed: int | None = None,
         examples: int | None = None,
         allow: Iterable[str] = (),
+        duplicates: bool = False,
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all come to the same.
 
@@ -217,6 +219,7 @@ class Verifier:
             seed: instead of the command line's.
             examples: the number of schedules, instead of the command line's.
             allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``.
+            duplicates: whether the source may deliver a row twice.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
@@ -225,6 +228,7 @@ class Verifier:
         """
         __tracebackhide__ = True
         from headrace_properties.search.kept_failures import KeptFailures  # noqa: PLC0415
+        from headrace_properties.spark_jobs.outcomes import Cause  # noqa: PLC0415
         from headrace_properties.spark_jobs.replay_file import retry_findings, to_file  # noqa: PLC0415
         from headrace_properties.spark_jobs.targets import FEED, PREPARE, causes_named, spark_target  # noqa: PLC0415
 
@@ -241,10 +245,11 @@ class Verifier:
         def target_of(seed: int) -> "SparkTarget":
             return spark_target(name, job, schemas=schema, feed=feed, seed=seed, prepare=prepare)
 
+        untold = allowed if duplicates else allowed | {Cause.DUPLICATES}
         target = target_of(used_seed)
         kept = KeptFailures(self.folder, name) if importable else None
-        retried = () if kept is None else retry_findings(kept, feed_name, target_of, allowed)
-        report = target.verify(schedules=runs, seed=used_seed, allow=allowed)
+        retried = () if kept is None else retry_findings(kept, feed_name, target_of, untold)
+        report = target.verify(schedules=runs, seed=used_seed, allow=allowed, duplicates=duplicates)
         self._settle(kept, retried)
         if report.job is not None:
             self.record("headrace schedules", report.job.schedules)

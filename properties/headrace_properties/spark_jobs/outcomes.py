@@ -41,6 +41,7 @@ from headrace_sim.spark.queries import Event, Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error, shown_place
 from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
 
+_OTHER_START_MS = 1_900_000_000_000
 SCHEDULES = 200
 """Choice: how many schedules a job gets."""
 
@@ -60,6 +61,7 @@ class Cause(Enum):
     TTL = "ttl"
     GROWTH = "growth"
     ERROR = "error"
+    DUPLICATES = "duplicates"
 
 
 _TOLD = {
@@ -71,8 +73,12 @@ _TOLD = {
         "depends on the number of partitions",
         "Count by key, not by task: a task has some of the keys only",
     ),
+    Cause.DUPLICATES: (
+        "changes when the source delivers a row twice",
+        "Keep the ids of rows that have been counted in state, or dropDuplicatesWithinWatermark() before",
+    ),
     Cause.ORDER: (
-        "depends on the order of rows in a batch",
+        "depends on the order of rows",
         "Compare event times instead of relying on arrival",
     ),
     Cause.BATCHING: (
@@ -85,7 +91,7 @@ _TOLD = {
     ),
     Cause.CHANCE: (
         "depends on the clock or on chance",
-        "Take times from the rows or from timerValues, and ids from the key",
+        "Take times from the rows or the watermark, and ids from the key",
     ),
     Cause.LATE: (
         "loses rows that come behind the watermark",
@@ -174,6 +180,7 @@ def check_job(
     schedules: int = SCHEDULES,
     seed: int = 0,
     allow: Collection[Cause] = (),
+    duplicates: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> JobReport:
     """Run a job under schedules that each change one thing, and compare what it comes to. Its sink is not called.
@@ -184,6 +191,7 @@ def check_job(
         schedules: How many.
         seed: All schedules follow from it.
         allow: On what the outcome may depend, because that is meant.
+        duplicates: Whether the source may deliver a row twice.
         progress: Told after each schedule.
 
     Raises:
@@ -192,7 +200,8 @@ def check_job(
         PySparkException: If a row of the feed does not fit its schema.
 
     """
-    return _Check(without_sink(job), feed, frozenset(allow)).run(schedules, seed, progress)
+    check = _Check(without_sink(job), feed, frozenset(allow), duplicates=duplicates)
+    return check.run(schedules, seed, progress)
 
 
 def check_again(
@@ -224,7 +233,11 @@ Settled = tuple[Counter[Any], Counter[Any]]
 
 
 class _Check:
-    def __init__(self, job: SparkJob, feed: Feed, allow: frozenset[Cause]) -> None:
+    def __init__(
+        self, job: SparkJob, feed: Feed, allow: frozenset[Cause], *, duplicates: bool = False
+    ) -> None:
+        self._duplicates = duplicates
+        self._alone_differ: bool | None = None
         self._job = job
         self._feed = feed
         self._allow = allow
@@ -239,7 +252,7 @@ class _Check:
             if (found := self._alone(cause)) is not None and cause not in self._allow:
                 self._findings[cause] = found
         most_late = calm.late
-        kinds = list(_changes(self._job))
+        kinds = list(_changes(self._job, duplicates=self._duplicates))
         for number in range(schedules):
             cause, change = kinds[number % len(kinds)]
             schedule = change(draw_schedule(seed + number, self._job.partitions, self._feed, mean_faults=3.0))
@@ -257,7 +270,7 @@ class _Check:
         if schedule is None:
             found = self._alone(cause)
             return None if found is None else replace(found, feed=self._feed, kept=kept)
-        difference = self._compared(calm, run_changed(self._job, self._feed, schedule, changed))
+        difference = self._compared(calm, run_changed(self._job, self._feed, schedule, changed), schedule)
         return None if difference is None else self._told(cause, changed, kept, schedule, difference)
 
     def _calm(self) -> Outcome:
@@ -271,8 +284,8 @@ class _Check:
         return calm
 
     def _judge(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> None:
-        found = self._compared(calm, outcome)
-        if found is None:
+        found = self._compared(calm, outcome, schedule)
+        if found is None or (schedule.delayed and self._depends_on_batching(calm)):
             return
         name = self._named(cause, schedule, calm, outcome)
         expected = (
@@ -289,6 +302,14 @@ class _Check:
         )
         difference = self._difference(cause, kept, schedule) or found
         self._findings[name] = self._told(name, cause, kept, schedule, difference)
+
+    def _depends_on_batching(self, calm: Outcome) -> bool:
+        """Tell whether rows that come one by one, in their order, make a difference: one that is delayed then shows no more."""
+        if self._alone_differ is None:
+            one_by_one = Schedule(cuts=(1,) * sum(map(len, self._feed)))
+            outcome = run_changed(self._job, self._feed, one_by_one, Cause.BATCHING)
+            self._alone_differ = self._compared(calm, outcome, one_by_one) is not None
+        return self._alone_differ
 
     def _named(self, cause: Cause, schedule: Schedule, calm: Outcome, outcome: Outcome) -> Cause:
         if outcome.failure is not None:
@@ -307,16 +328,18 @@ class _Check:
         calm = run_changed(self._job, feed, Schedule(), Cause.FAULTS)
         if calm.failure is not None:
             return None  # a smaller feed that the job cannot take
-        return self._compared(calm, run_changed(self._job, feed, schedule, cause))
+        return self._compared(calm, run_changed(self._job, feed, schedule, cause), schedule)
 
     def _differs(self, cause: Cause, schedule: Schedule, memory: Memory) -> bool:
         """Tell whether the outcome differs even if all that is kept outside state lasts for a call, or for the run."""
         job = watched_job(self._job, memory)
         calm, _ = watched_run(lambda: run_changed(job, self._feed, Schedule(), Cause.FAULTS))
         other, _ = watched_run(lambda: run_changed(job, self._feed, schedule, cause))
-        return self._compared(calm, other) is not None
+        return self._compared(calm, other, schedule) is not None
 
-    def _compared(self, calm: Outcome, outcome: Outcome) -> str | None:
+    def _compared(self, calm: Outcome, outcome: Outcome, schedule: Schedule) -> str | None:
+        if (schedule.delayed or schedule.twice) and (outcome.late or calm.late):
+            return None  # which rows are late is then another matter, and their loss no fault of the job
         if outcome.failure is not None:
             return f"it raises {type(outcome.failure).__name__}: {outcome.failure}"
         for what, one, other in zip(
@@ -427,20 +450,26 @@ def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
     return replace(job, steps=steps)
 
 
-def _changes(job: SparkJob) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
+def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
     """What a schedule may change, one thing each."""
-    yield Cause.CHANCE, lambda _drawn: Schedule()
-    yield Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults)
-    yield Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
-    yield Cause.ORDER, lambda drawn: Schedule(order=drawn.order)
-    if any(isinstance(step, MapInPandas) or getattr(step, "pandas", False) for step in job.steps):
-        yield Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1)
     timed = [
         step
         for step in job.stateful
         if isinstance(step, TransformWithState) and step.time_mode is TimeMode.PROCESSING_TIME
     ]
+    if timed:
+        yield Cause.CHANCE, lambda _drawn: Schedule()
+    else:  # nothing that is meant goes by the clock of batches, which may jump
+        yield Cause.CHANCE, lambda drawn: Schedule(start_ms=_OTHER_START_MS, steps_ms=drawn.steps_ms)
+    yield Cause.FAULTS, lambda drawn: Schedule(faults=drawn.faults)
+    yield Cause.PARTITIONS, lambda drawn: Schedule(partitions=drawn.partitions or job.partitions + 2)
+    yield Cause.ORDER, lambda drawn: Schedule(order=drawn.order)
+    if duplicates:
+        yield Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice)
+    if any(isinstance(step, MapInPandas) or getattr(step, "pandas", False) for step in job.steps):
+        yield Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1)
     if not timed:  # else other cuts are other times, at which other timers fire
+        yield Cause.ORDER, lambda drawn: Schedule(delayed=drawn.delayed)
         yield Cause.BATCHING, lambda drawn: Schedule(cuts=drawn.cuts, idle_after=drawn.idle_after)
 
 
@@ -510,6 +539,13 @@ def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:
             for fault in schedule.faults
         )
         return f"with {size}: {faults}"
+    if schedule.delayed or schedule.twice:
+        rows_told = [row for batch in feed for row in batch]
+        moved = [
+            str(rows_told[number]) for number in schedule.delayed or schedule.twice if number < len(rows_told)
+        ]
+        how = "two batches later" if schedule.delayed else "again two batches later"
+        return f"with {size}, of which {' and '.join(moved) or 'none'} comes {how}"
     if schedule.cuts is not None:
         cut = ", ".join(str(len(batch)) for batch in schedule.batches(feed) if batch)
         return f"with {size}, cut into {cut}"

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from headrace_sim.spark.schedules import Feed, Schedule
 
 TRIES = 300
 """Choice: how many feeds and schedules are tried."""
 
+Item = TypeVar("Item")
 Fails = Callable[[tuple[int, ...], Schedule], bool]
 """Tells whether a run of these rows of the feed, under this schedule, still shows it."""
 
@@ -55,13 +57,35 @@ def _smaller(kept: tuple[int, ...], schedule: Schedule) -> Iterator[tuple[tuple[
             if fewer:
                 yield fewer, schedule
         size //= 2
-    for fault in schedule.faults if len(schedule.faults) > 1 else ():
-        yield kept, replace(schedule, faults=tuple(one for one in schedule.faults if one is not fault))
-    for batch in sorted(schedule.idle_after):
-        yield kept, replace(schedule, idle_after=schedule.idle_after - {batch})
+    yield from ((kept, simpler) for simpler in _simpler(schedule))
+
+
+def _simpler(schedule: Schedule) -> Iterator[Schedule]:
+    if len(schedule.faults) > 1:
+        yield from (replace(schedule, faults=faults) for faults in _without_one(schedule.faults))
+    yield from (replace(schedule, steps_ms=steps) for steps in _without_one(schedule.steps_ms))
+    yield from (
+        replace(schedule, delayed=rows)
+        for rows in (*_without_one(schedule.delayed), *_earlier(schedule.delayed))
+    )
+    yield from (
+        replace(schedule, twice=rows) for rows in (*_without_one(schedule.twice), *_earlier(schedule.twice))
+    )
+    yield from (
+        replace(schedule, idle_after=schedule.idle_after - {batch}) for batch in sorted(schedule.idle_after)
+    )
     cuts = schedule.cuts or ()
     for place in range(len(cuts) - 1):
-        yield kept, replace(schedule, cuts=(*cuts[:place], cuts[place] + cuts[place + 1], *cuts[place + 2 :]))
-    for place, size in enumerate(cuts):
-        if size:
-            yield kept, replace(schedule, cuts=(*cuts[:place], size - 1, *cuts[place + 1 :]))
+        yield replace(schedule, cuts=(*cuts[:place], cuts[place] + cuts[place + 1], *cuts[place + 2 :]))
+    yield from (replace(schedule, cuts=fewer) for fewer in _earlier(cuts))
+
+
+def _without_one(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
+    yield from (items[:place] + items[place + 1 :] for place in range(len(items)))
+
+
+def _earlier(numbers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """One number less by one."""
+    for place, number in enumerate(numbers):
+        if number:
+            yield (*numbers[:place], number - 1, *numbers[place + 1 :])

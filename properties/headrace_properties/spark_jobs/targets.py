@@ -98,6 +98,7 @@ class SparkTarget:
         schedules: int = SCHEDULES,
         seed: int = 0,
         allow: Collection[Cause] = (),
+        duplicates: bool = False,
         overtaken: bool = True,
         progress: Progress | None = None,
     ) -> SparkReport:
@@ -107,6 +108,7 @@ class SparkTarget:
             schedules: How many, for a job that keeps state.
             seed: They follow from it.
             allow: On what the job's outcome may depend.
+            duplicates: Whether the source may deliver a row twice.
             overtaken: Whether a driver that was replaced may go on (a zombie).
             progress: Told the number of schedules or trials that are done, and of all.
 
@@ -121,7 +123,13 @@ class SparkTarget:
         judged = None
         if keeps:
             judged = check_job(
-                self.job, self.feed, schedules=schedules, seed=seed, allow=allow, progress=progress
+                self.job,
+                self.feed,
+                schedules=schedules,
+                seed=seed,
+                allow=allow,
+                duplicates=duplicates,
+                progress=progress,
             )
             judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
         sink, unknown = None, list(judged.unknown if judged is not None else ())

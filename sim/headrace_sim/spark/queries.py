@@ -156,6 +156,16 @@ _Done = tuple[list[tuple[Any, ...]], dict[int, list[Store]], int, int | None]
 """A batch's rows, the state after it, how many rows were late, and the watermark that its rows ask for."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Backup:
+    """A checkpoint: how many batches its offset log has, and what they have left."""
+
+    batches: int
+    state: dict[int, list[Store]]
+    watermark_ms: int
+    late: int
+
+
 class _Query:
     def __init__(
         self, job: SparkJob, schedule: Schedule, session: Session, watch: Callable[[Event], None]
@@ -181,15 +191,31 @@ class _Query:
     def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
         batches = self._schedule.batches(feed)
         try:
-            for place, rows in enumerate(batches):
-                self._commit(self._next(rows), after_batch)
+            place, backups = 0, list[_Backup]()
+            while place < len(batches):
+                backups[place:] = [
+                    _Backup(len(self.outcome.batches), self._state, self._watermark, self.outcome.late)
+                ]
+                batch = self._next(batches[place])
+                self._commit(batch, after_batch)
                 last = place == len(batches) - 1
                 if last or place in self._schedule.idle_after:
                     self._idle(SETTLING_BATCHES if last else 1, after_batch)
+                place += 1
+                if fault := self._takes(FaultKind.CHECKPOINT_RESTORED, batch):
+                    place = max(0, place - 1 - fault.delay)
+                    self._restore(backups[place])
         except Exception as error:  # noqa: BLE001  whatever the user's code raises
             self.outcome.failure = error
         for _, batch, rows in self._zombies:
             self._give(batch, rows, zombie=True)
+
+    def _restore(self, backup: "_Backup") -> None:
+        """Go on from an older checkpoint: its state, and its offset and commit logs. What was written stays written."""
+        self._state, self._watermark, self.outcome.late = backup.state, backup.watermark_ms, backup.late
+        for batch in self.outcome.batches[backup.batches :]:
+            self.outcome.outputs.pop(batch.number, None)
+        del self.outcome.batches[backup.batches :]
 
     # The driver.
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from random import Random
 from typing import Any
 
+_LATER = 2
+"""Choice: so many batches. One would let a call see the row beside those that it was to precede."""
 Feed = Sequence[Sequence[tuple[Any, ...]]]
 """The rows of the source, batch by batch."""
 
@@ -22,6 +25,7 @@ class FaultKind(Enum):
     DRIVER_DIES_IN_BATCH = "the driver dies in the batch"
     DRIVER_DIES_AFTER_SINK = "the driver dies after the sink, before the commit log"
     COMMIT_ENTRY_LOST = "the entry of the commit log is lost, and the query restarted"
+    CHECKPOINT_RESTORED = "the checkpoint is restored from a backup, and the batches since run again"
     ZOMBIE_DRIVER = "a driver that was replaced runs the batch again, later"
 
 
@@ -34,7 +38,7 @@ class Fault:
         batch: In which batch (from 0).
         partition: To which task of each stateful stage; unused where the driver fails.
         step: `TASK_DIES`: at which of the task's steps (rows read, calls of state and timers, rows yielded; from 1).
-        delay: `ZOMBIE_DRIVER`: after how many later batches.
+        delay: `ZOMBIE_DRIVER`: after how many later batches. `CHECKPOINT_RESTORED`: how many further batches the backup lacks.
 
     """
 
@@ -59,6 +63,8 @@ class Schedule:
         start_ms: Processing time of the first batch, in milliseconds since the epoch.
         steps_ms: How much later each next batch starts, in milliseconds; 1,000 where none is given. It may be negative.
         faults: What fails.
+        delayed: Which rows come two batches later, numbered from 0 over all batches.
+        twice: Which rows come again two batches later.
 
     """
 
@@ -70,9 +76,13 @@ class Schedule:
     start_ms: int = 1_700_000_000_000
     steps_ms: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()
+    delayed: tuple[int, ...] = ()
+    twice: tuple[int, ...] = ()
 
     def batches(self, feed: Feed) -> list[list[tuple[Any, ...]]]:
         """Return the rows of each batch."""
+        if self.delayed or self.twice:
+            feed = self._delivered(feed)
         batches = (
             [list(batch) for batch in feed]
             if self.cuts is None
@@ -82,6 +92,21 @@ class Schedule:
             for number, batch in enumerate(batches):
                 Random(f"{self.order}/{number}").shuffle(batch)
         return batches
+
+    def _delivered(self, feed: Feed) -> Feed:
+        """The rows as the source gives them: some later, some once more."""
+        numbers = count()
+        delivered: list[list[tuple[Any, ...]]] = [[] for _ in range(len(feed) + _LATER)]
+        for place, batch in enumerate(feed):
+            for row in batch:
+                number = next(numbers)
+                if number not in self.delayed:
+                    delivered[place].append(row)
+                if number in self.delayed or number in self.twice:
+                    delivered[place + _LATER].append(row)
+        while len(delivered) > len(feed) and not delivered[-1]:
+            delivered.pop()
+        return delivered
 
 
 def _cut(rows: list[tuple[Any, ...]], sizes: Sequence[int]) -> list[list[tuple[Any, ...]]]:
@@ -106,8 +131,8 @@ def _of_the_driver(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
     return lambda _random, batch, _partitions: Fault(kind, batch)
 
 
-def _zombie(random: Random, batch: int, _partitions: int) -> Fault:
-    return Fault(FaultKind.ZOMBIE_DRIVER, batch, delay=random.randrange(3))
+def _delayed(kind: FaultKind) -> Callable[[Random, int, int], Fault]:
+    return lambda random, batch, _partitions: Fault(kind, batch, delay=random.randrange(3))
 
 
 DRAWS: Mapping[FaultKind, Callable[[Random, int, int], Fault]] = {
@@ -120,7 +145,8 @@ DRAWS: Mapping[FaultKind, Callable[[Random, int, int], Fault]] = {
     FaultKind.DRIVER_DIES_IN_BATCH: _of_a_task(FaultKind.DRIVER_DIES_IN_BATCH),
     FaultKind.DRIVER_DIES_AFTER_SINK: _of_the_driver(FaultKind.DRIVER_DIES_AFTER_SINK),
     FaultKind.COMMIT_ENTRY_LOST: _of_the_driver(FaultKind.COMMIT_ENTRY_LOST),
-    FaultKind.ZOMBIE_DRIVER: _zombie,
+    FaultKind.ZOMBIE_DRIVER: _delayed(FaultKind.ZOMBIE_DRIVER),
+    FaultKind.CHECKPOINT_RESTORED: _delayed(FaultKind.CHECKPOINT_RESTORED),
 }
 """How a fault of each kind is drawn, given the batch and the number of partitions."""
 
@@ -141,14 +167,26 @@ def draw_schedule(seed: int, partitions: int, feed: Feed, *, mean_faults: float 
     cuts = _draw_cuts(Random(f"{seed}/cuts"), rows)
     batches = len(cuts)
     random = Random(f"{seed}/time")
-    steps = tuple(random.choice((1_000, 1_000, 1, 60_000, 3_600_000)) for _ in range(batches))
+    steps = tuple(random.choice((1_000, 1_000, 1, 60_000, 3_600_000, -5_000)) for _ in range(batches))
     random = Random(f"{seed}/idle")
     idle = frozenset(batch for batch in range(batches) if random.random() < 0.3)
     other = Random(f"{seed}/partitions").choice((None, None, 1, partitions + 1))
     faults = _draw_faults(seed, batches, other or partitions, mean_faults)
     return Schedule(
-        cuts, idle, Random(f"{seed}/order").randrange(1 << 30), other, steps_ms=steps, faults=faults
+        cuts,
+        idle,
+        Random(f"{seed}/order").randrange(1 << 30),
+        other,
+        steps_ms=steps,
+        faults=faults,
+        delayed=_draw_rows(Random(f"{seed}/delayed"), rows),
+        twice=_draw_rows(Random(f"{seed}/twice"), rows),
     )
+
+
+def _draw_rows(random: Random, rows: int) -> tuple[int, ...]:
+    """Draw one or two rows."""
+    return tuple(sorted({random.randrange(rows) for _ in range(random.randint(1, 2))})) if rows else ()
 
 
 def _draw_cuts(random: Random, rows: int) -> tuple[int, ...]:

@@ -1,0 +1,136 @@
+"""What the source, the clock and the checkpoint may do to a job; and a simulated Spark that does it wrong is noticed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from headrace_properties.spark_jobs.outcomes import Cause, JobReport, check_job
+from headrace_sim.spark import queries
+from headrace_sim.spark.queries import run_job
+from headrace_sim.spark.schedules import Fault, FaultKind, Schedule
+from headrace_sim.spark.stores import Store
+from tests.properties.spark_jobs.planted import FEED, MENDED, Processor, SumByMinute, at, job, minute_of
+
+
+class FirstToArrive(Processor):
+    """Keeps the first row of a key that arrives; the rows of a call it sorts."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        first = min(row.n for row in rows)
+        if not self.sum.exists():
+            self.sum.updateValue((0,), (first,))
+        yield from ()
+
+
+class ClockOfBatch(Processor):
+    """Rounds the clock of the batch to the hour."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        for row in rows:
+            yield Row(k=key[0], n=timerValues.getCurrentProcessingTimeInMs() // 3_600_000 % 24 + row.n)
+
+
+class SumOfIds(SumByMinute):
+    """Counts each row once, by what tells it from others."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.seen = handle.getMapState("seen", "minute LONG, n INT", "x INT")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        new = []
+        for row in rows:
+            if not self.seen.containsKey((minute_of(row), row.n)):
+                self.seen.updateValue((minute_of(row), row.n), (1,))
+                new.append(row)
+        yield from super().handleInputRows(key, iter(new), timerValues)
+
+
+ONE_BY_ONE = [[("a", at(1), 1)], [("a", at(2), 2)], [("b", at(3), 3)]]
+ALLOW = frozenset({Cause.GROWTH})
+
+
+def _causes(report: JobReport) -> list[Cause]:
+    return [finding.cause for finding in report.findings]
+
+
+def test_row_that_comes_later_breaks_only_what_goes_by_arrival() -> None:
+    finding = check_job(job(FirstToArrive()), ONE_BY_ONE, schedules=60, allow=ALLOW).findings[0]
+    assert finding.cause is Cause.ORDER
+    assert finding.schedule is not None
+    assert finding.schedule.delayed == (0,)
+    assert "comes two batches later" in finding.told
+
+
+def test_clock_of_batches_that_jumps_breaks_only_what_goes_by_it() -> None:
+    assert _causes(check_job(job(ClockOfBatch()), ONE_BY_ONE, schedules=20)) == [Cause.CHANCE]
+
+
+def test_row_that_comes_twice_counts_once_where_ids_are_kept() -> None:
+    assert _causes(check_job(MENDED, FEED, schedules=40, duplicates=True)) == [Cause.DUPLICATES]
+    once = check_job(job(SumOfIds()), FEED, schedules=60, allow=ALLOW, duplicates=True)
+    assert _causes(once) == []
+
+
+def test_restored_checkpoint_runs_batches_again_to_the_same_outcome() -> None:
+    calm = run_job(MENDED, FEED)
+    fault = Fault(FaultKind.CHECKPOINT_RESTORED, batch=2, delay=1)
+    restored = run_job(MENDED, FEED, Schedule(faults=(fault,)))
+    assert (restored.outputs, restored.state, restored.watermark_ms) == (
+        calm.outputs,
+        calm.state,
+        calm.watermark_ms,
+    )
+    assert [call.batch for call in restored.sink_calls] == [0, 1, 2, 3, 1, 2, 3]
+
+
+def _dirty_retry(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Store, "copy", lambda self: self)
+
+
+def _keeps_state_of_what_died(patch: pytest.MonkeyPatch) -> None:
+    driven = queries._Query._driven
+
+    def wrong(self: Any, batch: Any) -> Any:
+        done = driven(self, batch)
+        if done is None:  # the driver died: its state was written nevertheless
+            self._state = self._execute(batch)[1]
+        return done
+
+    patch.setattr(queries._Query, "_driven", wrong)
+
+
+def _forgets_the_backup(patch: pytest.MonkeyPatch) -> None:
+    restore = queries._Query._restore
+
+    def wrong(self: Any, backup: Any) -> None:
+        state = self._state
+        restore(self, backup)
+        self._state = state
+
+    patch.setattr(queries._Query, "_restore", wrong)
+
+
+def _zombie_writes_state(patch: pytest.MonkeyPatch) -> None:
+    give = queries._Query._give
+
+    def wrong(self: Any, batch: Any, rows: Any, *, zombie: bool = False) -> None:
+        give(self, batch, rows, zombie=zombie)
+        if zombie:
+            self._state = self._execute(batch)[1]
+            self._tell_state()
+
+    patch.setattr(queries._Query, "_give", wrong)
+
+
+@pytest.mark.parametrize(
+    "broken", [_dirty_retry, _keeps_state_of_what_died, _forgets_the_backup, _zombie_writes_state]
+)
+def test_spark_that_fails_wrongly_is_noticed_and_the_right_one_is_not(
+    broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _causes(check_job(MENDED, FEED, schedules=60)) == []
+    broken(monkeypatch)
+    assert Cause.FAULTS in _causes(check_job(MENDED, FEED, schedules=120))
