@@ -6,6 +6,12 @@ from headrace_benchmarks.section8 import benchmark as section8
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (harness.BENCHMARK, kernels.BENCHMARK, promises.BENCHMARK, *section8.BENCHMARKS)
+    for benchmark in (
+        harness.BENCHMARK,
+        harness.ALARMS,
+        kernels.BENCHMARK,
+        promises.BENCHMARK,
+        *section8.BENCHMARKS,
+    )
 }
 """All benchmarks by name."""

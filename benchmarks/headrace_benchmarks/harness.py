@@ -95,6 +95,27 @@ BENCHMARK = Benchmark(
 )
 
 
+def measure_alarms(options: BenchOptions, on_progress: OnProgress) -> Iterator[Figure]:
+    """Run the sample, and count the runs in which an oracle fires."""
+    runs = options.runs or (QUICK.runs if options.quick else WHOLE.runs)
+    sample = SampleResult()
+    for part in _sampled(range(runs), options, on_progress, again=False):
+        sample.add(part)
+    yield from _false_alarms(sample)
+    cpu_s = sample.cpu_s.total()
+    yield Figure(
+        "runs per minute and core, all workloads", round(60 * runs / cpu_s),
+        detail=f"{1_000 * cpu_s / runs:.1f} ms of CPU time each",
+    )  # fmt: skip
+
+
+ALARMS = Benchmark(
+    "alarms",
+    "runs of the sound protocol over all workloads, with varied inputs, faults and options: no oracle may fire",
+    measure_alarms,
+)
+
+
 # Mutants
 
 

@@ -27,6 +27,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace bench harness
   headrace bench kernels
   headrace bench harness --runs 100000 --jobs 2
+  headrace bench alarms --runs 200000 --seed 1
   headrace bench harness --quick --json > figures.json
   headrace bench skew --quick
 

@@ -11,6 +11,7 @@ from headrace_benchmarks.catalogue import BENCHMARKS
 from headrace_benchmarks.figures import Benchmark, BenchOptions, Figure, OnProgress, at_least, at_most
 from headrace_benchmarks.section8.experiments import EXPERIMENTS
 from headrace_benchmarks.section8.paper import BUSIEST
+from headrace_properties.search import sampled_runs
 from tests.cli.rig import Run, plain
 
 
@@ -86,6 +87,20 @@ def test_the_harness_measures_every_figure_of_its_own(run: Run, monkeypatch: pyt
     for word in ("activated", "killed", "false alarms", "hashes", "hard cases", "small runs", "2 cores"):
         assert word in names
     assert document["result"] == "reached"
+
+
+def test_false_alarms_are_counted_by_a_command_of_their_own(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alarmed() -> int:
+        result = run("bench", "alarms", "--runs", "2", "--jobs", "1", "--json")
+        (alarms,) = [one for one in json.loads(result.stdout)["figures"] if "false alarms" in one["name"]]
+        assert (alarms["value"], alarms["unit"]) == (result.exit_code, "in 2 runs")
+        return result.exit_code
+
+    assert alarmed() == 0
+    monkeypatch.setattr(sampled_runs, "fired", lambda judged: ("error",) * (judged.strikes == {}))
+    assert alarmed() == 1
 
 
 def test_each_experiment_of_the_report_can_be_measured_by_itself(run: Run) -> None:

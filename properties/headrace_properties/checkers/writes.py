@@ -16,6 +16,7 @@ from headrace.history import (
 from headrace.wire.rows import Asked, AskedTimer, Production, RowDelta, Version
 from headrace_properties.checkers.finding import Finding, Handlers
 from headrace_properties.checkers.ledger import WorkLedger
+from headrace_properties.checkers.letters import StepLetters
 from headrace_properties.verdict import Verdict
 
 
@@ -138,7 +139,7 @@ class OneIdOneRecord:
     """S5: a production id stands for one byte string and one logical emission, wherever it is seen.
 
     An injected record's is its place in the source, and stands for what the source held there, or for its dead letter if that was
-    malformed.
+    malformed. A dead letter of a computation names the record or timer that it stands for, and the error.
     """
 
     name = "S5"
@@ -151,9 +152,11 @@ class OneIdOneRecord:
         self._weak = ledger.topology.weak
         self._found = Finding()
         self._letters: set[str] = set()
+        self._step_letters = StepLetters(ledger.topology)
         self._emissions: dict[str, tuple[_Content, Event]] = {}
         self._weak_causes: dict[str, tuple[str, Event]] = {}
         self.handlers: Handlers = {
+            **self._step_letters.handlers,
             Injected: self._on_injected,
             Executed: self._on_executed,
             Output: self._on_output,
@@ -162,6 +165,16 @@ class OneIdOneRecord:
 
     def _on_dead_lettered(self, event: DeadLettered) -> None:
         self._letters.add(event.cause)
+        self._step_letters.handlers[DeadLettered](event)
+
+    def _reported(self, event: Executed) -> tuple[str, bytes] | None:
+        """Stream and value of the record that user code ran for, if it is known."""
+        made = self._emissions.get(event.cause)
+        if made is not None:
+            return made[0][1], made[0][2]
+        owed = self._ledger.owed.get(event.computation, {}).get(event.cause)
+        what = None if owed is None else owed.what
+        return (what.stream, what.value) if isinstance(what, Production) else None
 
     def _on_injected(self, event: Injected) -> None:
         self._compare_with_source(event)
@@ -183,6 +196,12 @@ class OneIdOneRecord:
 
     def _on_executed(self, event: Executed) -> None:
         productions = event.productions
+        wrong = self._step_letters.problem(event, self._reported)
+        if wrong:
+            self._found.violated(
+                f"{event.computation!r} gave {event.cause} up at {format_time(event.at_us)}: {wrong} (MillWheel 6.1.2)",
+                event,
+            )
         if not productions:
             return
         if len(productions) > 1 and len(

@@ -2,8 +2,19 @@
 
 import pytest
 
-from headrace import MAX_TIME, DeadLetter, Pipeline
-from headrace.history import DeadLettered, FaultStruck, Healed, Injected, RunEnded, SourceHeld
+from headrace import MAX_TIME, Computation, DeadLetter, Pipeline
+from headrace.api.codecs import JsonCodec
+from headrace.api.dead_letters import step_letter
+from headrace.history import (
+    DeadLettered,
+    FaultStruck,
+    Healed,
+    Injected,
+    KeysSampled,
+    RunEnded,
+    SourceHeld,
+    UserCodeFailed,
+)
 from headrace.wire.effects import SourceRecord, SourceWatermark
 from headrace.wire.rows import Production
 from headrace_sim import Feed, FeedBuilder, FeedEntry, start
@@ -64,6 +75,35 @@ def to_the_bad(stream: str) -> Step:
     return steps
 
 
+def refused() -> Story:
+    """The counter leaves dead letters of what it fails on."""
+    pipeline = Pipeline("refused")
+    pipeline.injector("queries")
+    pipeline.add(
+        Computation(),
+        name="counter",
+        inputs=["queries"],
+        outputs=["counts", "bad"],
+        on_failure=DeadLetter("bad"),
+    )
+    return begin(pipeline)
+
+
+def gives_up(*, told: bool = True, stream: str = "bad", **changes: str) -> Step:
+    """The counter fails on the query, and leaves a dead letter, of which some fields are wrong."""
+    right = step_letter("counter", "cats", "queries/0:0", "queries", b"1", 100, "ValueError: 1")
+    letter = Production("counter@1.1#0", stream, "", "cats", JsonCodec().encode({**right, **changes}), 100, 0)
+
+    def steps(story: Story) -> None:
+        here = ("worker-0", "counter")
+        add(UserCodeFailed, *here, "cats", "queries/0:0", 3, "ValueError: 1")(story)
+        if told:
+            add(DeadLettered, *here, "queries/0:0", "bad")(story)
+        take("counter", 1, QUERY, letter)(story)
+
+    return steps
+
+
 # fmt: off
 HISTORIES: dict[str, Row] = {
     "a record of the source that nobody injects is lost": (
@@ -96,6 +136,24 @@ HISTORIES: dict[str, Row] = {
     "a dead letter in another stream is caught": (
         lambda: begin(letters()), mail(b"{"), to_the_bad("mail"),
         violates("S5", "its dead letter did not go to 'bad'")),
+    "a dead letter of a step that says what failed holds": (
+        refused, inject(0, 100), gives_up(),
+        holds("S5"), spares("S4")),
+    "a dead letter of another key is caught": (
+        refused, inject(0, 100), gives_up(key="counter", computation="cats"),
+        violates("S5", "gave queries/0:0 up", "is not that of key 'cats' and of the error 'ValueError: 1'")),
+    "a dead letter of another record is caught": (
+        refused, inject(0, 100), gives_up(value_base64="Mg=="),
+        violates("S5", "is not that of key 'cats'")),
+    "a dead letter that is not reported is caught": (
+        refused, inject(0, 100), gives_up(told=False),
+        violates("S5", "it left a dead letter that was not reported")),
+    "a dead letter in another stream than the reported one is caught": (
+        refused, inject(0, 100), gives_up(stream="counts"),
+        violates("S5", "a dead letter was reported, and 'counts' got a record")),
+    "in a sample of the keys, dead letters are not judged": (
+        refused, add(KeysSampled, "", 0.5), inject(0, 100), gives_up(told=False),
+        spares("S5")),
     "an injector that promises more than its source is caught": (
         begin, promised(200), report(200), spares("S12"), report(201),
         violates("S12", "queries/0 reported the low watermark 0.000201s", "not said more than 0.000200s")),

@@ -1,0 +1,95 @@
+"""Dead letters of computations: each says which record or timer it reports, and is reported itself (see `step_letter`).
+
+Rule of this file: where a History does not have all that a letter is made of, the letter is not judged.
+"""
+
+from collections.abc import Callable
+
+from headrace import HeadraceError
+from headrace.api.dead_letters import step_letter
+from headrace.api.specs import DeadLetter, Skip
+from headrace.history import DeadLettered, Executed, KeysSampled, UserCodeFailed
+from headrace.wire.rows import Production
+from headrace_properties.checkers.finding import Handlers
+from headrace_properties.checkers.topology import Topology
+
+_Run = tuple[str, str, str]
+"""Process, computation and cause."""
+
+
+class StepLetters:
+    """The dead letters that steps leave in place of what user code made.
+
+    Args:
+        topology: of the run.
+
+    Attributes:
+        handlers: the events that it wants.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._versions = topology.versions
+        self._letter_streams = {
+            name: spec.on_failure.stream
+            for name, spec in topology.computations.items()
+            if isinstance(spec.on_failure, DeadLetter | Skip)
+        }
+        self._sampled = False
+        self._errors: dict[_Run, str] = {}
+        self._told: dict[_Run, DeadLettered] = {}
+        self.handlers: Handlers = {
+            KeysSampled: self._on_sampled,
+            UserCodeFailed: self._on_failed,
+            DeadLettered: self._on_told,
+        }
+
+    def _on_sampled(self, _event: KeysSampled) -> None:
+        self._sampled = True
+
+    def _on_failed(self, event: UserCodeFailed) -> None:
+        self._errors[event.process, event.computation, event.cause] = event.error
+
+    def _on_told(self, event: DeadLettered) -> None:
+        if event.computation in self._letter_streams:
+            self._told[event.process, event.computation, event.cause] = event
+
+    def problem(self, event: Executed, reported: Callable[[Executed], tuple[str, bytes] | None]) -> str:
+        """Say what is wrong with the dead letter of an execution; ``""``: nothing, or it left none.
+
+        Args:
+            event: the execution.
+            reported: gives stream and value of the record that it was run for, if they are known.
+        """
+        if event.computation not in self._letter_streams:
+            return ""
+        run = (event.process, event.computation, event.cause)
+        error, told = self._errors.pop(run, None), self._told.pop(run, None)
+        if error is None or self._sampled:
+            return ""
+        stream = self._letter_streams[event.computation] if told is None else told.stream
+        letters = [production for production in event.productions if production.stream == stream]
+        if told is not None and len(letters) < len(event.productions):
+            return f"a dead letter was reported, and {event.productions[0].stream!r} got a record"
+        for letter in letters:
+            right = self._is_right(letter, event, reported(event), error)
+            if right and told is None:
+                return "it left a dead letter that was not reported"
+            if right is False and told is not None:
+                return f"its dead letter, {letter.value!r:.300}, is not that of key {event.key!r} and of the error {error!r:.80}"
+        return ""
+
+    def _is_right(
+        self, letter: Production, event: Executed, reported: tuple[str, bytes] | None, error: str
+    ) -> bool | None:
+        """Tell whether this is the dead letter of an execution; ``None``: that is not known."""
+        if event.timer is None and reported is None:
+            return None
+        source, value = reported if event.timer is None and reported is not None else (None, None)
+        made = step_letter(event.computation, event.key, event.cause, source, value, letter.timestamp, error)
+        encoded = set[bytes]()
+        for pipeline in self._versions:
+            try:
+                encoded.add(pipeline.codec(letter.stream).encode(made))
+            except (HeadraceError, LookupError):  # a version that does not have the stream
+                continue
+        return letter.value in encoded if encoded else None
