@@ -45,6 +45,7 @@ class JobPlan:
         with_ids: injectors whose sources give records ids.
         staged: this is one computation with its own query, whose senders report their low watermarks in their logs.
         progress: each interval emits a `Tally` for each micro-batch that processes it.
+        rows: Spark passes rows to stateful operators, not pandas frames (see `headrace.spark.hosting.processor`).
     """
 
     pipeline: Pipeline
@@ -57,6 +58,7 @@ class JobPlan:
     with_ids: frozenset[str] = frozenset()
     staged: bool = False
     progress: bool = False
+    rows: bool = False
 
     def group(self, consumer: str, key: str) -> str:
         """Return the group for a record with this consumer and key."""
@@ -132,7 +134,7 @@ def plan_of(
         history: see `JobPlan`; ``True``: all keys.
         staged: see `JobPlan`.
         progress: see `JobPlan`.
-        partitions: see `placed_groups`.
+        partitions: see `placed_groups`; above 0 only in jobs of this version or a later one.
 
     Raises:
         SparkHostError: the pipeline uses a feature that Spark does not support.
@@ -172,4 +174,5 @@ def plan_of(
         with_ids=with_ids,
         staged=staged,
         progress=progress,
+        rows=partitions > 0,
     )

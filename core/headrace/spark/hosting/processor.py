@@ -1,7 +1,9 @@
 """A level of the pipeline as a stateful operator of Spark's (MillWheel 4.1, 7.1): a group is a key interval.
 
 Rules of this file: parcels for later levels, or for the outside, pass through an operator without touching state; an operator has
-at most one Spark timer for each interval, and never reads another interval's state.
+at most one Spark timer for each interval, and never reads another interval's state. Choice: Spark passes rows, not pandas
+frames, since a frame for each interval costs more than the interval itself in a small micro-batch. Checkpoints of earlier
+versions, and those of `attach`, were begun with frames, and Spark resumes them only with frames.
 """
 
 import time
@@ -11,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
     StatefulProcessor,
@@ -47,9 +50,9 @@ class LevelProcessor(StatefulProcessor):
     def handleInputRows(  # noqa: N802  Spark's name
         self,
         key: Any,
-        rows: Iterator[pd.DataFrame],
+        rows: Iterator[Any],
         timerValues: TimerValues,  # noqa: N803  Spark's name
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Any]:
         """Process the parcels for an interval, or pass them on."""
         group = str(key[0])
         if group not in self._groups:
@@ -61,14 +64,14 @@ class LevelProcessor(StatefulProcessor):
         key: Any,
         timerValues: TimerValues,  # noqa: N803  Spark's name
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: ARG002, N803  Spark's names
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Any]:
         """Process an interval whose next timer Spark's watermark has reached."""
         return self._run(str(key[0]), (), timerValues)
 
     def close(self) -> None:
         """Close nothing: there is nothing open."""
 
-    def _run(self, group: str, rows: Iterable[pd.DataFrame], times: TimerValues) -> Iterator[pd.DataFrame]:
+    def _run(self, group: str, rows: Iterable[Any], times: TimerValues) -> Iterator[Any]:
         watermark_ms = times.getCurrentWatermarkInMs()
         number = int(TaskContext.get().getLocalProperty("streaming.sql.batchId") or 0)
         now_us = times.getCurrentProcessingTimeInMs() * MILLISECOND
@@ -80,11 +83,21 @@ class LevelProcessor(StatefulProcessor):
                 self._plan,
                 group,
                 batch,
-                [decode_parcel(data) for frame in rows for data in frame["parcel"]],
+                [decode_parcel(data) for data in self._parcels_in(rows)],
                 self._store,
             )
-        if post.parcels or post.tallies:
-            yield frame_of(post)
+        if self._plan.rows:
+            for name, parcel in zip(*post.encoded(), strict=True):
+                yield Row(group=name, parcel=parcel)
+        elif post.parcels or post.tallies:
+            yield pd.DataFrame(dict(zip(("group", "parcel"), post.encoded(), strict=True)))
+
+    def _parcels_in(self, rows: Iterable[Any]) -> Iterator[bytes]:
+        for found in rows:
+            if self._plan.rows:
+                yield found["parcel"]
+            else:
+                yield from found["parcel"]
 
 
 class _SparkStore:
@@ -131,12 +144,6 @@ class _SparkStore:
             self._handle.deleteTimer(before_ms)
         if at_ms is not None:
             self._handle.registerTimer(at_ms)
-
-
-def frame_of(post: Post) -> pd.DataFrame:
-    """Return what was posted as a pandas frame."""
-    groups, parcels = post.encoded()
-    return pd.DataFrame({"group": groups, "parcel": parcels})
 
 
 def bounded(plan: JobPlan, level: int) -> Callable[[tuple[pa.Scalar], pa.Table], pa.Table]:

@@ -140,10 +140,8 @@ def level_operator(parcels: DataFrame, plan: JobPlan, level: int, *, streaming: 
     """Add the operator of one level, from incoming to outgoing parcels."""
     groups = parcels.groupBy("group")
     if streaming:
-        return groups.transformWithStateInPandas(
-            LevelProcessor(plan, level), PARCEL_SCHEMA, "append", "EventTime"
-        )
-
+        operate = groups.transformWithState if plan.rows else groups.transformWithStateInPandas
+        return operate(LevelProcessor(plan, level), PARCEL_SCHEMA, "append", "EventTime")
     return groups.applyInArrow(bounded(plan, level), PARCEL_SCHEMA)
 
 
