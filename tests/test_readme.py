@@ -35,6 +35,8 @@ FILES_AT_HOME = re.compile(
 MANY_EXAMPLES = re.compile(r"--examples \d+")
 DEFAULT_EXAMPLES = re.compile(r"^headrace verify \S+$")
 FEWER = "--examples 30"
+FEWER_THAN_SAID = "--examples 10"
+IN_PYTEST = re.compile(r"^pytest .*--headrace-profile ci(?= )")
 SEARCH = re.compile(r"^headrace (?:verify|mutants) (?!.*--jobs)")
 ENUMERATION = "--search enumerate"
 PAIRS = "--search pairs --examples 20"
@@ -42,7 +44,8 @@ PAIRS = "--search pairs --examples 20"
 
 def cut_down(shell: str) -> str:
     """The same search, shorter."""
-    shorter = MANY_EXAMPLES.sub(FEWER, shell).replace(ENUMERATION, PAIRS)
+    shorter = MANY_EXAMPLES.sub(FEWER_THAN_SAID, shell).replace(ENUMERATION, PAIRS)
+    shorter = IN_PYTEST.sub(r"\g<0> --headrace-examples 10", shorter)
     return DEFAULT_EXAMPLES.sub(rf"\g<0> {FEWER}", shorter)
 
 

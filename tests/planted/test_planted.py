@@ -8,7 +8,7 @@ import pytest
 
 from tests.planted.trials import BUGS, verify
 
-SHORT = ("--examples", "12", "--code-timeout", "2")
+SHORT = ("--examples", "4", "--code-timeout", "2")
 DEEP = ("--examples", "5000")
 
 
