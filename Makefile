@@ -3,7 +3,7 @@
 # SPARK=no make test: without PySpark, and without the tests that need it (marked `spark`).
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 EXAMPLES ?= 2000
 SPARK ?= yes
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
@@ -56,8 +56,9 @@ ifneq ($(SPARK),no)
 	$(call step,0,Zeitgeist over the flights of 2013 on Spark; and under faults in the simulated cluster: the same output,headrace run zeitgeist --on spark --compare sim --faults 40 --output $(VENV)/zeitgeist --force)
 endif
 
-# Many tests start a process. Its bytecode is made first, once, also where PYTHONDONTWRITEBYTECODE is set.
-test: $(READY) ## run the tests and doctests (JOBS=2 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
+# Many tests start a process, and wait for it: three at once keep two cores busy. Its bytecode is made first, once, also where
+# PYTHONDONTWRITEBYTECODE is set.
+test: $(READY) ## run the tests and doctests (JOBS=3 processes; ARGS='-k watermark' to choose; SPARK=no without Spark)
 	@$(BIN)/python -m compileall -q core sim properties scenarios benchmarks cli
 	$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 

@@ -15,8 +15,9 @@ OWN_SPARK = (
     "tests/spark/test_stop.py",
 )
 """They start Spark in processes of their own."""
+SECOND_SPARK = "tests/spark/test_i"
+"""Files from here on, by name, share a second Spark: all of them on one would still run when everything else has ended."""
 LONGEST = (
-    SPARK_TESTS,
     "tests/test_readme.py",
     "tests/planted/test_planted.py",
     "tests/properties/dataflow/test_cluster.py",
@@ -26,7 +27,7 @@ LONGEST = (
     "tests/properties/search/test_sampled_runs.py",
     "tests/properties/search/test_enumeration.py",
 )
-"""They begin first, lest one process works on them long after the other has nothing left."""
+"""They begin first, after those on Spark, lest one process works on them long after the other has nothing left."""
 WITHOUT_SPARK = os.environ.get("SPARK") == "no" or find_spec("pyspark") is None
 
 NEEDS_SPARK = (
@@ -57,7 +58,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    return next((place for place, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST))
+    if _shares_spark(item.nodeid):
+        return 0
+    starts = (SPARK_TESTS, *LONGEST)
+    return next(
+        (place for place, start in enumerate(starts, 1) if item.nodeid.startswith(start)), len(starts) + 1
+    )
+
+
+def _shares_spark(nodeid: str) -> bool:
+    return nodeid.startswith(SPARK_TESTS) and not nodeid.startswith(OWN_SPARK)
 
 
 class WholeFiles(LoadScopeScheduling):
@@ -67,8 +77,9 @@ class WholeFiles(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        shares = nodeid.startswith(SPARK_TESTS) and not nodeid.startswith(OWN_SPARK)
-        return SPARK_TESTS if shares else nodeid.partition("::")[0]
+        if _shares_spark(nodeid):
+            return SECOND_SPARK if nodeid >= SECOND_SPARK else SPARK_TESTS
+        return nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
