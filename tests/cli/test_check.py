@@ -135,7 +135,7 @@ def test_a_growing_file_is_judged_when_its_run_ends(folder: Path) -> None:
     checking = follow(path)
     with path.open("ab") as file:
         file.write(data[2_000:])
-    printed, errors = checking.communicate(timeout=60)
+    printed, errors = checking.communicate(timeout=300)
     assert checking.returncode == 0, errors
     assert json.loads(printed)["ended"] is True
 
@@ -146,7 +146,7 @@ def test_following_ends_at_the_first_violation(folder: Path) -> None:
     path = folder / "growing.jsonl"
     path.write_bytes((folder / "wrong.jsonl").read_bytes().rpartition(b'{"type": "end"')[0])
     checking = follow(path)
-    printed, errors = checking.communicate(timeout=60)
+    printed, errors = checking.communicate(timeout=300)
     assert checking.returncode == 1, errors
     assert json.loads(printed)["ended"] is False
 
@@ -157,6 +157,6 @@ def test_ctrl_c_ends_the_following_with_what_was_found(folder: Path) -> None:
     path.write_bytes((folder / "all.jsonl").read_bytes().rpartition(b'{"type": "end"')[0])
     checking = follow(path)
     checking.send_signal(signal.SIGINT)
-    printed, errors = checking.communicate(timeout=60)
+    printed, errors = checking.communicate(timeout=300)
     assert checking.returncode == 130, errors
     assert json.loads(printed)["result"] == "interrupted"

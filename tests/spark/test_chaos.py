@@ -140,7 +140,7 @@ def test_a_sink_that_never_wrote_has_no_rows(tmp_path: Path) -> None:
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[bytes]]:
     """A process with one child, in a session of its own; both end with the test."""
-    code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).wait()"
+    code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).wait()"
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
         yield process
         signal_all(process.pid, signal.SIGKILL)
@@ -184,7 +184,7 @@ def test_whoever_comes_to_a_hold_says_so_and_waits(tmp_path: Path) -> None:
     _until(lambda: len(held(tmp_path)) == 1)
     assert waiting.is_alive()
     release(tmp_path)
-    waiting.join(10)
+    waiting.join(300)
     assert not waiting.is_alive()
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from headrace import SECOND
+from headrace import MILLISECOND, MINUTE, SECOND
 from headrace.dataflow import Accumulation, Timing, Window, read
 from headrace.history import FaultStruck
 from headrace_properties.checkers import judge
@@ -33,7 +33,7 @@ from headrace_properties.dataflow.transcripts import (
 from headrace_properties.mutants import MUTANTS
 from headrace_properties.search.plans import PLAN_BYTES, decode_plan, ground_of
 from headrace_properties.verdict import Violated
-from headrace_sim import SOUND, FaultSchedule, Protocol, simulate
+from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, simulate
 from headrace_sim import faults as f
 from tests.properties.dataflow.test_transcripts import ALL
 
@@ -43,12 +43,21 @@ SETTLING = [transcript for transcript in FED if settles(transcript.query)]
 
 pytestmark = pytest.mark.slow
 
+CALM = ClusterOptions(
+    engine=replace(
+        PROMPT.engine, report_period_us=20 * MILLISECOND, injector_journal_us=20 * MILLISECOND,
+        lease_us=10 * SECOND, collect_period_us=MINUTE,
+        balance_period_us=MINUTE, masters=1, authority_replicas=1,
+    )
+)  # fmt: skip
+"""For runs without faults: the watermark is prompt, and nobody else is woken often."""
+
 
 @pytest.mark.parametrize("transcript", FED, ids=lambda one: one.name)
 def test_the_cluster_tells_the_transcript(transcript: Transcript) -> None:
     """As the model does until the end of the source, within the time that messages take."""
     query, steps = transcript.query, until_the_end(transcript.steps)
-    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    panes = committed_panes(run_cluster(query, transcript.steps, options=CALM), pipeline_of(query))
     told = run_model(query, steps).panes
     assert bare(panes) == bare(told)
     in_order = sorted(told, key=lambda pane: pane.key), sorted(panes, key=lambda pane: pane.key)
@@ -60,7 +69,7 @@ def test_the_cluster_tells_the_transcript(transcript: Transcript) -> None:
 @pytest.mark.parametrize("transcript", NEGATIVE, ids=lambda one: one.name)
 def test_what_a_negative_transcript_gets_wrong_is_reported_by_the_cluster(transcript: Transcript) -> None:
     query = transcript.query
-    panes = committed_panes(run_cluster(query, transcript.steps), pipeline_of(query))
+    panes = committed_panes(run_cluster(query, transcript.steps, options=CALM), pipeline_of(query))
     assert cluster_mismatches(transcript, panes)
 
 
@@ -117,7 +126,7 @@ def comes_to(transcript: Transcript, *, seed: int, protocol: Protocol) -> Settle
 
 def cluster_agrees(case: GroupingCase) -> None:
     told = run_model(case.query, until_the_end(case.steps)).panes
-    panes = committed_panes(run_cluster(case.query, case.steps), pipeline_of(case.query))
+    panes = committed_panes(run_cluster(case.query, case.steps, options=CALM), pipeline_of(case.query))
     assert bare(in_the_models_order(panes, told)) == bare(told)
 
 
