@@ -6,7 +6,8 @@ Rules of this file:
   microsecond, so that a window's result holds from the window's end until the next one's.
 * An on-time element at event time t waits until the watermark is past t. Then all on-time versions up to t are known, and the
   result depends on event times only. A late element is handled at once, with the versions that are still kept.
-* Of the versions that the watermark has passed by the allowed lateness, only the last one of each key is kept.
+* Of the versions that the watermark has passed by the allowed lateness, only the last one of each key is kept. A timer drops the
+  others, so that what is kept in the end does not depend on when records arrived.
 * An element leaves with the event time that it came with, at most a microsecond later in watermark time: see `transforms` on lag.
 """
 
@@ -17,13 +18,14 @@ from zlib import crc32
 
 import msgspec
 
-from headrace import Computation, Context, Record, Timer
+from headrace import MAX_TIME, Computation, Context, Record, Timer
 from headrace.dataflow.elements import Element, Window
 from headrace.dataflow.transforms import element_of, pane_of, watermark_at
 
 _ENCODE = msgspec.json.Encoder(order="deterministic").encode
 _Version = list[Any]
 """[event time, pane index, value, count]."""
+_READY, _FORGET = "ready", "forget "
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,8 @@ class Enrichment(Computation):
         key, value = element.value if self._enrich.is_broadcast else (element.key, element.value)
         if record.stream in self._sides:
             index = record.value.index if record.stream in self._panes else 0
-            known = context.state["versions"]
-            _learn(known.setdefault(key, []), element, index, value)
-            self._forget(known, key, watermark_at(context, self._lag))
+            _learn(context.state["versions"].setdefault(key, []), element, index, value)
+            self._forget(context, key)
         elif watermark_at(context, self._lag) > element.time:
             self._send(context, msgspec.structs.replace(element, key=key, value=value))
         else:
@@ -111,22 +112,22 @@ class Enrichment(Computation):
             self._wait(context)
 
     def process_timer(self, context: Context, timer: Timer) -> None:
-        """Send what the watermark has passed, in the order of event time; forget old versions."""
-        del timer
+        """Send what the watermark has passed, in the order of event time, or forget old versions of a key."""
+        if timer.tag != _READY:
+            self._forget(context, timer.tag.removeprefix(_FORGET))
+            return
         state, watermark = context.state, watermark_at(context, self._lag)
         ready = [waits for waits in state["waiting"] if waits[0] < watermark]
         state["waiting"] = [waits for waits in state["waiting"] if waits[0] >= watermark]
         for time, key, value, window, retraction in sorted(ready, key=_ENCODE):
             self._send(context, Element(key, value, time, Window(*window), retraction))
-        for key in list(state["versions"]):
-            self._forget(state["versions"], key, watermark)
         self._wait(context)
 
     def _wait(self, context: Context) -> None:
         """Set the timer for the first element that waits; it holds the output watermark there."""
         times = [waits[0] for waits in context.state["waiting"]]
         if times:
-            context.set_timer("ready", min(times) + 1 + self._lag)
+            context.set_timer(_READY, min(times) + 1 + self._lag)
 
     def _send(self, context: Context, element: Element) -> None:
         known = context.state["versions"]
@@ -137,18 +138,24 @@ class Enrichment(Computation):
             value = _as_of(known.get(element.key, []), element.time)
             side = value[0] if value else None
         made = msgspec.structs.replace(element, value=self._enrich.function(element.value, side))
-        context.produce(self._output, pane_of(made), key=made.key)
+        # One timer may send elements of several times: each has its own, whichever timer comes first.
+        timestamp = max(made.time + 1 + self._lag, context.stamp)
+        context.produce(self._output, pane_of(made), key=made.key, timestamp=timestamp)
 
-    def _forget(self, known: dict[str, list[_Version]], key: str, watermark: int) -> None:
-        """Drop versions that no element to come will meet."""
-        lateness_us = self._enrich.lateness_us
+    def _forget(self, context: Context, key: str) -> None:
+        """Drop versions of a key that no element to come will meet, and set a timer for the next that can be dropped."""
+        lateness_us, known = self._enrich.lateness_us, context.state["versions"]
         if lateness_us is None:
             return
-        horizon = watermark - lateness_us
-        last = _last(known[key], horizon)
-        known[key] = [version for version in known[key] if version[0] > horizon or version is last]
-        if not known[key]:
-            del known[key]
+        kept = _kept(known.pop(key, []), watermark_at(context, self._lag) - lateness_us)
+        if not kept:
+            context.cancel_timer(f"{_FORGET}{key}")
+            return
+        known[key] = kept
+        times = sorted({version[0] for version in kept})
+        next_us = next((time for time in times if len(_kept(kept, time)) < len(kept)), None)
+        if next_us is not None:
+            context.set_timer(f"{_FORGET}{key}", min(next_us + lateness_us + 1 + self._lag, MAX_TIME - 1))
 
 
 def _learn(versions: list[_Version], element: Element, index: int, value: Any) -> None:
@@ -161,6 +168,12 @@ def _learn(versions: list[_Version], element: Element, index: int, value: Any) -
                 versions.remove(version)
             return
     versions.append([element.time, index, value, by])
+
+
+def _kept(versions: Sequence[_Version], horizon: int) -> list[_Version]:
+    """Return the versions that elements after an event time meet."""
+    last = _last(versions, horizon)
+    return [version for version in versions if version[0] > horizon or version is last]
 
 
 def _last(versions: Sequence[_Version], time: int) -> _Version | None:

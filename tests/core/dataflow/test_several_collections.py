@@ -26,6 +26,7 @@ from headrace.dataflow import (
 from headrace_properties.reference import run_reference
 from headrace_properties.search.application import Application
 from headrace_properties.search.verification import verify
+from headrace_properties.user_code.orders import schedules_of
 from headrace_properties.verdict import Violated
 from headrace_sim import Feed, FeedBuilder
 
@@ -378,6 +379,31 @@ FLOWS: dict[str, Callable[[], Flow]] = {
         read("views").side_input(small("clicks").sum(), lambda *both: list(both), shards=2).to("out")
     ),
 }
+
+
+@pytest.mark.parametrize("shards", [0, 2], ids=["enrich", "side_input"])
+def test_elements_that_wait_for_a_side_are_the_same_on_every_schedule(shards: int) -> None:
+    views, rates = read("views"), read("clicks")
+    enriched = views.side_input(rates, _both, shards=shards) if shards else views.enrich(rates, _both)
+    pipeline = enriched.to("out").pipeline("ads")
+    rows = [("views" if time % 3 else "clicks", "ann", time, time) for time in range(1, 20)]
+    assert schedules_of(pipeline, feed_of(pipeline, rows), seed=0, schedules=9) is None
+
+
+def test_a_version_that_is_retracted_before_its_time_leaves_nothing_behind() -> None:
+    early = read("clicks").window_into(FixedWindows(5 * SECOND)).trigger(Repeat(AtCount(1)))
+    side = early.accumulating_and_retracting().sum()
+    rows: list[Row] = [
+        ("clicks", "ann", 1, 1),
+        ("clicks", "ann", 2, 2),
+        ("views", "ann", 7, 9),
+        ("clicks", "ann", 3, 12),
+    ]
+    assert elements(read("views").enrich(side, _both).to("out"), rows) == [("ann", [7, 3], 9)]
+
+
+def _both(view: int, rates: Any) -> list[Any]:
+    return [view, rates]
 
 
 @pytest.mark.parametrize("name", FLOWS)
