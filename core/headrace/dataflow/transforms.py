@@ -114,7 +114,7 @@ class GroupByKeyAndWindow(Computation):
         dropped: str = "",
     ) -> None:
         self.grouping = grouping
-        self._dropped = dropped
+        self.dropped = dropped
         self._outputs = tuple(outputs)
         self._lag = lag
         self._panes = frozenset(panes)
@@ -156,9 +156,9 @@ class GroupByKeyAndWindow(Computation):
 
     def _give_up(self, context: Context, element: Element, windows: Iterable[Window]) -> None:
         """Send a dropped element to the stream for dropped elements, if there is one."""
-        for window in windows if self._dropped else ():
+        for window in windows if self.dropped else ():
             pane = Pane(element.value, window, element.time, 0, Timing.LATE, element.retraction)
-            context.produce(self._dropped, pane)
+            context.produce(self.dropped, pane)
 
     def _set_alarms(self, context: Context, before: set[Alarm], after: set[Alarm]) -> None:
         """Set and cancel timers to match the grouping's alarms.

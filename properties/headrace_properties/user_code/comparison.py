@@ -144,18 +144,19 @@ def leveled(result: RunResult, pipeline: Pipeline) -> RunResult:
 
 def leveled_value(codec: Codec, data: bytes, *, is_state: bool = False) -> str:
     """Write a value as a text that is the same for values that count as the same."""
-    return repr(_level(codec.decode(data), is_state=is_state)) if data else ""
+    return repr(level(codec.decode(data), is_state=is_state)) if data else ""
 
 
-def _level(value: Any, *, is_state: bool) -> Any:
+def level(value: Any, *, is_state: bool) -> Any:
+    """Return a value that is the same for values that count as the same; ``is_state``: in lists the order does not count."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
-        items = ((key, _level(one, is_state=is_state)) for key, one in value.items())
+        items = ((key, level(one, is_state=is_state)) for key, one in value.items())
         return dict(sorted(items, key=lambda item: repr(item[0])))
     if isinstance(value, list | tuple):
-        parts = [_level(one, is_state=is_state) for one in value]
+        parts = [level(one, is_state=is_state) for one in value]
         return sorted(parts, key=repr) if is_state else parts
     if isinstance(value, set | frozenset):
-        return sorted((_level(one, is_state=is_state) for one in value), key=repr)
+        return sorted((level(one, is_state=is_state) for one in value), key=repr)
     return value

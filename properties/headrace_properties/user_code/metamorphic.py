@@ -4,7 +4,8 @@ Each relation changes the pipeline, its input, the cluster or the faults, and sa
 the states in the end. A relation is `Unknown` where it does not apply, and where user code has been seen to depend on the order
 of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code;
 it alone says whether the order matters, so that no other relation is excused by what it denies.
-So it is where the source brings late records: how far the low watermark of a computation has come decides what is late there.
+So it is where the source brings late records: how far the low watermark of a computation has come decides what is late there. But
+runs of a Dataflow pipeline are compared by what their panes settle to (`settled_runs`), where late records change nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from headrace_properties.user_code.comparison import leveled, same_output, witho
 from headrace_properties.user_code.feeds import has_late_records, permuted
 from headrace_properties.user_code.hosting import with_fresh_code
 from headrace_properties.user_code.reexecution import check_replay
+from headrace_properties.user_code.settled_runs import Settling, settling_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, FaultSchedule, Feed, simulate
 from headrace_sim import faults as f
@@ -115,26 +117,27 @@ def check_relations(
         HeadraceError: the run stops even without faults.
     """
     setup = RunSetup(pipeline, feed, options or ClusterOptions(), seed=seed)
+    settling = settling_of(pipeline, feed)
     history = setup.run()
-    base = _result_of(history, pipeline)
+    base = _outcome_of(history, pipeline, settling)
     chosen = RELATIONS if relations is None else relations
-    arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, setup, base)
+    arrival = Violated(order_matters, ()) if order_matters else _check(_ARRIVAL, setup, base, settling)
     found = {
-        relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base)
+        relation.name: arrival if relation is _ARRIVAL else _check(relation, setup, base, settling)
         for relation in chosen
     }
-    expected = leveled(without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline), pipeline)
-    found[REFERENCE] = _compare("the sequential reference", base, expected)
+    reference = without_ids(run_reference(with_fresh_code(pipeline), feed), pipeline)
+    found[REFERENCE] = _compare("the sequential reference", base, _Outcome.of(reference, pipeline, settling))
     found[REPLAY] = check_replay(history, pipeline)
     if isinstance(weak := found.get("weak"), Violated):
         found["weak"] = Unknown(f"this code needs strong productions; {weak.message}")
-    why = _excuse(arrival, feed)
+    why = _excuse(arrival, feed, settling)
     return {name: _excused(name, one, why) for name, one in found.items()} if why else found
 
 
-def _excuse(arrival: Verdict, feed: Feed) -> str:
+def _excuse(arrival: Verdict, feed: Feed, settling: Settling | None) -> str:
     """Why runs may differ without anybody's fault; ``""``: they may not."""
-    if has_late_records(feed):
+    if settling is None and has_late_records(feed):
         return "the source brings late records, and whether they are late depends on how far the low watermark has come"
     if isinstance(arrival, Violated):
         return "the outcome depends on the order of arrival"
@@ -151,7 +154,29 @@ def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
 _RERUN_DIFFERS = Unknown("weak user code made something else when it was run again (S5-weak)")
 
 
-def _check(relation: Relation, setup: RunSetup, base: RunResult) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The outcome of a run, as far as runs can be compared.
+
+    Attributes:
+        result: its records and states.
+        settled: what its panes settle to; ``None``: they do not, or it has dropped elements.
+        settling: how they do; ``None``: they do not.
+    """
+
+    result: RunResult
+    settled: RunResult | None
+    settling: Settling | None
+
+    @classmethod
+    def of(cls, result: RunResult, pipeline: Pipeline, settling: Settling | None) -> "_Outcome":
+        settled = None
+        if settling is not None and not settling.has_dropped(result):
+            settled = RunResult(settling.outputs(result), {})
+        return cls(leveled(result, pipeline), settled, settling)
+
+
+def _check(relation: Relation, setup: RunSetup, base: _Outcome, settling: Settling | None) -> Verdict:
     setups = relation.change(setup)
     verdict: Verdict = Unknown("the relation does not apply to this pipeline")
     reached = 0
@@ -162,7 +187,7 @@ def _check(relation: Relation, setup: RunSetup, base: RunResult) -> Verdict:
             return Violated(f"{relation.title}: the other run stops with {type(error).__name__}: {error}", ())
         if _reruns_disagree(history, other.pipeline):
             return _RERUN_DIFFERS
-        verdict = _compare(relation.title, base, _result_of(history, other.pipeline))
+        verdict = _compare(relation.title, base, _outcome_of(history, other.pipeline, settling))
         if not isinstance(verdict, Holds):
             return verdict
         reached += verdict.reached
@@ -173,7 +198,18 @@ def _reruns_disagree(history: History, pipeline: Pipeline) -> bool:
     return isinstance(judge(history, [pipeline]).get("S5-weak"), Violated)
 
 
-def _compare(title: str, base: RunResult, other: RunResult) -> Verdict:
+def _compare(title: str, base: _Outcome, other: _Outcome) -> Verdict:
+    """Compare what two runs settle to, or their records if they do not settle."""
+    if base.settled is not None and other.settled is not None:
+        return _compared(title, base.settled, other.settled)
+    verdict = _compared(title, base.result, other.result)
+    if base.settling is not None and isinstance(verdict, Violated):
+        why = "elements that are too late are dropped, and the watermark decides which"
+        return Unknown(f"{why}; {verdict.message}")
+    return verdict
+
+
+def _compared(title: str, base: RunResult, other: RunResult) -> Verdict:
     outputs = same_output(base.outputs, other.outputs)
     reached = outputs.common + len(base.states)
     if not outputs.same:
@@ -321,8 +357,8 @@ def _deeper(setup: RunSetup) -> list[RunSetup]:
     return [replace(setup, pipeline=pipeline)]
 
 
-def _result_of(history: History, pipeline: Pipeline) -> RunResult:
-    """What a run came to, as far as runs can be compared (`headrace_properties.user_code.comparison`).
+def _outcome_of(history: History, pipeline: Pipeline, settling: Settling | None) -> _Outcome:
+    """Return the outcome of a run (`headrace_properties.user_code.comparison`).
 
     Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the
     user's. A dead letter of theirs is their consumer's.
@@ -342,7 +378,7 @@ def _result_of(history: History, pipeline: Pipeline) -> RunResult:
 
     found = result_of(history)
     states = {name: state for name, state in found.states.items() if name[0] not in identities}
-    return leveled(without_ids(replace(found, states=states), pipeline, told), pipeline)
+    return _Outcome.of(without_ids(replace(found, states=states), pipeline, told), pipeline, settling)
 
 
 _ARRIVAL = Relation(ARRIVAL, "another order of arrival comes to the same", _reordered, finding=True)

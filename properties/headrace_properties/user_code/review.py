@@ -15,6 +15,7 @@ from headrace_properties.user_code.findings import Examiner
 from headrace_properties.user_code.habits import Habit, UserFinding, shown_records
 from headrace_properties.user_code.metamorphic import RELATIONS, check_relations
 from headrace_properties.user_code.other_hash import OtherHashes, importable_name
+from headrace_properties.user_code.settled_runs import settling_of
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 
@@ -174,7 +175,8 @@ class _Review:
             return _unknown(f"the run stops without any fault: {error}")
         for finding in findings:
             relations = {name: _beside(finding, one) for name, one in relations.items()}
-        return {name: _as_declared(one, self.versions[0]) for name, one in relations.items()}
+        settles = settling_of(self.versions[0], feed) is not None
+        return {name: _as_declared(one, self.versions[0], settles=settles) for name, one in relations.items()}
 
 
 def _of_relations(
@@ -256,11 +258,14 @@ def _unknown(why: str) -> dict[str, Verdict]:
     return {relation.name: unknown for relation in RELATIONS}
 
 
-def _as_declared(verdict: Verdict, pipeline: Pipeline) -> Verdict:
-    """What has been declared, or follows from what has been switched, is no news."""
+def _as_declared(verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verdict:
+    """What has been declared, or follows from what has been switched, is no news.
+
+    ``settles``: compared was what panes settle to, on which triggers that go by arrival, and are ``ordered``, have no effect.
+    """
     if isinstance(verdict, Violated):
         for computation, spec in pipeline.computations.items():
-            if spec.ordered or spec.nondeterministic:
+            if (spec.ordered and not settles) or spec.nondeterministic:
                 return Unknown(f"{computation!r} declares that its outcome may differ; {verdict.message}")
             if not spec.exactly_once:
                 return Unknown(f"{computation!r} has exactly_once=False; {verdict.message}")

@@ -36,13 +36,12 @@ from headrace_properties.dataflow.transcripts.format import (
 )
 from headrace_properties.dataflow.transcripts.layer import count_dropped, emission_of, run_layer
 from headrace_properties.dataflow.transcripts.matching import (
-    Settled,
     mismatches,
     say,
     say_expected,
-    settled,
     settles,
 )
+from headrace_properties.settling import Settled, settled
 
 __all__ = [
     "PROMPT",

@@ -1,12 +1,9 @@
 """Whether what was emitted is what a transcript expects, in words where it is not."""
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.dataflow import (
     GLOBAL,
-    Accumulation,
     AllOf,
     AnyOf,
     AtWatermark,
@@ -86,49 +83,6 @@ def _say_window(window: Window) -> str:
     if window == GLOBAL:
         return "the global window"
     return f"[{window.start / SECOND_US:.10g}, {window.end / SECOND_US:.10g})"
-
-
-Settled = Counter[tuple[str, Window | None, Any]]
-"""(key, window, value): what is in force in the end, and how often."""
-
-
-def settled(panes: Sequence[EmittedPane], accumulation: Accumulation) -> Settled:
-    """What an output comes to once all of it is there, whatever the panes on the way.
-
-    Retracting: the panes that were not taken back. Accumulating: the last pane of each window that no later one of the same key
-    covers. Discarding: all panes of a key together, since these can be cut elsewhere: sums, counts or lists.
-    """
-    match accumulation:
-        case Accumulation.ACCUMULATING_AND_RETRACTING:
-            found: Settled = Counter()
-            for pane in panes:
-                found[pane.key, pane.window, _frozen(pane.value)] += -1 if pane.retraction else 1
-            return Counter({name: count for name, count in found.items() if count})
-        case Accumulation.ACCUMULATING:
-            return Counter((pane.key, pane.window, _frozen(pane.value)) for pane in _last(panes))
-        case Accumulation.DISCARDING:
-            sums: dict[str, Any] = {}
-            for pane in panes:
-                sums[pane.key] = sums[pane.key] + pane.value if pane.key in sums else pane.value
-            return Counter((key, None, _frozen(total)) for key, total in sums.items())
-
-
-def _frozen(value: Any) -> object:
-    """A list is in no order that one may rely on."""
-    return tuple(sorted(value)) if isinstance(value, list) else value
-
-
-def _last(panes: Sequence[EmittedPane]) -> list[EmittedPane]:
-    last: dict[tuple[str, Window], EmittedPane] = {}
-    for pane in panes:
-        name = pane.key, pane.window
-        if name not in last or pane.index >= last[name].index:
-            last[name] = pane
-    return [pane for pane in last.values() if not any(_merged_into(pane, other) for other in last.values())]
-
-
-def _merged_into(pane: EmittedPane, other: EmittedPane) -> bool:
-    return pane.key == other.key and pane.window != other.window and other.window.covers(pane.window)
 
 
 def settles(query: Query) -> bool:

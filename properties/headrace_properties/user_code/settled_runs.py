@@ -1,0 +1,155 @@
+"""Runs of a Dataflow pipeline, compared by what their panes settle to (Dataflow 2.3).
+
+Two runs on the same elements may fire at different times, since the watermark may pass before or after a late element. Then their
+panes differ, but not what these settle to, provided that
+
+* the sources end, so that each window is over in the end, and has emitted everything unless its trigger has finished;
+* nothing was dropped for being too late, which depends on the watermark;
+* panes that other transforms take are retracted when they change, so that what was made of them is retracted, too.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from headrace import Pipeline
+from headrace.api.specs import ComputationSpec
+from headrace.dataflow import (
+    COUNT,
+    LIST,
+    SUM,
+    Accumulation,
+    GroupByKeyAndWindow,
+    Grouping,
+    ParDo,
+    Repeat,
+    SequenceOf,
+    Trigger,
+    Window,
+)
+from headrace.dataflow.transforms import PercentileProbe
+from headrace_properties.checkers.drops import DropCounter
+from headrace_properties.reference import Emitted, RunResult
+from headrace_properties.settling import settled
+from headrace_properties.user_code.comparison import level
+from headrace_sim import Feed
+from headrace_sim.feed import ends_source
+
+_RETRACTING = Accumulation.ACCUMULATING_AND_RETRACTING
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyedPane:
+    """A pane with its key; see `headrace.dataflow.Pane`."""
+
+    key: str
+    window: Window
+    value: Any
+    index: int
+    retraction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """A pipeline whose runs on a feed can be compared by what their panes settle to.
+
+    Attributes:
+        pipeline: the pipeline.
+        modes: how the panes of each outside stream relate; ``None``: no grouping has made them, if they are panes at all.
+    """
+
+    pipeline: Pipeline
+    modes: Mapping[str, Accumulation | None]
+
+    def outputs(self, result: RunResult) -> Counter[Emitted]:
+        """Return what a run's outputs settle to, as records whose timestamps, which follow the watermark, are 0."""
+        found: Counter[Emitted] = Counter()
+        panes: dict[str, list[_KeyedPane]] = {}
+        for emitted, times in result.outputs.items():
+            stream, key = emitted.stream, emitted.key
+            value = self.pipeline.codec(stream).decode(emitted.value)
+            if self.modes[stream] is None:
+                found[Emitted(stream, key, repr(level(value, is_state=True)).encode(), 0)] += times
+            else:
+                pane = _KeyedPane(key, value.window, value.value, value.index, value.retraction)
+                panes.setdefault(stream, []).extend([pane] * times)
+        for stream, given in panes.items():
+            mode = self.modes[stream]
+            assert mode is not None
+            for (key, window, value), times in settled(given, mode).items():
+                text = f"{level(value, is_state=True)!r}{f' in {window}' if window else ''}{' too often' * (times < 0)}"
+                found[Emitted(stream, key, text.encode(), 0)] += abs(times)
+        return found
+
+    def has_dropped(self, result: RunResult) -> bool:
+        """Tell whether a grouping of a run has dropped elements."""
+        drops = DropCounter([self.pipeline])
+        drops.take_states(result.states)
+        return bool(drops.counts())
+
+
+def settling_of(pipeline: Pipeline, feed: Feed) -> Settling | None:
+    """Return how to compare a pipeline's runs on a feed; ``None``: by their records, since its panes need not settle."""
+    modes: dict[str, Accumulation | None] = {
+        stream: None for spec in pipeline.injectors.values() for stream in spec.outputs
+    }
+    pending = list(pipeline.computations.values())
+    while pending:
+        unknown = {stream for spec in pending for stream in spec.all_outputs}
+        spec = next((spec for spec in pending if unknown.isdisjoint(spec.inputs)), None)
+        made = None if spec is None else _modes(spec, {modes[stream] for stream in spec.inputs})
+        if spec is None or made is None:
+            return None
+        pending.remove(spec)
+        if any(modes.setdefault(stream, mode) is not mode for stream, mode in made.items()):
+            return None
+    ended = {entry.address for entry in feed.entries if ends_source(entry.event)}
+    if not any(modes.values()) or not ended.issuperset(_sources(pipeline)):
+        return None
+    return Settling(pipeline, {stream: modes[stream] for stream in pipeline.output_streams})
+
+
+def _modes(
+    spec: ComputationSpec, inputs: AbstractSet[Accumulation | None]
+) -> dict[str, Accumulation | None] | None:
+    """Return how the panes of each output relate; ``None``: they need not settle, or nobody knows.
+
+    Args:
+        spec: the computation.
+        inputs: how the panes of its inputs relate.
+    """
+    computation = spec.computation
+    if inputs - {None, _RETRACTING}:
+        return None
+    match computation:
+        case ParDo() | PercentileProbe():
+            return dict.fromkeys(spec.all_outputs, _RETRACTING if any(inputs) else None)
+        case GroupByKeyAndWindow() if _settles(computation.grouping):
+            modes = dict.fromkeys(spec.all_outputs, computation.grouping.accumulation)
+            return {**modes, **({computation.dropped: None} if computation.dropped else {})}
+        case _:
+            return None
+
+
+def _sources(pipeline: Pipeline) -> Iterator[str]:
+    for spec in pipeline.injectors.values():
+        yield from spec.addresses()
+
+
+def _settles(grouping: Grouping) -> bool:
+    if grouping.accumulation is Accumulation.DISCARDING and grouping.combine not in (SUM, COUNT, LIST):
+        return False  # panes of other combiners cannot be added up
+    return _never_finishes(grouping.trigger)
+
+
+def _never_finishes(trigger: Trigger) -> bool:
+    """Tell whether a trigger can fire again and again."""
+    match trigger:
+        case Repeat():
+            return True
+        case SequenceOf(triggers):
+            return _never_finishes(triggers[-1])
+        case _:
+            return False

@@ -1,0 +1,132 @@
+"""Pipelines with late data, compared by what their panes settle to."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from headrace import SECOND, Pipeline
+from headrace.dataflow import (
+    AfterDelay,
+    AtCount,
+    CombineFn,
+    FixedWindows,
+    Flow,
+    PCollection,
+    Repeat,
+    RepeatUntil,
+    Sessions,
+    after_watermark,
+    read,
+)
+from headrace_properties.user_code.metamorphic import ARRIVAL, REFERENCE, REPLAY, check_relations
+from headrace_properties.user_code.metamorphic import RELATIONS as ALL
+from headrace_properties.user_code.review import review
+from headrace_properties.user_code.settled_runs import settling_of
+from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
+from headrace_sim import Feed, FeedBuilder
+from tests.sim.rig import letters, mail
+
+RELATIONS = [relation for relation in ALL if relation.name in ("arrival", "faults")]
+TRIGGER = after_watermark(early=AfterDelay(SECOND // 5), late=AtCount(1))
+
+
+def feed_of(pipeline: Pipeline) -> Feed:
+    """Elements out of order, of which some are late."""
+    random, builder = Random(1), FeedBuilder(pipeline)
+    for number in range(16):
+        at_us = SECOND + number * SECOND // 10
+        timestamp = at_us - random.randrange(SECOND)
+        builder.record(at_us=at_us, value=random.randint(1, 9), timestamp=timestamp, key=random.choice("ab"))
+        if number % 4 == 3:
+            builder.watermark(at_us=at_us, low_watermark=at_us - SECOND // 2)
+    return builder.build()
+
+
+def windows(lateness_us: int | None = 5 * SECOND) -> PCollection[Any]:
+    return read("in").window_into(FixedWindows(SECOND)).trigger(TRIGGER).allowed_lateness(lateness_us)
+
+
+def retracting_chain() -> PCollection[Any]:
+    sums = windows().accumulating_and_retracting().sum()
+    return sums.key_by(lambda _: "all").map(lambda total: total / 3).group()
+
+
+SETTLING: dict[str, Callable[[], PCollection[Any]]] = {
+    "accumulating": lambda: windows().accumulating().sum(),
+    "discarding": lambda: windows().count(),
+    "lists": lambda: windows().group(),
+    "retracting, and grouped again": retracting_chain,
+    "sessions": lambda: (
+        read("in").window_into(Sessions(SECOND // 5)).trigger(TRIGGER).accumulating().allowed_lateness(5 * SECOND).top(2)
+    ),
+    "by count": lambda: windows().trigger(Repeat(AtCount(3))).accumulating().max(),
+    "kept for ever": lambda: windows(None).accumulating().sum(),
+    "a function before": lambda: windows().map(lambda value: value * 2).accumulating().sum(),
+}  # fmt: skip
+
+
+def relations_of(flow: Flow) -> dict[str, Verdict]:
+    pipeline = flow.pipeline("settling")
+    return check_relations(pipeline, feed_of(pipeline), relations=RELATIONS)
+
+
+@pytest.mark.parametrize("name", SETTLING)
+def test_runs_with_late_data_settle_to_the_same(name: str) -> None:
+    found = relations_of(SETTLING[name]().to("out"))
+    assert {relation: type(verdict) for relation, verdict in found.items()} == dict.fromkeys(
+        (ARRIVAL, "faults", REFERENCE, REPLAY), Holds
+    ), found
+
+
+LAST = CombineFn(lambda: None, lambda _, value: value, lambda left, _: left)
+"""The value that came last: not commutative."""
+
+
+def test_a_combiner_that_goes_by_the_order_is_found_although_records_are_late() -> None:
+    found = relations_of(windows().accumulating().combine(LAST).to("out"))
+    assert isinstance(found[ARRIVAL], Violated)
+    pipeline = windows().accumulating().combine(LAST).to("out").pipeline("settling")
+    (finding,) = review(pipeline, feed_of(pipeline)).findings
+    assert "another order of arrival" in finding.detail
+
+
+def test_runs_that_drop_elements_are_not_compared() -> None:
+    found = relations_of(windows(0).accumulating().sum().to("out"))
+    assert not isinstance(found["faults"], Violated)
+    why = [verdict.why for verdict in found.values() if isinstance(verdict, Unknown)]
+    assert all(reason.startswith("elements that are too late are dropped") for reason in why)
+
+
+def unsafe(trigger: Any) -> PCollection[Any]:
+    return windows().trigger(trigger, allow_unsafe_triggers=True)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        windows().max().to("out"),
+        unsafe(AtCount(2)).accumulating().sum().to("out"),
+        unsafe(RepeatUntil(AtCount(1), AtCount(5))).accumulating().sum().to("out"),
+        windows().accumulating().sum().map(abs).to("out"),
+        windows().accumulating().sum().count().to("out"),
+        windows().sum().to("out") + windows().accumulating().sum().to("out"),
+        read("in").map(abs).to("out"),
+    ],
+    ids=["maxima are not added up", "once", "at most five times", "a function after", "counted again", "two kinds", "no panes"],
+)  # fmt: skip
+def test_other_pipelines_are_compared_by_their_records(flow: Flow) -> None:
+    pipeline = flow.pipeline("other")
+    assert settling_of(pipeline, feed_of(pipeline)) is None
+
+
+def test_computations_that_are_not_of_the_layer_do_not_settle() -> None:
+    assert settling_of(mail(), letters(mail(), 5)) is None
+
+
+def test_a_source_that_does_not_end_leaves_windows_open() -> None:
+    pipeline = windows().accumulating().sum().to("out").pipeline("open")
+    feed = feed_of(pipeline)
+    assert settling_of(pipeline, feed) is not None
+    assert settling_of(pipeline, Feed(feed.entries[:-1])) is None
