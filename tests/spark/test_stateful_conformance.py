@@ -21,7 +21,7 @@ _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvid
 def on_spark(spark: SparkSession, case: Case, place: Path) -> dict[str, Any]:
     """Run a case on Spark, one file for each batch, as a backlog."""
     source, checkpoint = place / "source", str(place / "checkpoint")
-    _write(spark, case, source)
+    write_batches(spark, case.feed(), INPUT, source)
     frame = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).parquet(str(source))
     outputs: dict[int, list[Any]] = {}
 
@@ -38,11 +38,12 @@ def on_spark(spark: SparkSession, case: Case, place: Path) -> dict[str, Any]:
     return told(outputs, state, timers) | {"watermarks": watermarks, "late": late}
 
 
-def _write(spark: SparkSession, case: Case, source: Path) -> None:
+def write_batches(spark: SparkSession, feed: Any, schema: Any, source: Path) -> None:
+    """Write a file for each batch, in order of their times."""
     source.mkdir(parents=True)
-    for number, rows in enumerate(case.feed()):
+    for number, rows in enumerate(feed):
         part = source.parent / f"part{number}"
-        spark.createDataFrame(rows, INPUT).coalesce(1).write.parquet(str(part))
+        spark.createDataFrame(rows, schema).coalesce(1).write.parquet(str(part))
         (file,) = part.glob("*.parquet")
         os.utime(file, (1_000_000 + number, 1_000_000 + number))
         file.rename(source / f"{number}.parquet")

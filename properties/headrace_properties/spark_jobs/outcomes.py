@@ -24,6 +24,7 @@ from headrace_properties.spark_jobs.watching import (
     Memory,
     Noted,
     Watched,
+    WatchedFunction,
     place_of,
     watched_run,
 )
@@ -64,6 +65,7 @@ class Cause(Enum):
     DUPLICATES = "duplicates"
 
 
+_ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
 _TOLD = {
     Cause.FAULTS: (
         "depends on faults",
@@ -238,6 +240,7 @@ class _Check:
     ) -> None:
         self._duplicates = duplicates
         self._alone_differ: bool | None = None
+        self._failure: Exception | None = None
         self._job = job
         self._feed = feed
         self._allow = allow
@@ -340,6 +343,7 @@ class _Check:
     def _compared(self, calm: Outcome, outcome: Outcome, schedule: Schedule) -> str | None:
         if (schedule.delayed or schedule.twice) and (outcome.late or calm.late):
             return None  # which rows are late is then another matter, and their loss no fault of the job
+        self._failure = outcome.failure
         if outcome.failure is not None:
             return f"it raises {type(outcome.failure).__name__}: {outcome.failure}"
         for what, one, other in zip(
@@ -366,8 +370,11 @@ class _Check:
         self, cause: Cause, changed: Cause, kept: tuple[int, ...], schedule: Schedule, difference: str
     ) -> JobFinding:
         feed = narrowed(self._feed, kept)
-        what, remedy = _TOLD.get(cause, ("fails", "Let the code accept what an earlier attempt left behind"))
+        remedy = "Let the code accept what an earlier attempt left behind" if schedule.faults else _ANY_TIMING
+        what, remedy = _TOLD.get(cause, ("fails", remedy))
         place, told = self._place, f"the outcome {what}: {difference}"
+        if cause is Cause.ERROR and self._failure is not None:
+            place = place_of_error(self._failure)
         if cause is Cause.LATE:
             place = next((step.place for step in self._job.steps if isinstance(step, Watermark)), place)
         if cause is Cause.MEMORY:
@@ -404,8 +411,9 @@ class _Check:
         name, key = growing[0]
         told = f"nothing will ever remove the state {name!r} of key {key}: it has no timer and no TTL"
         remedy = "Register a timer that clears it, or give it a TTL; or allow it, if there are few keys"
-        step = next(step for step in self._job.stateful if isinstance(step, TransformWithState))
-        return JobFinding(Cause.GROWTH, place_of(step.processor), told, remedy, ())
+        step = self._job.stateful[0]
+        handler = step.processor if isinstance(step, TransformWithState) else step.function
+        return JobFinding(Cause.GROWTH, place_of(handler), told, remedy, ())
 
 
 _ALONE = (Cause.TIMER, Cause.TTL, Cause.GROWTH)
@@ -444,6 +452,8 @@ def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
     steps = tuple(
         replace(step, processor=Watched(step.processor, memory))
         if isinstance(step, TransformWithState)
+        else replace(step, function=WatchedFunction(step.function, memory))
+        if isinstance(step, ApplyWithState)
         else step
         for step in job.steps
     )
@@ -452,11 +462,7 @@ def watched_job(job: SparkJob, memory: Memory = Memory.TASK) -> SparkJob:
 
 def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callable[[Schedule], Schedule]]]:
     """What a schedule may change, one thing each."""
-    timed = [
-        step
-        for step in job.stateful
-        if isinstance(step, TransformWithState) and step.time_mode is TimeMode.PROCESSING_TIME
-    ]
+    timed = [step for step in job.stateful if step.time_mode is TimeMode.PROCESSING_TIME]
     if timed:
         yield Cause.CHANCE, lambda _drawn: Schedule()
     else:  # nothing that is meant goes by the clock of batches, which may jump
@@ -466,7 +472,9 @@ def _changes(job: SparkJob, *, duplicates: bool) -> Iterator[tuple[Cause, Callab
     yield Cause.ORDER, lambda drawn: Schedule(order=drawn.order)
     if duplicates:
         yield Cause.DUPLICATES, lambda drawn: Schedule(twice=drawn.twice)
-    if any(isinstance(step, MapInPandas) or getattr(step, "pandas", False) for step in job.steps):
+    if any(
+        isinstance(step, MapInPandas | ApplyWithState) or getattr(step, "pandas", False) for step in job.steps
+    ):
         yield Cause.FRAMES, lambda _drawn: Schedule(frame_rows=1)
     if not timed:  # else other cuts are other times, at which other timers fire
         yield Cause.ORDER, lambda drawn: Schedule(delayed=drawn.delayed)

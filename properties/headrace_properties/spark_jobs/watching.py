@@ -159,7 +159,7 @@ class Watched(StatefulProcessor):
         self._processor.init(self._handle)
         if self._memory is Memory.RUN:
             for what, pickled in _noted.memory.items():
-                self._set(what, pickled)
+                _set(self._processor, what, pickled)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  Spark's names
         """Let it handle the rows of a key."""
@@ -167,7 +167,7 @@ class Watched(StatefulProcessor):
         self._handle.begin(key, timerValues)
         yield from _told(key, self._processor.handleInputRows(key, _read(key, rows), timerValues))
         self._handle.end()
-        self._compare(before)
+        _compare(self._processor, self._memory, before)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Let it handle a timer."""
@@ -176,7 +176,7 @@ class Watched(StatefulProcessor):
         _note(Call(key, f"timer at {self._handle.firing} ms"))
         yield from _told(key, self._processor.handleExpiredTimer(key, timerValues, expiredTimerInfo))
         self._handle.end()
-        self._compare(before)
+        _compare(self._processor, self._memory, before)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Let it handle the initial state of a key."""
@@ -187,25 +187,75 @@ class Watched(StatefulProcessor):
         """Let it close."""
         self._processor.close()
 
-    def _compare(self, before: dict[str, bytes]) -> None:
-        after = _remembered(self._processor)
-        place = place_of(self._processor)
-        for what in sorted(before.keys() | after.keys()):
-            if before.get(what) != after.get(what):
-                _add(_noted.kept, Kept(what, place))
-                if self._memory is Memory.CALL:
-                    self._set(what, before.get(what))
-                elif what in after:
-                    _noted.memory[what] = after[what]
 
-    def _set(self, what: str, before: bytes | None) -> None:
-        owner, _, name = what.rpartition(".")
-        kind = type(self._processor)
-        holder = {"self": self._processor, kind.__name__: kind}.get(owner, inspect.getmodule(kind))
-        if before is not None:
-            setattr(holder, name, pickle.loads(before))  # noqa: S301  pickled here
-        elif hasattr(holder, name):
-            delattr(holder, name)
+def _compare(handler: Any, memory: Memory, before: dict[str, bytes]) -> None:
+    """Note what a call has changed outside state; let it be forgotten, if the handler is to forget."""
+    after = _remembered(handler)
+    place = place_of(handler)
+    for what in sorted(before.keys() | after.keys()):
+        if before.get(what) != after.get(what):
+            _add(_noted.kept, Kept(what, place))
+            if memory is Memory.CALL:
+                _set(handler, what, before.get(what))
+            elif what in after:
+                _noted.memory[what] = after[what]
+
+
+def _set(handler: Any, what: str, before: bytes | None) -> None:
+    owner, _, name = what.rpartition(".")
+    kind = _kind(handler)
+    holder = {"self": handler, kind.__name__: kind}.get(owner, inspect.getmodule(kind))
+    if before is not None:
+        setattr(holder, name, pickle.loads(before))  # noqa: S301  pickled here
+    elif hasattr(holder, name):
+        delattr(holder, name)
+
+
+def _kind(handler: Any) -> Any:
+    """The class of a processor; a function itself."""
+    return type(handler) if isinstance(handler, StatefulProcessor) else handler
+
+
+class WatchedFunction:
+    """A function for ``applyInPandasWithState`` that does what the user's does, and writes down its calls."""
+
+    def __init__(self, function: Callable[..., Any], memory: Memory = Memory.TASK) -> None:
+        self._function = function
+        self._memory = memory
+
+    def __call__(self, key: Any, frames: Any, state: Any) -> Any:
+        """Let it handle the rows of a key."""
+        if self._memory is Memory.RUN:
+            for what, pickled in _noted.memory.items():
+                _set(self._function, what, pickled)
+        before = _remembered(self._function)
+        if _journal is not None:
+            if state.hasTimedOut:
+                _note(Call(key, "timeout"))
+            frames, state = _read(key, frames), _GroupState(key, state)
+        yield from _told(key, self._function(key, frames, state))
+        _compare(self._function, self._memory, before)
+
+
+class _GroupState:
+    """A ``GroupState`` whose calls are written down."""
+
+    def __init__(self, key: Any, state: Any) -> None:
+        self._key, self._state = key, state
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._state, name)
+        if not callable(found):
+            _note(Call(self._key, f"state.{name}", repr(found), _caller()))
+            return found
+
+        def call(*args: Any) -> Any:
+            result = found(*args)
+            given = "" if result is None else repr(result)
+            _note(Call(self._key, f"state.{name}({', '.join(map(repr, args))})", given, _caller()))
+            return result
+
+        return call
 
 
 class _Handle:
@@ -377,20 +427,21 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else users_place()
 
 
-def place_of(processor: StatefulProcessor) -> str:
-    """Return ``file:line`` of the method that handles rows, as far as it is known."""
+def place_of(processor: Any) -> str:
+    """Return ``file:line`` of the method, or the function, that handles rows, as far as it is known."""
+    is_class = isinstance(processor, StatefulProcessor)
+    code: Any = type(processor).handleInputRows if is_class else processor
     try:
-        _, line = inspect.getsourcelines(type(processor).handleInputRows)
-        return f"{inspect.getsourcefile(type(processor))}:{line}"
+        return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
     except (OSError, TypeError):
-        return type(processor).__qualname__
+        return getattr(code, "__qualname__", type(processor).__qualname__)
 
 
-def _remembered(processor: StatefulProcessor) -> dict[str, bytes]:
-    """What the processor, its class and its module hold besides handles and state, pickled."""
-    kind = type(processor)
+def _remembered(handler: Any) -> dict[str, bytes]:
+    """What the processor, its class and its module hold besides handles and state, pickled; or a function and its module."""
+    kind = _kind(handler)
     module = inspect.getmodule(kind)
-    found = {f"self.{name}": value for name, value in vars(processor).items()}
+    found = {f"self.{name}": value for name, value in vars(handler).items()} if kind is not handler else {}
     found |= {
         f"{kind.__name__}.{name}": value for name, value in vars(kind).items() if isinstance(value, _PLAIN)
     }

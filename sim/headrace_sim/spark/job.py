@@ -122,6 +122,15 @@ class ApplyWithState:
     timeout: str
     place: str = ""
 
+    @property
+    def time_mode(self) -> TimeMode:
+        """By what its timeouts go."""
+        return {
+            "NoTimeout": TimeMode.NONE,
+            "ProcessingTimeTimeout": TimeMode.PROCESSING_TIME,
+            "EventTimeTimeout": TimeMode.EVENT_TIME,
+        }[self.timeout]
+
 
 @dataclass(frozen=True, slots=True)
 class MapInPandas:

@@ -17,7 +17,9 @@ from zlib import crc32
 from pyspark.sql import types as t
 
 from headrace.api.errors import HeadraceError
+from headrace_sim.spark.group_states import GroupOperator
 from headrace_sim.spark.job import (
+    ApplyWithState,
     Columns,
     MapInPandas,
     SparkJob,
@@ -27,7 +29,7 @@ from headrace_sim.spark.job import (
     Watermark,
 )
 from headrace_sim.spark.recorded_columns import columns_without_java
-from headrace_sim.spark.refusals import CannotFollowError, shown_place
+from headrace_sim.spark.refusals import shown_place
 from headrace_sim.spark.schedules import Fault, FaultKind, Feed, Schedule
 from headrace_sim.spark.sessions import Session
 from headrace_sim.spark.state_server import BatchTimes
@@ -144,6 +146,9 @@ def run_job(
         return query.outcome
 
 
+_Stateful = Operator | GroupOperator
+
+
 class _TaskDiedError(BaseException):
     """Ends a task where the schedule says so. User code does not catch it."""
 
@@ -185,7 +190,7 @@ class _Query:
         self._state = {
             place: [Store() for _ in range(self._partitions)]
             for place, stage in enumerate(self._stages)
-            if isinstance(stage.work, Operator)
+            if isinstance(stage.work, _Stateful)
         }
 
     def run(self, feed: Feed, after_batch: Callable[[Batch, Outcome], None]) -> None:
@@ -240,7 +245,7 @@ class _Query:
 
     def _wants_a_batch(self) -> tuple[bool, int | None]:
         """Tell whether Spark runs a batch without data, and from which time on it has something to do."""
-        modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, Operator)}
+        modes = {stage.work.stage.time_mode for stage in self._stages if isinstance(stage.work, _Stateful)}
         expiries = [
             expiry for stores in self._state.values() for store in stores for expiry, _ in store.timers
         ]
@@ -326,11 +331,11 @@ class _Query:
         state = dict(self._state)
         late, observed = 0, None
         for place, stage in enumerate(self._stages):
-            if isinstance(stage.work, Operator):
+            if isinstance(stage.work, _Stateful):
                 rows, dropped = self._on_time(_joined(parts), stage, batch)
                 late += dropped
                 parts, state[place] = self._tasks(batch, place, stage.work, rows)
-                if stage.work.stage.event_time:
+                if isinstance(stage.work, Operator) and stage.work.stage.event_time:
                     self._expect_fresh(_joined(parts), stage, batch)
             elif isinstance(stage.work, _Delay):
                 times = [time for row in _joined(parts) if (time := stage.work.time_ms(row)) is not None]
@@ -357,13 +362,13 @@ class _Query:
                 raise OldRowError(stage.work.stage.place, row, batch.late_ms)
 
     def _tasks(
-        self, batch: Batch, place: int, operator: Operator, rows: Rows
+        self, batch: Batch, place: int, operator: _Stateful, rows: Rows
     ) -> tuple[list[list[tuple[Any, ...]]], list[Store]]:
         parts: list[list[tuple[Any, ...]]] = [[] for _ in range(self._partitions)]
         for row in rows:
             parts[self._partition(operator.key_of(row))].append(row)
         initial: list[list[tuple[Any, ...]] | None] = [None] * self._partitions
-        if operator.stage.initial is not None and batch.number == 0:
+        if isinstance(operator, Operator) and operator.stage.initial is not None and batch.number == 0:
             initial = [[] for _ in range(self._partitions)]
             for key, row in operator.initial_rows():
                 initial[self._partition(key)].append(row)  # type: ignore[union-attr]
@@ -380,7 +385,7 @@ class _Query:
         return crc32(byte_order(key)) % self._partitions
 
     def _task(
-        self, batch: Batch, place: int, operator: Operator, number: int, rows: Rows, initial: Rows | None
+        self, batch: Batch, place: int, operator: _Stateful, number: int, rows: Rows, initial: Rows | None
     ) -> tuple[list[tuple[Any, ...]], Store]:
         """Run a task, by as many attempts as it takes."""
         times = BatchTimes(batch.now_ms, batch.watermark_ms)
@@ -460,7 +465,7 @@ class _Delay:
 class _Stage:
     """A stage, ready to run: its work, the schema of what comes out, and how it reads event time from its input, if it does."""
 
-    work: Operator | _Delay | _Narrow
+    work: _Stateful | _Delay | _Narrow
     output: t.StructType
     event_time: Callable[[tuple[Any, ...]], int | None] | None = None
 
@@ -473,11 +478,11 @@ def _plan(job: SparkJob, session: Session) -> list[_Stage]:
         made = _made(step, column, schema, session)
         if isinstance(step, Watermark):
             column = step.column
-        elif isinstance(step, TransformWithState):
+        elif isinstance(step, TransformWithState | ApplyWithState):
             if step.time_mode is TimeMode.EVENT_TIME and not column:
-                problem = "time mode EventTime without a watermark"
+                problem = "time mode or timeout EventTime without a watermark"
                 raise SparkJobError(problem, shown_place(step.place), "Call withWatermark() before groupBy()")
-            column = step.event_time
+            column = step.event_time if isinstance(step, TransformWithState) else ""
         stages.append(made)
         schema = made.output
     return stages
@@ -493,8 +498,9 @@ def _made(step: Any, column: str, schema: t.StructType, session: Session) -> _St
         return _Stage(_per_row(step, schema, session), step.output)
     if isinstance(step, MapInPandas):
         return _Stage(_map_in_pandas(step, schema), step.output)
-    remedy = "Port it to transformWithState, or try its function alone"
-    raise CannotFollowError("applyInPandasWithState()", step.place, remedy)
+    timed = step.time_mode is TimeMode.EVENT_TIME and column in schema.names
+    read = _event_time(column, schema, step.place) if timed else None
+    return _Stage(GroupOperator(step, schema, watermarked=bool(column)), step.output, read)
 
 
 def _per_row(step: Columns, schema: t.StructType, session: Session) -> _Narrow:

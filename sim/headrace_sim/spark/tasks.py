@@ -54,16 +54,16 @@ class Operator:
         self.stage = stage
         self.input = InputRows(input_schema)
         self.output = OutputRows(stage.output)
-        self._keys, self.key_schema = _places(stage, stage.keys, input_schema)
+        self._keys, self.key_schema = key_columns(stage.place, stage.keys, input_schema)
         self._key_rows = InputRows(self.key_schema)
         self._initial: InputRows | None = None
         if stage.initial is not None:
             self._initial = InputRows(stage.initial.schema)
-            self._initial_keys, schema = _places(stage, stage.initial.keys, self._initial.schema)
+            self._initial_keys, schema = key_columns(stage.place, stage.initial.keys, self._initial.schema)
             if [field.dataType for field in schema] != [field.dataType for field in self.key_schema]:
                 problem = "the initial state is grouped by columns of other types"
                 raise SparkJobError(problem, shown_place(stage.place), "Group both alike")
-        self._pickled = _pickled(stage)
+        self._processor = copied(stage.processor, stage.place, "processor")
         self.variables = self._declared()
 
     def _declared(self) -> dict[str, Variable]:
@@ -78,8 +78,7 @@ class Operator:
         return StateServer(store, times, self.stage.time_mode, self.key_schema, step)
 
     def _driven(self) -> TransformWithStateInPandasUdfUtils:
-        processor = pickle.loads(self._pickled)  # noqa: S301  pickled here
-        return TransformWithStateInPandasUdfUtils(processor, self.stage.time_mode.value)
+        return TransformWithStateInPandasUdfUtils(self._processor(), self.stage.time_mode.value)
 
     def key_of(self, row: tuple[Any, ...]) -> Key:
         """Return the key of an input row."""
@@ -178,21 +177,32 @@ def _watched(yielded: Iterable[Any], step: Callable[[str], None]) -> Iterator[An
         yield item
 
 
-def _places(
-    stage: TransformWithState, names: tuple[str, ...], schema: t.StructType
-) -> tuple[list[int], t.StructType]:
+def key_columns(place: str, names: tuple[str, ...], schema: t.StructType) -> tuple[list[int], t.StructType]:
+    """Return the places of the columns that are grouped by, and their schema.
+
+    Raises:
+        SparkJobError: There is none of that name.
+
+    """
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         problem = f"no column {unknown[0]!r} among {', '.join(schema.names)} (UNRESOLVED_COLUMN)"
-        raise SparkJobError(problem, shown_place(stage.place), "Group by a column of the input")
+        raise SparkJobError(problem, shown_place(place), "Group by a column of the input")
     places = [schema.names.index(name) for name in names]
     return places, t.StructType([schema.fields[place] for place in places])
 
 
-def _pickled(stage: TransformWithState) -> bytes:
+def copied(value: Any, place: str, what: str) -> Callable[[], Any]:
+    """Return what makes a fresh copy of the user's object for each task, as Spark's workers unpickle it.
+
+    Raises:
+        SparkJobError: It cannot be pickled.
+
+    """
     try:
-        return cloudpickle.dumps(stage.processor)  # type: ignore[no-any-return]
+        pickled = cloudpickle.dumps(value)
     except Exception as error:
-        problem = f"the processor cannot be pickled: {error}"
-        remedy = "Make connections, locks and files in init(), not before"
-        raise SparkJobError(problem, shown_place(stage.place), remedy) from error
+        problem = f"the {what} cannot be pickled: {error}"
+        remedy = "Make connections, locks and files in the task, not before"
+        raise SparkJobError(problem, shown_place(place), remedy) from error
+    return lambda: pickle.loads(pickled)  # noqa: S301  pickled here

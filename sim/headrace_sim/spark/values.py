@@ -171,6 +171,12 @@ class InputRows:
         size = most or len(given) or 1
         return (self._frame(given[start : start + size]) for start in range(0, len(given), size))
 
+    def empty_frame(self) -> Any:
+        """Return a DataFrame without rows that has the columns."""
+        import pandas as pd  # noqa: PLC0415  as below
+
+        return pd.DataFrame(columns=self.schema.names)
+
     def _frame(self, given: Sequence[tuple[Any, ...]]) -> Any:
         import pandas as pd  # noqa: PLC0415  slow to import, and only for the API that wants it
         from pyspark.sql.conversion import ArrowBatchTransformer  # noqa: PLC0415

@@ -1,0 +1,155 @@
+"""One task of ``applyInPandasWithState``, as PySpark's worker and Spark's ``FlatMapGroupsWithState`` run it.
+
+PySpark's own ``GroupState`` is what the function gets. First come the keys that have rows; then those whose timeout has passed,
+each with one empty frame. A timeout lasts until the function is called again for its key.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.errors import PySparkRuntimeError, PySparkTypeError
+from pyspark.sql import types as t
+from pyspark.sql.streaming.state import GroupState
+
+from headrace_sim.spark.job import ApplyWithState, TimeMode
+from headrace_sim.spark.state_server import BatchTimes, Variable
+from headrace_sim.spark.stores import Key, Store
+from headrace_sim.spark.tasks import Rows, Told, copied, key_columns
+from headrace_sim.spark.values import InputRows, OutputRows, key_order, stored
+
+STATE = "state"
+"""What the state of a key is called in outcomes."""
+_NEVER = GroupState.NO_TIMESTAMP
+
+
+class GroupOperator:
+    """A stage of ``applyInPandasWithState``, ready to run tasks.
+
+    Args:
+        stage: The stage.
+        input_schema: That of the rows it is given.
+        watermarked: Whether there is a watermark.
+
+    Raises:
+        SparkJobError: If Spark would refuse the stage when the query starts.
+
+    """
+
+    def __init__(self, stage: ApplyWithState, input_schema: t.StructType, *, watermarked: bool) -> None:
+        self.stage = stage
+        self.input = InputRows(input_schema)
+        self.output = OutputRows(stage.output)
+        self._keys, self.key_schema = key_columns(stage.place, stage.keys, input_schema)
+        self._function = copied(stage.function, stage.place, "function")
+        self._watermarked = watermarked
+        self.variables = {STATE: Variable("value", stage.state, None, None)}
+
+    def key_of(self, row: tuple[Any, ...]) -> Key:
+        """Return the key of an input row."""
+        return tuple(row[place] for place in self._keys)
+
+    def run(
+        self,
+        rows: Rows,
+        _initial: Rows | None,
+        store: Store,
+        times: BatchTimes,
+        step: Callable[[str], None],
+        frame_rows: int | None = None,
+    ) -> Told:
+        """Run a task, as `Operator.run` does."""
+        changed = store.copy()
+        changed.values.setdefault(STATE, {})
+        function = self._function()
+        groups: dict[Key, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            groups.setdefault(self.key_of(row), []).append(row)
+        out = []
+        for key in sorted(groups, key=key_order):
+            frames = self.input.frames(groups[key], frame_rows)
+            out += self._call(function, key, frames, changed, times, step, timed_out=False)
+        mode = self.stage.time_mode
+        limit = times.now_ms if mode is TimeMode.PROCESSING_TIME else times.watermark_ms
+        for _, key in changed.due(limit - 1) if mode is not TimeMode.NONE else ():
+            empty = iter([self.input.empty_frame()])
+            out += self._call(function, key, empty, changed, times, step, timed_out=True)
+        return Told(out, changed)
+
+    def _call(
+        self,
+        function: Callable[..., Any],
+        key: Key,
+        frames: Iterator[Any],
+        store: Store,
+        times: BatchTimes,
+        step: Callable[[str], None],
+        *,
+        timed_out: bool,
+    ) -> list[tuple[Any, ...]]:
+        held = store.values[STATE].get(key)
+        state = GroupState(
+            None if held is None else t._create_row(self.stage.state.names, held[0]),
+            times.now_ms,
+            times.watermark_ms if self._watermarked else _NEVER,
+            self.stage.timeout,
+            timed_out,
+            self._watermarked,
+            held is not None,
+            False,
+            False,
+            _NEVER,
+            b"",
+            self.stage.state,
+        )
+        given = _stepped(frames, step, "row")
+        out = self.output.from_frames(_stepped(self._checked(function(key, given, state)), step, "output"))
+        step("state")
+        self._keep(key, state, store)
+        return out
+
+    def _keep(self, key: Key, state: GroupState, store: Store) -> None:
+        timeout = state._timeout_timestamp
+        if not (state._updated or state._removed or timeout != _NEVER):
+            return  # Spark writes nothing: an earlier timeout stays
+        for timer in [timer for timer in store.timers if timer[1] == key]:
+            del store.timers[timer]
+        if state.exists:
+            store.values[STATE][key] = stored(self.stage.state, tuple(state.get)), None
+        else:
+            store.values[STATE].pop(key, None)
+        if timeout != _NEVER:
+            store.timers[int(timeout), key] = None
+
+    def _checked(self, result: Any) -> Iterator[Any]:
+        """Refuse what the worker refuses, in its words."""
+        import pandas as pd  # noqa: PLC0415
+
+        if isinstance(result, pd.DataFrame) or not hasattr(result, "__iter__"):
+            given = type(result).__name__
+            raise PySparkTypeError(
+                errorClass="UDF_RETURN_TYPE",
+                messageParameters={"expected": "iterable of pandas.DataFrame", "actual": given},
+            )
+        for frame in result:
+            if not isinstance(frame, pd.DataFrame):
+                given = f"iterator of {type(frame).__name__}"
+                raise PySparkTypeError(
+                    errorClass="UDF_RETURN_TYPE",
+                    messageParameters={"expected": "iterator of pandas.DataFrame", "actual": given},
+                )
+            if len(frame.columns) != len(self.stage.output) and not (frame.empty and not len(frame.columns)):
+                raise PySparkRuntimeError(
+                    errorClass="RESULT_COLUMN_SCHEMA_MISMATCH",
+                    messageParameters={
+                        "expected": str(len(self.stage.output)),
+                        "actual": str(len(frame.columns)),
+                    },
+                )
+            if not frame.empty:
+                yield frame
+
+
+def _stepped(items: Iterator[Any], step: Callable[[str], None], what: str) -> Iterator[Any]:
+    for item in items:
+        step(what)
+        yield item

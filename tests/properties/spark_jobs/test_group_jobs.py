@@ -1,0 +1,111 @@
+"""Sessions with ``applyInPandasWithState``, as people write them: the sound job holds, and each mistake has its name."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from headrace_properties.spark_jobs.outcomes import Cause, check_again, check_job
+from headrace_sim.spark.job import SparkJob
+from headrace_sim.spark.recording import record
+
+GAP_MS = 30_000
+_seen: dict[Any, int] = {}
+Function = Callable[[Any, Any, Any], Iterator[pd.DataFrame]]
+
+
+def at(second: int) -> datetime:
+    return datetime.fromtimestamp(1_900_000_000 + second)
+
+
+FEED = [
+    [("ann", at(1)), ("bob", at(2)), ("ann", at(5))],
+    [("bob", at(12)), ("ann", at(20))],
+    [("eve", at(90))],
+    [("ann", at(95)), ("eve", at(300))],
+]
+
+
+def _row(key: Any, events: int) -> pd.DataFrame:
+    return pd.DataFrame({"user": [key[0]], "events": [events]})
+
+
+def sessions(key: Any, frames: Any, state: Any, earliest_ms: int | None = None) -> Iterator[pd.DataFrame]:
+    if state.hasTimedOut:
+        yield _row(key, state.get[0])
+        state.remove()
+        return
+    events, end_ms = state.getOption or (0, 0)
+    for frame in frames:
+        events += len(frame)
+        end_ms = max(end_ms, *(int(time.timestamp() * 1000) for time in frame["at"]))
+    state.update((events, end_ms))
+    limit = state.getCurrentWatermarkMs() if earliest_ms is None else earliest_ms
+    state.setTimeoutTimestamp(max(end_ms + GAP_MS, limit))
+
+
+def timeout_behind_the_watermark(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    yield from sessions(key, frames, state, earliest_ms=0)
+
+
+def first_frame_only(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    yield from sessions(key, iter([next(iter(frames))]), state)
+
+
+def count_in_a_module(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    _seen[key] = _seen.get(key, 0) + 1
+    for _ in sessions(key, frames, state):
+        yield _row(key, _seen[key])
+
+
+def row_for_each_call(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    yield from sessions(key, frames, state)
+    if not state.hasTimedOut:
+        yield _row(key, state.get[0])
+
+
+def never_removed(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    events = (state.getOption or (0, 0))[0] + sum(map(len, frames))
+    state.update((events, 0))
+    yield from ()
+
+
+def _job(function: Function) -> SparkJob:
+    def build(events: Any) -> Any:
+        groups = events.withWatermark("at", "10 seconds").groupBy("user")
+        state, timeout = "n INT, end BIGINT", "EventTimeTimeout"
+        made = groups.applyInPandasWithState(function, "user STRING, events INT", state, "append", timeout)
+        return made.writeStream.format("memory").queryName("q").start()
+
+    return record(build, "user STRING, at TIMESTAMP")
+
+
+def test_sound_sessions_hold() -> None:
+    report = check_job(_job(sessions), FEED, schedules=60)
+    assert (report.findings, report.unknown) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("function", "cause", "told"),
+    [
+        (timeout_behind_the_watermark, Cause.ERROR, "INVALID_TIMEOUT_TIMESTAMP"),
+        (first_frame_only, Cause.FRAMES, "1 row in each frame"),
+        (count_in_a_module, Cause.MEMORY, "kept outside state .*_seen"),
+        (row_for_each_call, Cause.BATCHING, "cut into batches"),
+        (never_removed, Cause.GROWTH, "nothing will ever remove"),
+    ],
+)
+def test_mistake_is_found_by_its_name_and_again_from_its_schedule(
+    function: Function, cause: Cause, told: str
+) -> None:
+    job = _job(function)
+    found = {finding.cause: finding for finding in check_job(job, FEED, schedules=80).findings}
+    assert cause in found
+    assert re.search(told, str(found[cause]))
+    one = found[cause]
+    again = check_again(job, one.feed, cause, one.changed, one.schedule)
+    assert again is not None
+    assert again.name == one.name
