@@ -39,12 +39,13 @@ from headrace_properties.checkers import CASES
 from headrace_properties.printable import describe_input
 from headrace_properties.search.judging import violations
 from headrace_properties.search.limits import CALL_S
+from headrace_properties.search.outside import NOTICED_BY
 from headrace_properties.search.verification import Verification
 from headrace_properties.user_code.habits import UserFinding
 from headrace_properties.user_code.review import CodeReview
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import Protocol
-from headrace_sim.faults import KINDS
+from headrace_sim.faults import ASSUMPTIONS, KINDS, Breach
 
 _STYLES = {ExitCode.HOLDS: "bold green", ExitCode.VIOLATED: "bold red"}
 
@@ -68,6 +69,7 @@ class SearchReport:
         saved_findings: the replay files of its findings, by their number.
         kept: what came of each failure that was kept.
         code_timeout: what a call of user code might take, seconds.
+        outside: faults outside the model that were wanted.
     """
 
     target: PipelineTarget
@@ -84,6 +86,7 @@ class SearchReport:
     saved_findings: dict[int, Path] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     code_timeout: float = CALL_S
+    outside: tuple[Breach, ...] = ()
 
     @property
     def code(self) -> ExitCode:
@@ -165,6 +168,10 @@ class SearchReport:
             if found.feed_seeds:
                 print_text(console, _inputs(found, self.target.feed_name))
             print_text(console, f"{events} judged; {self.runs_per_second:.1f} runs a second")
+        for breach in self.outside:
+            words = f"Outside the model: {breach.value} struck {counted(found.struck[breach.value], 'time')}"
+            noticed = ", ".join(NOTICED_BY[breach])
+            print_text(console, f"{words}. It breaks that {ASSUMPTIONS[breach]}; {noticed} should notice")
         print_unseen(console, found)
         self._print_findings(console)
         for line in self.kept:

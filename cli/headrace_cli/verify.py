@@ -32,6 +32,7 @@ from headrace_properties.search.exhaustive import explore
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.kept_failures import found_again, retry
 from headrace_properties.search.limits import CALL_S, CodeLimits
+from headrace_properties.search.outside import breaches_named, is_outside
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
 from headrace_properties.search.scope import Scope
@@ -41,6 +42,7 @@ from headrace_properties.search.verification import verify as search
 from headrace_properties.user_code.kept_findings import retry_findings
 from headrace_properties.user_code.review import CodeReview, review
 from headrace_sim import SOUND, ClusterOptions, Feed, Protocol
+from headrace_sim.faults import Breach
 
 app = typer.Typer(add_completion=False)
 
@@ -127,7 +129,25 @@ class SearchOptions:
             help="Number of different inputs, made from the seed and the numbers after it.",
         ),
     ] = FEEDS
+    outside: Annotated[
+        str,
+        typer.Option(
+            "--outside",
+            metavar="KIND,...",
+            help="Also break what MillWheel takes for granted of its store, to see that the invariants notice:"
+            f" {', '.join(breach.value for breach in Breach)}.",
+        ),
+    ] = ""
     code_timeout: CodeTimeoutOption = CALL_S
+
+    @property
+    def breaches(self) -> tuple[Breach, ...]:
+        """The faults outside the model that are wanted.
+
+        Raises:
+            OptionsError: there is none of a name.
+        """
+        return breaches_named(name.strip() for name in self.outside.split(",") if name.strip())
 
     @property
     def runs(self) -> int:
@@ -265,7 +285,7 @@ def _saved(
     data = to_replay(
         failure, target.name, report.protocol.name, target.feed_name, versions, target.application
     )
-    kept = before or memory.keep(data)
+    kept = before or (None if is_outside(failure.plan) else memory.keep(data))
     return save_failure(data, path, files) if path or kept is None else kept
 
 
@@ -302,6 +322,7 @@ def _search(
         elapsed_s=progress.elapsed_s,
         runs_per_second=progress.runs_per_second,
         stopped_by=stopped_by,
+        outside=options.breaches,
         shrinking=verification is None and progress.shrinking,
         review=review_of_code,
         kept=kept,
@@ -340,12 +361,13 @@ def _found(
             minutes=math.inf if options.minutes is None else options.minutes,
             protocol=protocol,
             jobs=jobs,
+            outside=options.breaches,
             on_run=on_run,
         )
     if options.how is SearchKind.EXHAUSTIVE:
         return explore(
             application,
-            scope,
+            replace(scope, outside=options.breaches),
             feed_seed=seed,
             protocol=protocol,
             examples=math.inf if options.examples is None else options.examples,
@@ -361,5 +383,6 @@ def _found(
         pairs=pairs,
         seed=seed,
         jobs=jobs,
+        outside=options.breaches,
         on_run=on_run,
     )

@@ -251,7 +251,7 @@ def _fields_table(kind: type, without: Collection[str] = ()) -> list[str]:
 def fault_kinds() -> dict[str, type]:
     """Every kind of fault, by its verb."""
     kinds = [*faults.KINDS, *get_args(faults.MessageFault)]
-    return {kind(**_example(kind)).kind: kind for kind in kinds}
+    return {kind(**_example(kind)).kind: kind for kind in kinds} | {"break_store": faults.BreakStore}
 
 
 def _example(kind: type) -> dict[str, Any]:

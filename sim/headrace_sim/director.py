@@ -43,6 +43,8 @@ class Director:
                 self._until(fault, lambda: cluster.store.end(window))
             case f.DelayCommit() | f.LoseCommit() | f.LoseReply() | f.DuplicateCommit():
                 cluster.store.expect(fault)
+            case f.BreakStore():
+                cluster.store.breaches.expect(fault)
             case f.LateRecords():
                 cluster.make_late(fault.process, fault.count, fault.by_us)
             case f.StallSource():

@@ -523,3 +523,15 @@ def test_a_broken_protocol_says_nothing_of_the_code(folder: Path, run: Run) -> N
         searched(run, "views:pipeline", "--examples", "3", "--without", "sequencers", "--seed", "9")["code"]
         is None
     )
+
+
+def test_what_breaks_outside_the_model_says_so_and_is_not_kept(folder: Path, run: Run) -> None:
+    result = run("verify", "views:pipeline", "--outside", "torn_row", "--examples", "20")
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert re.search(r"Outside the model: torn_row struck [1-9].* S4 should notice", said)
+    assert "outside the model, where a row's changes are applied all or none" in said
+    assert list(folder.glob(".headrace/failures/**/*.json")) == []
+    assert run("verify", "views:pipeline", "--examples", "5").exit_code == 0
+    refused = run("verify", "views:pipeline", "--outside", "bit_rot")
+    assert (refused.exit_code, "one of lost_write" in " ".join(refused.stderr.split())) == (2, True)

@@ -164,6 +164,10 @@ class Mediator:
         """The rows of a computation by key, as they are now."""
         return self._rows.get(computation, {})
 
+    def images(self) -> dict[str, dict[str, RowImage]]:
+        """Read all rows as they are now, by computation and key."""
+        return {name: {key: row.image(key) for key, row in rows.items()} for name, rows in self._rows.items()}
+
     @property
     def table(self) -> m.Table:
         """The assignment table as it was last minted."""

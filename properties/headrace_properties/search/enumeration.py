@@ -3,16 +3,18 @@
 Each is tried in a run of its own. Nothing is left to luck, and what is found needs no shrinking.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 
 from headrace import SECOND
 from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.outside import breaches_of
 from headrace_properties.search.parallel import runner, useful_jobs
 from headrace_properties.search.plans import Plan, ground_of
 from headrace_properties.search.step_faults import pairs_of, single_faults
 from headrace_properties.search.verification import Verification
 from headrace_sim import SOUND, ClusterOptions, FaultSchedule, Protocol, StepFault
+from headrace_sim.faults import Breach
 
 
 def enumerate_faults(
@@ -25,6 +27,7 @@ def enumerate_faults(
     pairs: int = 0,
     seed: int = 0,
     jobs: int = 1,
+    outside: Collection[Breach] = (),
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Try every single fault at every protocol step, one run each, until one breaks an invariant.
@@ -38,6 +41,7 @@ def enumerate_faults(
         pairs: number of pairs of faults to try instead; 0: single faults.
         seed: of the draw of pairs, and of the order in which things are tried.
         jobs: processes that share the runs. The result does not depend on it.
+        outside: faults outside the model to try as well, at every write.
         on_run: told after each run, for progress.
     """
     base, feed = options or ClusterOptions(), application.feed(feed_seed)
@@ -45,6 +49,7 @@ def enumerate_faults(
     chosen: list[tuple[StepFault, ...]] = (
         pairs_of(singles, pairs, seed) if pairs else [(single,) for single in singles]
     )
+    chosen += breaches_of(application.versions, feed, base, outside)
     Random(f"{seed}/order").shuffle(
         chosen
     )  # neighbours find the same: a broken protocol shows sooner this way

@@ -196,7 +196,7 @@ class _Search:
         if len(parent.delays) < scope.delays:
             moves += recording.delays(parent.position, reduced=scope.reduced, every=every)
         if len(parent.faults) < scope.faults:
-            for move, same in recording.faults(parent.position, self._ground, scope.kinds):
+            for move, same in recording.faults(parent.position, self._ground, scope.kinds, scope.outside):
                 if same and scope.reduced:
                     self.exploration.pruned += 1
                 else:

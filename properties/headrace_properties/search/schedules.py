@@ -1,13 +1,14 @@
 """What could have been otherwise in a run: arrivals that others could overtake, and faults that could begin at its steps."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.ground import Ground
 from headrace_properties.search.judging import arrivals_of
+from headrace_properties.search.outside import breaches_at
 from headrace_properties.search.scope import FAULT_KINDS
 from headrace_properties.search.step_faults import faults_at
 from headrace_sim import Arrivals, Delay, Moment, Protocol, Step, StepFault, start
@@ -89,13 +90,16 @@ class Recording:
             for past in islice(overtakers(handled, index, anywhere=not reduced), None if every else 1):
                 yield Move(Position(arrival.clock), Delay(arrival.step, past, anywhere=not reduced))
 
-    def faults(self, after: Position, ground: Ground, kinds: Sequence[str]) -> Iterator[tuple[Move, bool]]:
+    def faults(
+        self, after: Position, ground: Ground, kinds: Sequence[str], outside: Sequence[f.Breach] = ()
+    ) -> Iterator[tuple[Move, bool]]:
         """Give each fault of some kinds that could begin after a position, and whether another one is equivalent."""
-        wanted = tuple(FAULT_KINDS[kind] for kind in kinds)
+        wanted: tuple[type[f.Fault], ...] = (f.BreakStore, *(FAULT_KINDS[kind] for kind in kinds))
         last = {reached.step.process: reached for reached in self._steps}
         verbs: set[tuple[int, object]] = set()
         for reached in self._steps:
-            for which, tied in enumerate(faults_at(reached.step, ground)):
+            possible = chain(faults_at(reached.step, ground), breaches_at(reached.step, outside))
+            for which, tied in enumerate(possible):
                 position = Position(reached.clock, reached.number, which)
                 if not isinstance(tied.fault, wanted):
                     continue

@@ -37,6 +37,7 @@ class Scope:
         faults: a run has at most so many faults.
         delays: a run has at most so many arrivals that others overtake.
         kinds: of faults, by name; see `FAULT_KINDS`.
+        outside: faults outside the model to try as well.
         options: of the cluster; its latencies are the intervals.
         reduced: leave out what is equivalent; else all arrivals are put in every order, whether a process can tell or not.
     """
@@ -47,6 +48,7 @@ class Scope:
     kinds: tuple[str, ...] = tuple(FAULT_KINDS)
     options: ClusterOptions = field(default_factory=small_cluster)
     reduced: bool = True
+    outside: tuple[f.Breach, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is no scope."""

@@ -12,7 +12,7 @@ Rules of this file:
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from unittest.mock import patch
 
@@ -25,10 +25,12 @@ from hypothesis.internal.conjecture import providers
 from headrace_properties.search.application import Application, Trial
 from headrace_properties.search.coverage import Spot
 from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
+from headrace_properties.search.outside import Breaker, breaches_of
 from headrace_properties.search.plans import PLAN_BYTES, Plan, decode_plan, ground_of
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.user_lines import EVERY
 from headrace_sim import ClusterOptions, StepFault
+from headrace_sim.faults import Breach
 from headrace_sim.steps import role_of
 
 ROUND = 32
@@ -85,6 +87,7 @@ class Steering:
         feed_seeds: of the inputs, which take turns; default: the search's seed.
         aimed: faults that a plan is given where none has struck yet; 0: plans are left as they are drawn.
         table: of the kinds of those faults; a seed means the same faults of the same table for ever.
+        outside: faults outside the model, of which each plan gets one more.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Steering:
         feed_seeds: Sequence[int] | None = None,
         aimed: int = AIMED,
         table: int = FIRST_TABLE,
+        outside: Collection[Breach] = (),
     ) -> None:
         self._feed_seeds = feed_seeds or (seed,)
         self._grounds = [
@@ -107,6 +111,8 @@ class Steering:
         self._rounds = 0
         self._tried: Counter[Spot] = Counter()
         self._faults: defaultdict[Spot, list[StepFault]] = defaultdict(list)
+        feed = application.feed(self._feed_seeds[0])
+        self._breaker = Breaker(breaches_of(application.versions, feed, base, outside), seed)
         for fault in self._all_faults(application, table):
             self._faults[spot_of(fault)].append(fault)
 
@@ -141,6 +147,7 @@ class Steering:
 
     def _aim(self, plan: Plan, covered: Counter[Spot]) -> Plan:
         faults = [self._next(covered) for _ in range(self._aimed if self._faults else 0)]
+        faults += self._breaker.draw()
         schedule = plan.faults
         return msgspec.structs.replace(plan, faults=schedule.with_planned([*schedule.planned, *faults]))
 

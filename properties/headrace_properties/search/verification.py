@@ -8,7 +8,7 @@ examples.
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from headrace_properties.search.application import Application, Trial
@@ -23,6 +23,7 @@ from headrace_properties.search.steering import Steering
 from headrace_properties.search.user_lines import Branch, unreached
 from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import SOUND, ClusterOptions, Protocol
+from headrace_sim.faults import Breach
 
 
 @dataclass(slots=True)
@@ -153,6 +154,7 @@ def verify(
     options: ClusterOptions | None = None,
     protocol: Protocol = SOUND,
     jobs: int = 1,
+    outside: Collection[Breach] = (),
     on_run: Callable[[Verification], None] | None = None,
 ) -> Verification:
     """Search for a fault schedule that breaks an invariant; stop at the first one found, and make it as small as possible.
@@ -167,11 +169,12 @@ def verify(
         options: of the cluster; each plan draws some of them itself.
         protocol: the state machines to host; default: the engine's own.
         jobs: processes that share the runs. The result does not depend on it.
+        outside: faults outside the model, of which each run gets one.
         on_run: told after each run, for progress.
     """
     base = options or ClusterOptions()
     feed_seeds = application.feed_seeds(seed, feeds)
-    steering = Steering(application, base, seed, feed_seeds)
+    steering = Steering(application, base, seed, feed_seeds, outside=outside)
     search = Search(application, base, on_run, Verification(feed_seeds=feed_seeds, feeds_asked=feeds))
     with runner(application, protocol, useful_jobs(jobs, examples)) as run:
         search.find(steering, run, examples, until_quiet=until_quiet, minutes=minutes)

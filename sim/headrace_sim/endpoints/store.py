@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headrace.store.mediator import Mediator
 from headrace.wire.messages import CollectIds, Read, Reply, Request, Scan, Unavailable, Write
+from headrace_sim.endpoints.breaches import Breaches
 from headrace_sim.faults import (
     DelayCommit,
     DuplicateCommit,
@@ -35,6 +36,7 @@ class StoreHost:
 
     Attributes:
         commit_faults: (fault, how many writes it will yet strike); while empty, nobody need ask for `commit_fault`.
+        breaches: the faults by which it breaks its own guarantees.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class StoreHost:
         read, scan = options.store_read.sampler(costs), options.store_scan.sampler(costs)
         self._service: dict[type, Callable[[], int]] = {Read: read, Scan: scan, CollectIds: scan}
         self.commit_faults: list[tuple[CommitFault, int]] = []
+        self.breaches = Breaches(mediator, log)
         self._windows: dict[int, WindowFault] = {}
         self._next = 0
 
@@ -72,6 +75,7 @@ class StoreHost:
     def heal(self) -> None:
         """End every fault."""
         self.commit_faults.clear()
+        self.breaches.pending.clear()
         self._windows.clear()
 
     def commit_fault(self, source: str, request: Request) -> CommitFault | None:
@@ -92,7 +96,7 @@ class StoreHost:
     def serve(self, source: str, request: Request) -> Reply | None:
         """Answer a request; ``None``: with silence."""
         if not self._windows:
-            return self.mediator.handle(request)
+            return self._handle(source, request)
         for fault in self._windows.values():
             if isinstance(fault, StoreUnavailable) and fault.process in ("", source):
                 self._log.struck(fault.kind, source, type(request).__name__)
@@ -104,6 +108,11 @@ class StoreHost:
             ):
                 self._log.struck(fault.kind, source, type(request).__name__)
                 return Unavailable(request.request)
+        return self._handle(source, request)
+
+    def _handle(self, source: str, request: Request) -> Reply:
+        if self.breaches.pending:
+            return self.breaches.handle(source, request)
         return self.mediator.handle(request)
 
     def service_us(self, request: Request) -> int:

@@ -9,6 +9,8 @@ from headrace_sim.faults.kinds import (
     KINDS,
     PATIENCE_US,
     AnyFault,
+    Breach,
+    BreakStore,
     Crash,
     DelayCommit,
     DelayMessage,
@@ -33,12 +35,16 @@ from headrace_sim.faults.kinds import (
     StoreUnavailable,
 )
 from headrace_sim.faults.schedule import NO_FAULTS, FaultSchedule, StepFault
+from headrace_sim.faults.wording import ASSUMPTIONS
 
 __all__ = [
+    "ASSUMPTIONS",
     "KINDS",
     "NO_FAULTS",
     "PATIENCE_US",
     "AnyFault",
+    "Breach",
+    "BreakStore",
     "Crash",
     "DelayCommit",
     "DelayMessage",

@@ -1,5 +1,7 @@
 """The kinds of faults, each a value with its fields. To add one, see CONTRIBUTING.md."""
 
+import enum
+
 import msgspec
 
 from headrace import SECOND
@@ -20,6 +22,8 @@ class Fault(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     @property
     def kind(self) -> str:
         """The fault's verb, by which reports count it."""
+        if isinstance(self, BreakStore):
+            return self.how.value
         return KINDS.get(type(self)) or _MESSAGE_KINDS[type(self)]
 
     @property
@@ -28,7 +32,7 @@ class Fault(msgspec.Struct, frozen=True, tag=True, kw_only=True):
         match self:
             case Crash(restart_after_us=int() as for_us):
                 pass
-            case Crash() | DropMessages() | LoseCommit() | LoseReply():
+            case Crash() | DropMessages() | LoseCommit() | LoseReply() | BreakStore():
                 for_us = PATIENCE_US
             case DelayCommit() | DuplicateCommit():
                 for_us = PATIENCE_US + self.by_us
@@ -189,6 +193,29 @@ class Operate(Fault, frozen=True, kw_only=True):
     verb: MoveInterval | SplitInterval | MergeIntervals | ChangeTopology
 
 
+class Breach(enum.Enum):
+    """How the store breaks a guarantee that the paper takes for granted."""
+
+    LOST_WRITE = "lost_write"
+    """It answers a write, and does not apply it."""
+    TORN_ROW = "torn_row"
+    """It applies a write's states, but not its ids, timers and productions."""
+    WRONG_ROW = "wrong_row"
+    """It applies a write to the row of another key."""
+    OLD_SNAPSHOT = "old_snapshot"
+    """It answers a read or a scan with rows as they were when the fault began."""
+
+
+class BreakStore(Fault, frozen=True, kw_only=True):
+    """The store breaks a guarantee of the paper's, once: a fault outside the model, which no search tries unless it is asked to.
+
+    It strikes the next request for which that makes a difference. ``process``: only that one's; ``""``: anybody's.
+    """
+
+    how: Breach
+    process: str = ""
+
+
 class DropMessage(Fault, frozen=True, kw_only=True):
     """The message of the step is lost."""
 
@@ -237,5 +264,5 @@ _MESSAGE_KINDS: dict[type[Fault], str] = {
 
 AnyFault = (
     Crash | Pause | Partition | Noise | Hold | DropMessages | DelayCommit | LoseCommit | LoseReply | DuplicateCommit
-    | StoreUnavailable | StoreErrors | Slow | SkewClock | LateRecords | StallSource | Operate
+    | StoreUnavailable | StoreErrors | Slow | SkewClock | LateRecords | StallSource | Operate | BreakStore
 )  # fmt: skip

@@ -3,6 +3,8 @@
 from headrace import MAX_TIME, format_time
 from headrace_sim.faults.kinds import (
     AnyFault,
+    Breach,
+    BreakStore,
     Crash,
     DelayMessage,
     DropMessage,
@@ -19,6 +21,8 @@ def describe(fault: AnyFault) -> str:
     >>> describe(Pause(at_us=1_500_000, process="worker-1", for_us=2_000_000))
     '1.500000s pause process=worker-1 for=2.000000s'
     """
+    if isinstance(fault, BreakStore):
+        return f"{format_time(fault.at_us)} {_breach(fault)}"
     return f"{format_time(fault.at_us)} {_words(fault)}"
 
 
@@ -40,6 +44,27 @@ def _words(fault: AnyFault) -> str:
     return " ".join(words)
 
 
+_BREACHES = {
+    Breach.LOST_WRITE: "the store answers {} write and loses it",
+    Breach.TORN_ROW: "the store applies only the states of {} write",
+    Breach.WRONG_ROW: "the store applies {} write to another key's row",
+    Breach.OLD_SNAPSHOT: "the store answers {} read or scan with the rows of this moment",
+}
+
+ASSUMPTIONS = {
+    Breach.LOST_WRITE: "a write that was answered lasts (MillWheel 4.4)",
+    Breach.TORN_ROW: "a row's changes are applied all or none (MillWheel 6.1.1)",
+    Breach.WRONG_ROW: "a write changes the row that it names (MillWheel 4.4)",
+    Breach.OLD_SNAPSHOT: "a read sees every write that was answered (MillWheel 6.2)",
+}
+"""What the paper takes for granted of the store, by the fault that breaks it."""
+
+
+def _breach(fault: BreakStore) -> str:
+    whose = f"{fault.process}'s next" if fault.process else "the next"
+    return f"{_BREACHES[fault.how].format(whose)}; outside the model, where {ASSUMPTIONS[fault.how]}"
+
+
 def sentence(fault: AnyFault, when: str) -> str:
     """Write a fault that begins at a protocol step. ``when``: names the step."""
     match fault:
@@ -51,6 +76,8 @@ def sentence(fault: AnyFault, when: str) -> str:
             return f"{fault.process} pauses {when}; it is revived after {format_time(fault.for_us)}"
         case Slow():
             return f"{fault.process} is {fault.factor} times slower {when}, for {format_time(fault.for_us)}"
+        case BreakStore():
+            return f"{when}: {_breach(fault)}"
         case _:
             return f"{_words(fault)}, {when}"
 

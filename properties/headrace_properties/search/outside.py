@@ -1,0 +1,87 @@
+"""Faults outside the model: the store breaks what the paper takes for granted of it, to show that the invariants would tell.
+
+No search tries them unless it is asked to. What they break accuses neither the engine nor user code.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from random import Random
+
+from headrace import MILLISECOND, OptionsError
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.step_faults import steps_of
+from headrace_sim import ClusterOptions, Does, Feed, Step, StepFault, Versions
+from headrace_sim import faults as f
+from headrace_sim.steps import role_of
+
+NOTICED_BY: dict[f.Breach, tuple[str, ...]] = {
+    f.Breach.LOST_WRITE: ("S1", "S3"),
+    f.Breach.TORN_ROW: ("S4",),
+    f.Breach.WRONG_ROW: ("S4", "S14"),
+    f.Breach.OLD_SNAPSHOT: ("S7",),
+}
+"""The invariants that are to notice each; `headrace_sim.faults.ASSUMPTIONS` names what each breaks."""
+
+
+def breaches_named(names: Iterable[str]) -> tuple[f.Breach, ...]:
+    """Return the faults outside the model of these names.
+
+    Raises:
+        OptionsError: there is none of a name.
+    """
+    known, names = {breach.value: breach for breach in f.Breach}, tuple(names)
+    for name in names:
+        if name not in known:
+            raise OptionsError("outside", name, f"one of {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+def breaches_at(step: Step, outside: Collection[f.Breach]) -> Iterator[StepFault]:
+    """Give the faults outside the model that can be tried at a step: where a worker sends a write."""
+    if outside and role_of(step.process) == "worker" and (step.does, step.message) == (Does.SENDS, "Write"):
+        for breach in outside:
+            # Whoever reads the row next is told of an old one: its writer has it in memory.
+            process = "" if breach is f.Breach.OLD_SNAPSHOT else step.process
+            yield StepFault(step, f.BreakStore(at_us=0, how=breach, process=process))
+
+
+def breaches_of(
+    pipeline: Versions, feed: Feed, options: ClusterOptions, outside: Collection[f.Breach]
+) -> list[tuple[StepFault, ...]]:
+    """Return the schedules in which each fault outside the model strikes by itself, at each write of a run.
+
+    An old snapshot needs a reader: the writer crashes, and whoever recovers its work reads the rows.
+    """
+    steps = steps_of(pipeline, feed, options, first=_ALL) if outside else []
+    found: list[tuple[StepFault, ...]] = []
+    for step in steps:
+        crash = StepFault(step, f.Crash(at_us=100 * MILLISECOND, process=step.process))
+        for breach in breaches_at(step, outside):
+            reads = isinstance(breach.fault, f.BreakStore) and breach.fault.how is f.Breach.OLD_SNAPSHOT
+            found.append((breach, crash) if reads else (breach,))
+    return found
+
+
+_ALL = 10_000
+"""More steps of a kind than a small run has."""
+
+
+def is_outside(plan: Plan) -> bool:
+    """Tell whether a plan has a fault outside the model."""
+    faults = (*plan.faults.faults, *(tied.fault for tied in plan.faults.at_steps))
+    return any(isinstance(fault, f.BreakStore) for fault in faults)
+
+
+class Breaker:
+    """Draws a fault outside the model for each plan of a random search.
+
+    Args:
+        schedules: those to draw from; none: plans stay as they are.
+        seed: of the draws.
+    """
+
+    def __init__(self, schedules: list[tuple[StepFault, ...]], seed: int) -> None:
+        self._schedules, self._random = schedules, Random(f"{seed}/outside")
+
+    def draw(self) -> tuple[StepFault, ...]:
+        """Return what the next plan gets besides its own faults."""
+        return self._random.choice(self._schedules) if self._schedules else ()
