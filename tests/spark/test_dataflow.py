@@ -77,7 +77,7 @@ def _rows(collected: Collected) -> list[tuple[object, ...]]:
     return [row for _, rows in sorted(collected.batches.items()) for row in rows]
 
 
-def _await_rows(collected: Collected, before: int, patience_s: float = 60) -> None:
+def _await_rows(collected: Collected, before: int, patience_s: float = 300) -> None:
     """Wait for more output than there was before."""
     end = time.monotonic() + patience_s
     while len(_rows(collected)) <= before:
