@@ -85,6 +85,7 @@ def test_each_run_of_a_search_has_a_budget_of_events(monkeypatch: pytest.MonkeyP
 
 
 def test_a_sound_run_within_the_limits_is_left_alone() -> None:
-    judged = try_plan(APPLICATION, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0))
+    patient = replace(APPLICATION, limits=CodeLimits(call_s=5.0))
+    judged = try_plan(patient, Trial(Plan(NO_FAULTS, WINDOWS.options, seed=0), 0))
     assert judged.error == ""
     assert judged.verdicts
