@@ -1,7 +1,8 @@
-"""A file of records as a run's input: JSON lines, one record each.
+"""A file of records as a run's input: JSON lines, CSV with a header, or Parquet; one record in each line or row.
 
 A line is ``{"value": ..., "timestamp": ...}``, with ``"key"``, ``"stream"`` and ``"arrived"`` if wanted; or, with
 ``--timestamp``, whatever object the file has, of which one field is the timestamp. Times are microseconds since 1970 or ISO 8601.
+A row of a table is read as the object of its columns.
 
 Rules of this file: what is wrong with a line is said with the file and the line. Records arrive in the file's order, or in that
 of ``arrived``. The low watermark follows the newest timestamp so far, by the slack that was asked for; without a slack it waits
@@ -13,8 +14,9 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -26,10 +28,11 @@ _GAP_US = MILLISECOND
 """Choice: what arrives is spread over wall time like this, whatever it was in reality: a year would not fit into a run."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TABLES = (".csv", ".parquet")
 
 
 class InputError(HeadraceError):
-    """A line of an input file that is no record. Fields: path, line (0: the file as a whole), problem."""
+    """A line or row of an input file that is no record. Fields: path, line (from 1; 0: the file as a whole), problem."""
 
     def __init__(self, path: str, line: int, problem: str) -> None:
         super().__init__(path, line, problem)
@@ -69,7 +72,7 @@ class _InputLine:
 
 
 def read_input(path: Path, pipeline: Pipeline, options: InputOptions) -> Feed:
-    """Read a file of JSON lines.
+    """Read a file of JSON lines, or, by its suffix, of CSV or Parquet.
 
     Args:
         path: the file.
@@ -116,22 +119,48 @@ def _lines(path: Path, options: InputOptions, injectors: dict[str, str]) -> Iter
     except OSError as error:
         raise InputError(str(path), 0, f"cannot be read: {error.strerror or error}") from error
     with file:
-        for number, text in enumerate(file, 1):
-            if text.strip():
+        for number, given in _rows(path, file) if path.suffix.lower() in _TABLES else enumerate(file, 1):
+            if not isinstance(given, bytes) or given.strip():
                 try:
-                    yield _line(number, text, options, injectors)
+                    found = _object(given) if isinstance(given, bytes) else given
+                    yield _line(number, found, options, injectors)
                 except ValueError as error:
                     raise InputError(str(path), number, str(error)) from error
 
 
-def _line(number: int, text: bytes, options: InputOptions, injectors: dict[str, str]) -> _InputLine:
-    """Read a line; a `ValueError` says what is wrong with it."""
+def _rows(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return the rows of a table, each with its line; of Parquet, with its number."""
+    try:
+        pa, csv, parquet = (import_module(name) for name in ("pyarrow", "pyarrow.csv", "pyarrow.parquet"))
+    except ImportError as error:
+        raise InputError(str(path), 0, "tables need pyarrow: pip install 'headrace[spark]'") from error
+    is_csv = path.suffix.lower() == ".csv"
+    try:
+        table = (csv.read_csv if is_csv else parquet.read_table)(file)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(str(path), 0, f"this is not {'CSV' if is_csv else 'Parquet'}: {error}") from error
+    micros = [
+        pa.field(column.name, pa.timestamp("us", column.type.tz))
+        if pa.types.is_timestamp(column.type)
+        else column
+        for column in table.schema
+    ]
+    rows = table.cast(pa.schema(micros), safe=False).to_pylist()
+    return ((number, msgspec.to_builtins(row)) for number, row in enumerate(rows, 2 if is_csv else 1))
+
+
+def _object(text: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(f"this is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ValueError(f"a JSON object is expected, not {_kind(found)}")  # noqa: TRY004  the caller turns it into an InputError
+    return found
+
+
+def _line(number: int, found: dict[str, Any], options: InputOptions, injectors: dict[str, str]) -> _InputLine:
+    """Read a line's object; a `ValueError` says what is wrong with it."""
     enveloped = options.timestamp_field is None
     data = _bytes(found["value_base64"]) if enveloped and "value_base64" in found else None
     value = found.get("value") if enveloped else found

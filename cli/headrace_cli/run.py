@@ -33,7 +33,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace run zeitgeist --on sim --faults 30 --compare reference
   headrace run my_job:pipeline --on spark --judge 0.01 --compare reference
   headrace run my_job:pipeline --on sim --input clicks.jsonl --output counts/
-  headrace run my_job:pipeline --on reference --input clicks.jsonl --timestamp time --key user --slack 60 --output -
+  headrace run my_job:pipeline --on reference --input clicks.csv --timestamp time --key user --slack 60 --output -
 
 [bold]Exit codes[/]
   0 done, 1 an invariant or a promise is violated, the outputs differ, or your code failed, 2 usage error,
@@ -46,7 +46,11 @@ class ReadingOptions:
 
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE.jsonl", help="JSON lines, each with a value and a timestamp."),
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="JSON lines, each with a value and a timestamp; or a table, .csv or .parquet.",
+        ),
     ] = None
     feed: Annotated[
         str | None,

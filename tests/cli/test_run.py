@@ -3,6 +3,7 @@
 import base64
 import json
 import signal
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,54 @@ def test_a_line_without_the_named_field_is_named(folder: Path, run: Run) -> None
     assert "raw.jsonl, line 2: it has no field 'at'; its fields are: time, user" in plain(result.stderr)
     result = run("run", "views:pipeline", "--input", "raw.jsonl", "--timestamp", "user")
     assert "line 1: user 'x' is not ISO 8601" in plain(result.stderr)
+
+
+TABLE = "at,user,price\n1970-01-01T00:00:01Z,007,1.5\n1970-01-01T01:00:01+01:00,x,2\n"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_is_read_row_by_row(folder: Path, run: Run, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    (folder / "clicks.csv").write_text(TABLE)
+    if kind == "parquet":
+        pandas = pytest.importorskip("pandas")
+        pandas.read_csv(folder / "clicks.csv", parse_dates=["at"]).to_parquet(folder / "clicks.parquet")
+    result = run("run", "views:pipeline", "--input", f"clicks.{kind}", "--timestamp", "at", "--key", "user",
+                 "--output", "out.jsonl")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    assert [(line["key"], line["timestamp"]) for line in lines] == [("007", 2 * SECOND), ("x", 2 * SECOND)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "bad.csv",
+            "at,user\n1970-01-01T00:00:01Z,a\nnoon,b\n",
+            "bad.csv, line 3: at 'noon' is not ISO 8601",
+        ),
+        ("bad.csv", "at,user\n1,a\n2\n", "bad.csv: this is not CSV: "),
+        ("bad.parquet", "at,user\n", "bad.parquet: this is not Parquet: "),
+        ("bad.csv", "time,user\n1,a\n", "line 2: it has no field 'at'; its fields are: time, user"),
+    ],
+)
+def test_a_malformed_table_is_named(folder: Path, run: Run, name: str, text: str, message: str) -> None:
+    pytest.importorskip("pyarrow")
+    (folder / name).write_text(text)
+    result = run("run", "views:pipeline", "--input", name, "--timestamp", "at")
+    assert result.exit_code == 2
+    assert message in plain(result.stderr)
+
+
+def test_a_table_without_what_reads_it_says_what_to_install(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "clicks.csv").write_text(TABLE)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = run("run", "views:pipeline", "--input", "clicks.csv", "--timestamp", "at")
+    assert result.exit_code == 2
+    assert "tables need pyarrow: pip install 'headrace[spark]'" in plain(result.stderr)
 
 
 def test_values_of_another_codec_travel_as_base64(tmp_path: Path) -> None:
