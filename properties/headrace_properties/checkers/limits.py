@@ -76,8 +76,9 @@ class SkewLimit:
 
 
 class PercentileOracle:
-    """S19: a percentile watermark passes no more pending work than its share of outliers.
+    """S19: a percentile watermark passes no more pending work than its share of outliers, and is not behind the low watermark.
 
+    It is exercised when it is ahead of the low watermark: otherwise it says no more than that.
     Counted by origins, as what an outlier leads to is an outlier, too. The authority knows of work by reports: what is newer than
     ``settle_us`` is not held against it, nor anything that it says while faults strike, which may lose them. Once a source has
     given a late record, nothing is judged: the percentile may have passed it before anybody knew of it.
@@ -136,11 +137,18 @@ class PercentileOracle:
         self._count(event)
         for name, progress in event.values:
             for percent, low_us in progress.percentiles:
+                if low_us < progress.low_watermark:
+                    self._found.violated(
+                        f"the {percent:g} % watermark of {name!r} was broadcast as {format_time(low_us)} at"
+                        f" {format_time(event.at_us)}, behind its low watermark, {format_time(progress.low_watermark)}"
+                        " (MillWheel 7.2)",
+                        event,
+                    )
                 if low_us > self._said.get((name, percent), MIN_TIME):
                     self._said[name, percent] = low_us
-                    self._judge(event, name, percent, low_us)
+                    self._judge(event, name, percent, low_us, is_ahead=low_us > progress.low_watermark)
 
-    def _judge(self, event: Published, name: str, percent: float, low_us: int) -> None:
+    def _judge(self, event: Published, name: str, percent: float, low_us: int, *, is_ahead: bool) -> None:
         work, known_us = self._ledger.work, event.at_us - self._settle_us
         passed: list[WorkItem] = []
         pending = 0
@@ -150,7 +158,7 @@ class PercentileOracle:
             pending += max(self._most[sender][1:])
         if self._late or not self._calm.lasts(self._settle_us, event.at_us):
             return
-        self._found.reached += 1
+        self._found.reached += is_ahead
         share = int((100 - Fraction(str(percent))) * pending / 100)
         if len({item.origin for item in passed}) > share:
             oldest = min(passed, key=lambda one: one.time_us)
@@ -164,4 +172,6 @@ class PercentileOracle:
 
     def verdict(self) -> Verdict:
         """What is known so far."""
-        return self._sampling.of_all(self._found.verdict("no percentile watermark was broadcast"))
+        return self._sampling.of_all(
+            self._found.verdict("no percentile watermark ahead of the low watermark was broadcast")
+        )

@@ -1,17 +1,20 @@
 """Mutants that somebody has looked at and found equivalent, with the reason.
 
 A note names a mutant by text: module, function, line and change. So it survives when code moves, and is void when the code
-changes.
+changes. A note with ``*`` as its line and its change stands for all mutants of a function, or of a class: code that decides what
+a run costs, and not what it results in. A mutant that is noted and killed counts as killed.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace import HeadraceError
 from headrace_properties.mutation.sampling import AutomaticMutant
 
+ALL = "*"
+"""In the place of a line and a change: whichever."""
 OURS = Path(__file__).with_name("equivalents.toml")
 """The notes on the engine."""
 
@@ -76,6 +79,18 @@ def load_notes(path: Path) -> Mapping[Key, str]:
     return reasons
 
 
+def reason_for(notes: Mapping[Key, str], mutant: AutomaticMutant) -> str:
+    """Return why a mutant is equivalent; ``""``: nobody says so."""
+    key = key_of(mutant)
+    return notes.get(key) or next((notes[where] for where in _around(key) if where in notes), "")
+
+
+def _around(key: Key) -> Iterator[Key]:
+    """Give the notes that would stand for all mutants of its function, and of what that is in."""
+    parts = key.function.split(".")
+    return (Key(key.module, ".".join(parts[:count]), ALL, ALL) for count in range(len(parts), 0, -1))
+
+
 def void(notes: Iterable[Key], mutants: Iterable[AutomaticMutant]) -> list[Key]:
     """Return the notes on modules of these mutants that name none of them: the code has changed since.
 
@@ -85,4 +100,5 @@ def void(notes: Iterable[Key], mutants: Iterable[AutomaticMutant]) -> list[Key]:
     """
     known = {key_of(mutant) for mutant in mutants}
     modules = {key.module for key in known}
-    return [key for key in notes if key.module in modules and key not in known]
+    named = known | {where for key in known for where in _around(key)}
+    return [key for key in notes if key.module in modules and key not in named]

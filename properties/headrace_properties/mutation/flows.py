@@ -1,4 +1,6 @@
-"""A pipeline of the Dataflow layer that uses what random groupings do not: functions of elements, every combiner, two groupings.
+"""A pipeline of the Dataflow layer that uses what random groupings do not.
+
+Functions of elements, every combiner, two groupings, a join, side inputs, and a function with state and timers.
 
 What must come of it is computed here in plain Python from the input, by nothing of the layer (Dataflow 2.2, 2.3).
 """
@@ -19,6 +21,7 @@ from headrace.dataflow import (
     Element,
     FixedWindows,
     Flow,
+    KeyContext,
     Pane,
     PCollection,
     Repeat,
@@ -82,8 +85,51 @@ _COMBINED: Mapping[str, Callable[[list[int]], Any]] = {
     "sum": sum, "count": len, "mean": _mean, "min": min, "max": max, "group": sorted,
 }  # fmt: skip
 """What each method of a collection computes."""
-_TAKEN_BACK: Mapping[str, Callable[[list[int]], Any]] = {"sum": sum, "count": len, "mean": _mean}
+_TAKEN_BACK: Mapping[str, Callable[[list[int]], Any]] = {"sum": sum, "count": len, "mean": _mean, "max": max}
 """The same for the methods that are applied to sums which are retracted as they grow."""
+
+
+def _product(pair: list[int]) -> int:
+    left, right = pair
+    return left * right
+
+
+def _with_own(value: int, count: int | None) -> int:
+    return 10 * value + (count or 0)
+
+
+def _with_all(value: int, counts: dict[str, int]) -> int:
+    return 10 * value + sum(counts.values())
+
+
+class _Closing:
+    """Adds up by second of event time, and tells the sum at its end."""
+
+    def initial_state(self) -> dict[str, int]:
+        return {}
+
+    def process(self, context: KeyContext, element: Element) -> Iterable[tuple[str, Any]]:
+        end = str(element.time - element.time % _SPAN_US + _SPAN_US)
+        context.state[end] = context.state.get(end, 0) + element.value
+        context.set_timer(end, int(end))
+        return ()
+
+    def on_timer(self, context: KeyContext, tag: str, time_us: int) -> Iterable[tuple[str, Any]]:
+        del time_us
+        return [(context.key, context.state.pop(tag))]
+
+
+def _beside(numbers: PCollection[int], windowed: PCollection[int]) -> list[Flow]:
+    """What looks at another collection, or keeps state."""
+    counts: PCollection[Any] = windowed.accumulating().count(name="counts")
+    joined = windowed.map(_doubled, name="left").join(windowed.filter(_is_kept, name="right"), name="pairs")
+    found: dict[str, PCollection[Any]] = {
+        "joined": joined.map(_product),
+        "enriched": numbers.enrich(counts, _with_own, name="with own").window_into(FixedWindows(_SPAN_US)),
+        "informed": numbers.side_input(counts, _with_all, shards=2, name="with all").window_into(FixedWindows(_SPAN_US)),
+        "closed": numbers.par_do_stateful(_Closing(), name="closing").window_into(FixedWindows(2 * _SPAN_US)),
+    }  # fmt: skip
+    return [collection.accumulating().sum(name=name).to(name) for name, collection in found.items()]
 
 
 def flows_pipeline() -> Pipeline:
@@ -98,6 +144,7 @@ def flows_pipeline() -> Pipeline:
     early = windowed.trigger(Repeat(AnyOf(AtCount(2), AtWatermark()))).accumulating_and_retracting()
     totals = early.sum(name="totals").key_by(_residue)
     flows += [getattr(totals, name)(name=f"again {name}").to(f"again {name}") for name in _TAKEN_BACK]
+    flows += _beside(numbers, windowed)
     first, *others = flows
     return sum(others, start=first).pipeline(FLOWS)
 
@@ -158,9 +205,30 @@ def _expected(given: Iterable[_Given]) -> dict[_Where, Any]:
     found: dict[_Where, Any] = {("flattened", *where): total for where, total in flattened.items()}
     for name, combine in {**_COMBINED, "top": _greatest_two}.items():
         found |= {(name, *where): combine(values) for where, values in shaped.items()}
+    found |= _expected_beside(given, plain)
     for name, combine in _TAKEN_BACK.items():
         found |= {(f"again {name}", *where): combine(values) for where, values in again.items()}
     return found
+
+
+def _expected_beside(
+    given: Iterable[_Given], plain: Mapping[tuple[str, int], list[int]]
+) -> dict[_Where, Any]:
+    found: Counter[_Where] = Counter()
+    for one in given:
+        start = one.time - one.time % _SPAN_US
+        # The count of a second is known from its last microsecond on.
+        ended = sorted((begin, key) for key, begin in plain if begin + _SPAN_US - 1 <= one.time)
+        counts = {key: len(plain[key, begin]) for begin, key in ended}
+        found["enriched", one.key, start] += _with_own(one.value, counts.get(one.key))
+        found["informed", one.key, start] += _with_all(one.value, counts)
+    for (key, start), values in plain.items():
+        kept = [value for value in values if _is_kept(value)]
+        if kept:
+            found["joined", key, start] = 2 * sum(values) * sum(kept)
+        end = start + _SPAN_US
+        found["closed", key, end - end % (2 * _SPAN_US)] += sum(values)
+    return dict(found)
 
 
 def _told(history: History, pipeline: Pipeline) -> dict[_Where, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from headrace_properties.mutation.equivalents import Key, key_of
+from headrace_properties.mutation.equivalents import Key, reason_for
 from headrace_properties.mutation.judging import Judgement, check_control, judge_all, turns
 from headrace_properties.mutation.operators import SELF_CHECKS
 from headrace_properties.mutation.patches import PatchedModule
@@ -77,7 +77,7 @@ def measure(
     ]
     judged = judge_all(work, spec, jobs)
     for mutant, runs, judgement in zip(mutants, reaching, judged, strict=True):
-        yield Measured(mutant, judgement, len(runs), (notes or {}).get(key_of(mutant), ""))
+        yield Measured(mutant, judgement, len(runs), reason_for(notes or {}, mutant))
 
 
 def judge_patch(

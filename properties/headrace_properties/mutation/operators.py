@@ -4,7 +4,8 @@ Rules of this file:
 
 * A mutation is a change of text, so that all other lines keep their numbers; where it is follows from the syntax tree.
 * What is no behaviour is left alone: annotations, docstrings, assertions, messages of exceptions, f-strings, and functions that
-  only check (`SELF_CHECKS`).
+  only check (`SELF_CHECKS`), or calls of them (`check_...`).
+* What a module calls to make its tables is executed when it is imported, like the rest of the module.
 """
 
 import ast
@@ -72,8 +73,12 @@ class _Finder:
         for line in lines:
             self._starts.append(self._starts[-1] + len(line))
 
+        self._makers = frozenset[str]()
+
     def find(self) -> Iterator[Mutation]:
-        yield from self._in_body(ast.parse(self._source).body, _Place())
+        body = ast.parse(self._source).body
+        self._makers = frozenset(_called_at_import(body))
+        yield from self._in_body(body, _Place())
 
     def _in_body(self, body: list[ast.stmt], place: _Place) -> Iterator[Mutation]:
         for statement in body:
@@ -106,7 +111,7 @@ class _Finder:
             *(kw_default for kw_default in node.args.kw_defaults if kw_default is not None),
         ):
             yield from self._in(default, _Place(name, place.at_import, node.lineno))
-        yield from self._in_body(node.body, _Place(name, at_import=False))
+        yield from self._in_body(node.body, _Place(name, at_import=name in self._makers))
 
     def _at(self, node: ast.AST, place: _Place) -> Iterator[Mutation]:
         match node:
@@ -125,7 +130,8 @@ class _Finder:
                 yield from self._at_call(node, place)
             case ast.Constant(value=value) if type(value) is int:
                 yield self._changed("constant off by one", node, ast.Constant(value + 1), place)
-        if isinstance(node, ast.stmt) and _may_go(node) and not place.at_import:
+        in_module = place.at_import and place.function not in self._makers
+        if isinstance(node, ast.stmt) and _may_go(node) and not in_module:
             yield self._changed("statement removed", node, ast.Pass(), place)
 
     def _at_call(self, node: ast.Call, place: _Place) -> Iterator[Mutation]:
@@ -156,9 +162,20 @@ class _Finder:
         )
 
 
+def _called_at_import(body: list[ast.stmt]) -> Iterator[str]:
+    """Give the names of functions that the assignments of a module call."""
+    for statement in body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            for node in ast.walk(statement.value):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    yield node.func.id
+
+
 def _is_no_behaviour(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return True  # a docstring
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return isinstance(node.value.func, ast.Name) and node.value.func.id.lstrip("_").startswith("check_")
     types_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
     return types_only or isinstance(
         node, ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Raise

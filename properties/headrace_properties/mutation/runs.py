@@ -32,6 +32,7 @@ from headrace_properties.dataflow.transcripts import (
 from headrace_properties.mutation.flows import FLOWS, MODEL, flows_pipeline, try_flows
 from headrace_properties.promises import Promise
 from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.fault_kinds import FIRST_TABLE, NEWEST_TABLE
 from headrace_properties.search.judging import JudgedRun, try_plan
 from headrace_properties.search.oracles import plan_of, try_workload
 from headrace_properties.search.plans import Plan
@@ -107,7 +108,8 @@ def engine_runs(arguments: Mapping[str, Any]) -> Runs:
             return try_flows(number, protocol)
         workload = WORKLOADS[name]
         feed = workload.feed(number)
-        return try_workload(workload, feed, _limited(plan_of(workload, feed, number)), protocol)
+        table = NEWEST_TABLE if number % 2 else FIRST_TABLE  # as in `verify`
+        return try_workload(workload, feed, _limited(plan_of(workload, feed, number, table)), protocol)
 
     roots = frozenset({simulate.__code__, pipeline_of.__code__, feed_of.__code__, flows_pipeline.__code__})
     return Runs(tuple(arguments["workloads"]), run, roots)

@@ -60,9 +60,9 @@ def outliers(percent: float = 80) -> Story:
     return begin(pipeline)
 
 
-def percentile(low_us: int, percent: float = 80) -> Step:
+def percentile(low_us: int, percent: float = 80, *, low_watermark: int = 0) -> Step:
     """The authority broadcasts a percentile watermark of the counts."""
-    return add(Published, "authority-0.0", (("counter", Progress(0, 0, ((percent, low_us),))),))
+    return add(Published, "authority-0.0", (("counter", Progress(low_watermark, 0, ((percent, low_us),))),))
 
 
 def lone(offset: int, timestamp: int) -> Step:
@@ -110,7 +110,13 @@ HISTORIES: dict[str, Row] = {
     "after a late record of the source nothing is judged": (
         outliers, lone(0, 100), add(SourceHeld, "queries/0", SourceWatermark(0, 200)),
         add(SourceHeld, "queries/0", SourceRecord(1, "queries", "cats", b"1", 199)), wait(2_000), percentile(105),
-        unknown("S19", "no percentile watermark was broadcast")),
+        unknown("S19", "no percentile watermark ahead of the low watermark was broadcast")),
+    "a percentile behind the low watermark is caught": (
+        outliers, percentile(99, low_watermark=100),
+        violates("S19", "the 80 % watermark of 'counter' was broadcast as 0.000099s", "behind its low watermark, 0.000100s")),
+    "a percentile that is the low watermark tells nothing": (
+        outliers, percentile(100, low_watermark=100),
+        unknown("S19")),
     # S6
     "a sequencer that is minted twice is caught": (
         begin, add(IntervalMinted, "store", "detector", KeyInterval("m"), 1, "worker-1", 1),

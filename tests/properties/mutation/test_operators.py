@@ -79,3 +79,21 @@ def test_every_mutation_of_the_rules_is_a_program_of_its_own() -> None:
     for source in found:
         compile(source, rules.file, "exec")
     assert len({*found, rules.source}) == len(found) + 1
+
+
+def test_what_a_module_calls_to_make_its_tables_is_done_at_import() -> None:
+    source = "def _table():\n    table = {}\n    table[1] = 2\n    return table\n\n\nTABLE = _table()\n"
+    found = list(mutations_of(source))
+    assert {mutation.after for mutation in found} == {"2", "3", "pass"}
+    assert all(mutation.at_import for mutation in found)
+    assert not any(
+        mutation.at_import
+        for mutation in mutations_of(
+            source.replace("_table()\n", "other()\n").replace("def other", "def _table")
+        )
+    )
+
+
+def test_a_call_that_only_checks_is_left_alone() -> None:
+    assert not list(mutations_of("def make(name):\n    check_name('name', name)\n"))
+    assert list(mutations_of("def make(name):\n    keep_name('name', name)\n"))

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace_properties.mutation.equivalents import OURS, NotesError, key_of, load_notes, void
+from headrace_properties.mutation.equivalents import (
+    OURS,
+    Key,
+    NotesError,
+    key_of,
+    load_notes,
+    reason_for,
+    void,
+)
 from headrace_properties.mutation.sampling import UnknownModuleError, engine_modules, mutants_of, sample
 
 
@@ -40,6 +48,15 @@ def test_a_note_survives_when_code_moves_and_is_void_when_it_changes(tmp_path: P
     assert void(notes, mutants) == []
     assert void(notes, mutants[1:]) == [key_of(mutants[0])]
     assert not module.exists()
+
+
+def test_a_note_on_a_class_stands_for_all_mutants_in_it_and_for_no_others() -> None:
+    mutants = mutants_of(engine_modules(["headrace.deadlines"]))
+    notes = {Key("headrace.deadlines", "Deadline", "*", "*"): "why"}
+    noted = {mutant.mutation.function for mutant in mutants if reason_for(notes, mutant)}
+    assert noted == {"Deadline.__init__", "Deadline.begin", "Deadline.is_due", "Deadline.set_clock_back"}
+    assert void(notes, mutants) == []
+    assert void({Key("headrace.deadlines", "Dead", "*", "*"): "why"}, mutants)
 
 
 @pytest.mark.parametrize(
