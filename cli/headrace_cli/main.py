@@ -23,6 +23,7 @@ _NAMES = (
     "recheck",
     "spark-submit",
     "chaos",
+    "serve",
     "state",
     "skip",
     "report",
@@ -40,6 +41,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace recheck history.jsonl my_job:pipeline
   headrace spark-submit my_job.py
   headrace chaos --faults 20
+  headrace serve my_job:deployment --port 8080
   headrace state jobs/counts counter anna
   headrace skip jobs/counts counter mail/0:17
   headrace mutants --seeds 100
