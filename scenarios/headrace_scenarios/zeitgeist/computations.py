@@ -24,12 +24,14 @@ from headrace import (
     SECOND,
     Computation,
     Context,
+    OptionsError,
     Pipeline,
     Productions,
     Record,
     Timer,
     TypedCodec,
 )
+from headrace.api.specs import KeyExtractor
 from headrace_scenarios.zeitgeist.queries import (
     Disturbance,
     QueryTraffic,
@@ -54,6 +56,11 @@ class ZeitgeistOptions:
         dip_factor: a bucket below this fraction of the prediction counts towards a dip.
         dip_min_expected: a bucket with a lower prediction does not count towards a dip.
         dip_confidence: low buckets in a row that make a dip (``kConfidenceThreshold`` in Figure 9).
+        ends_us: event time at which the data are known to end, microseconds; no empty bucket after it counts towards a dip.
+            ``None``: not known.
+
+    Raises:
+        OptionsError: an option is out of its range.
     """
 
     window_us: int = SECOND
@@ -65,6 +72,19 @@ class ZeitgeistOptions:
     dip_factor: float = 0.5
     dip_min_expected: float = 1.0
     dip_confidence: int = 3
+    ends_us: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense."""
+        for option in ("window_us", "lead_windows", "dip_confidence"):
+            if getattr(self, option) < 1:
+                raise OptionsError(option, getattr(self, option), "at least 1")
+        for option in ("quiet_windows", "warm_up_windows", "spike_deviations", "dip_min_expected"):
+            if getattr(self, option) < 0:
+                raise OptionsError(option, getattr(self, option), "at least 0")
+        for option in ("model_weight", "dip_factor"):
+            if not 0 <= getattr(self, option) <= 1:
+                raise OptionsError(option, getattr(self, option), "from 0 to 1")
 
     def start_of(self, timestamp: int) -> int:
         """Return the start of the bucket that contains an event time."""
@@ -153,6 +173,12 @@ def behind_the_watermark(record: Record) -> bool:
     return record.late
 
 
+def one_each(record: Record) -> int:
+    """Count each record once."""
+    del record
+    return 1
+
+
 class WindowCounter(Computation):
     """Counts records by key and bucket (Figure 2; the Windower of Figure 9).
 
@@ -163,6 +189,7 @@ class WindowCounter(Computation):
         options: options of the buckets.
         is_late: tells which records to drop.
         running: stream that gets each record's count at once, before the bucket is complete; ``""``: none.
+        weight: how much a record counts, such as the count that it carries; default: 1.
     """
 
     def __init__(
@@ -170,10 +197,12 @@ class WindowCounter(Computation):
         options: ZeitgeistOptions = SEARCHES,
         is_late: Callable[[Record], bool] = behind_the_watermark,
         running: str = "",
+        weight: Callable[[Record], int] = one_each,
     ) -> None:
         self._options = options
         self._is_late = is_late
         self._running = running
+        self._weight = weight
 
     def initial_state(self) -> OpenBuckets:
         """Start without open buckets."""
@@ -187,7 +216,7 @@ class WindowCounter(Computation):
             context.produce("late", record.value)
             return
         start = self._options.start_of(record.timestamp)
-        state.counts[start] = state.counts.get(start, 0) + 1
+        state.counts[start] = state.counts.get(start, 0) + self._weight(record)
         context.set_timer(str(start), start + self._options.window_us)
         if self._running:
             context.produce(self._running, RunningCount(context.key, start, state.counts[start]))
@@ -195,12 +224,13 @@ class WindowCounter(Computation):
     def process_timer(self, context: Context, timer: Timer) -> None:
         """Produce the bucket, and go on to the next unless the key has been silent for too long."""
         state: OpenBuckets = context.state
-        start = timer.timestamp - self._options.window_us
+        options, end = self._options, timer.timestamp
+        start = end - options.window_us
         count = state.counts.pop(start, 0)
         context.produce("window_counts", WindowCount(context.key, start, count))
         state.quiet = 0 if count else state.quiet + 1
-        if state.quiet < self._options.quiet_windows:
-            context.set_timer(str(timer.timestamp), timer.timestamp + self._options.window_us)
+        if state.quiet < options.quiet_windows and (options.ends_us is None or end < options.ends_us):
+            context.set_timer(str(end), end + options.window_us)
         else:
             state.quiet = 0  # back to the initial state: a forgotten key needs no space
 
@@ -411,53 +441,92 @@ def search_query(record: Record) -> str:
     return query
 
 
-def build(processes: int = 2, split_at: tuple[str, ...] = ("m", "te")) -> Pipeline:
-    """Join the computations as in Figure 1.
+def anomaly_pipeline(
+    name: str,
+    source: str,
+    record_type: type,
+    key: KeyExtractor,
+    *,
+    options: ZeitgeistOptions = SEARCHES,
+    season: Callable[[int], str] = one_season,
+    weight: Callable[[Record], int] = one_each,
+    is_late: Callable[[Record], bool] = behind_the_watermark,
+    running: bool = False,
+    comparisons: bool = False,
+    processes: int = 1,
+    split_at: tuple[str, ...] = (),
+) -> Pipeline:
+    """Join the computations as in Figure 1, for records of any kind.
 
     Args:
+        name: name of the pipeline.
+        source: name of its injector, and of the stream of records.
+        record_type: class of their values.
+        key: by what they are counted (4.2).
+        options: options of buckets, model and thresholds.
+        season: as for `ModelCalculator`.
+        weight: as for `WindowCounter`.
+        is_late: as for `WindowCounter`.
+        running: whether spikes are found in running counts, before their bucket is complete, instead of in complete ones.
+        comparisons: whether every comparison of the dip detector goes to the stream ``comparisons``.
         processes: number of the injector's processes.
         split_at: keys at which each computation's key space is divided from the start.
     """
-    zeitgeist = Pipeline("zeitgeist")
-    zeitgeist.injector("searches", processes=processes)
-    zeitgeist.stream("searches", TypedCodec(UserSearch))
-    zeitgeist.stream("late", TypedCodec(UserSearch))
-    zeitgeist.stream("window_counts", TypedCodec(WindowCount))
-    zeitgeist.stream("model_updates", TypedCodec(ModelUpdate))
-    zeitgeist.stream("anomalies", TypedCodec(Anomaly))
-    zeitgeist.add(
-        WindowCounter(),
+    pipeline = Pipeline(name)
+    pipeline.injector(source, processes=processes)
+    running_counts, compared = "running_counts" * running, "comparisons" * comparisons
+    types = {
+        source: record_type, "late": record_type, running_counts: RunningCount, "window_counts": WindowCount,
+        "model_updates": ModelUpdate, "anomalies": Anomaly, compared: Compared,
+    }  # fmt: skip
+    for stream, carried in types.items():
+        if stream:
+            pipeline.stream(stream, TypedCodec(carried))
+    pipeline.add(
+        WindowCounter(options, is_late, running_counts, weight),
         name="window_counter",
-        inputs={"searches": search_query},
-        outputs=["window_counts", "late"],
+        inputs={source: key},
+        outputs=[stream for stream in ("window_counts", running_counts, "late") if stream],
         state_codec=TypedCodec(OpenBuckets),
         split_at=split_at,
     )
-    zeitgeist.add(
-        ModelCalculator(),
+    pipeline.add(
+        ModelCalculator(options, season),
         name="model_calculator",
         inputs=["window_counts"],
         outputs=["model_updates"],
         state_codec=TypedCodec(Model),
         split_at=split_at,
     )
-    zeitgeist.add(
-        SpikeDetector(),
+    pipeline.add(
+        SpikeDetector(options),
         name="spike_detector",
-        inputs=["window_counts", "model_updates"],
+        inputs=[running_counts or "window_counts", "model_updates"],
         outputs=["anomalies"],
         state_codec=TypedCodec(Comparison),
         split_at=split_at,
     )
-    zeitgeist.add(
-        DipDetector(),
+    pipeline.add(
+        DipDetector(options, compared),
         name="dip_detector",
         inputs=["window_counts", "model_updates"],
-        outputs=["anomalies"],
+        outputs=[stream for stream in ("anomalies", compared) if stream],
         state_codec=TypedCodec(DipState),
         split_at=split_at,
     )
-    return zeitgeist
+    return pipeline
+
+
+def build(processes: int = 2, split_at: tuple[str, ...] = ("m", "te")) -> Pipeline:
+    """Make Zeitgeist itself, which counts searches.
+
+    Args:
+        processes: number of the injector's processes.
+        split_at: keys at which each computation's key space is divided from the start.
+    """
+    return anomaly_pipeline(
+        "zeitgeist", "searches", UserSearch, search_query, processes=processes, split_at=split_at
+    )
 
 
 pipeline = build()

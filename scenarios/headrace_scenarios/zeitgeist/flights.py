@@ -22,24 +22,9 @@ records are late. So two hosts can be compared record by record.
 
 from datetime import date, timedelta
 
-from headrace import HOUR, SECOND, Pipeline, Record, TypedCodec
+from headrace import HOUR, SECOND, Pipeline, Record
 from headrace.api.specs import KeyExtractor
-from headrace_scenarios.zeitgeist.computations import (
-    Anomaly,
-    Compared,
-    Comparison,
-    DipDetector,
-    DipState,
-    Model,
-    ModelCalculator,
-    ModelUpdate,
-    OpenBuckets,
-    RunningCount,
-    SpikeDetector,
-    WindowCount,
-    WindowCounter,
-    ZeitgeistOptions,
-)
+from headrace_scenarios.zeitgeist.computations import ZeitgeistOptions, anomaly_pipeline
 from headrace_scenarios.zeitgeist.flight_log import AIRPORTS, Departure, LogOptions, flight_log, local
 from headrace_sim.feed import Feed
 
@@ -102,48 +87,10 @@ def build(
         options: options of the buckets.
         split_at: keys at which each computation's key space is divided from the start.
     """
-    flights = Pipeline("flights")
-    flights.injector("departures", processes=len(AIRPORTS))
-    flights.stream("departures", TypedCodec(Departure))
-    flights.stream("late", TypedCodec(Departure))
-    flights.stream("running_counts", TypedCodec(RunningCount))
-    flights.stream("window_counts", TypedCodec(WindowCount))
-    flights.stream("model_updates", TypedCodec(ModelUpdate))
-    flights.stream("anomalies", TypedCodec(Anomaly))
-    flights.stream("comparisons", TypedCodec(Compared))
-    flights.add(
-        WindowCounter(options, is_late, running="running_counts"),
-        name="window_counter",
-        inputs={"departures": key},
-        outputs=["window_counts", "running_counts", "late"],
-        state_codec=TypedCodec(OpenBuckets),
-        split_at=split_at,
-    )
-    flights.add(
-        ModelCalculator(options, hour_of_day),
-        name="model_calculator",
-        inputs=["window_counts"],
-        outputs=["model_updates"],
-        state_codec=TypedCodec(Model),
-        split_at=split_at,
-    )
-    flights.add(
-        SpikeDetector(options),
-        name="spike_detector",
-        inputs=["running_counts", "model_updates"],
-        outputs=["anomalies"],
-        state_codec=TypedCodec(Comparison),
-        split_at=split_at,
-    )
-    flights.add(
-        DipDetector(options, comparisons="comparisons"),
-        name="dip_detector",
-        inputs=["window_counts", "model_updates"],
-        outputs=["anomalies", "comparisons"],
-        state_codec=TypedCodec(DipState),
-        split_at=split_at,
-    )
-    return flights
+    return anomaly_pipeline(
+        "flights", "departures", Departure, key, options=options, season=hour_of_day, is_late=is_late, running=True,
+        comparisons=True, processes=len(AIRPORTS), split_at=split_at,
+    )  # fmt: skip
 
 
 pipeline = build()
