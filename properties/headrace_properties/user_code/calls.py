@@ -1,7 +1,7 @@
-"""Calls of user code, made again under other circumstances: another day, other lots, fresh surroundings (MillWheel 6.1.3).
+"""Repeat calls of user code under other circumstances: another day, other random numbers, fresh surroundings (MillWheel 6.1.3).
 
-Rules of this file: a call is a `Step`, and depends on nothing else. The clock stands still, and chance is seeded, before each
-call: so what comes to something else was decided by what this file has changed.
+Rules of this file: a call is a `Step`, and depends on nothing else. Before each call the clock is frozen and the random
+generators are seeded, so any difference in the outcome is caused by what this file has changed.
 """
 
 import random
@@ -20,14 +20,14 @@ from headrace_properties.search.limits import CodeOverrunError
 from headrace_properties.user_code.surroundings import Surroundings
 
 LOTS = 0
-"""Seeds chance before each call."""
+"""Seeds the random generators before each call."""
 
 OTHER_LOTS = (30_818, 331_748)
-"""Seeds with which the first number that is drawn is close to 0, and to 1."""
+"""Seeds whose first random number is close to 0, and close to 1."""
 
 THE_DAY = datetime(2024, 2, 28, 10, 41, 7, 123_456, tzinfo=UTC)
 ANOTHER_DAY = THE_DAY + timedelta(days=401, hours=9, minutes=17, seconds=31, microseconds=654_321)
-"""Another year, month, day of the week, hour, minute and second."""
+"""An instant that differs in year, month, day of the week, hour, minute and second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Raised:
 
     Attributes:
         kind: name of its type.
-        text: what it says.
+        text: its message.
     """
 
     kind: str
@@ -48,13 +48,13 @@ Outcome = StepResult | Raised
 
 @contextmanager
 def clock_at(moment: datetime) -> Iterator[None]:
-    """Let the wall clock stand still."""
+    """Freeze the wall clock."""
     with time_machine.travel(moment, tick=False):
         yield
 
 
 class Caller:
-    """Makes calls again, each on surroundings as they were when this was made.
+    """Repeats calls, each on the surroundings as they were when the caller was created.
 
     Args:
         pipeline: whose code to call.
@@ -73,7 +73,7 @@ class Caller:
         self._stages = {name: RunningComputation(spec, ()) for name, spec in pipeline.computations.items()}
 
     def restore(self) -> None:
-        """Put back what code can reach."""
+        """Restore what the code can reach."""
         for surrounding in self.surroundings.values():
             surrounding.restore()
 
@@ -89,7 +89,7 @@ class Caller:
         return self.call_on(step, lots)
 
     def call_on(self, step: Step, lots: int = LOTS) -> Outcome:
-        """Make a call on the surroundings that earlier ones have left."""
+        """Make a call on the surroundings left by earlier ones."""
         stage = self._stages[step.computation]
         stage.rows[step.key] = KeyRow(step.state)
         stage.input_us = step.input_us
@@ -100,7 +100,7 @@ class Caller:
             return Raised(type(error).__name__, str(error))
 
     def same(self, step: Step, one: Outcome, other: Outcome) -> bool:
-        """Tell whether two outcomes of a call are the same: byte for byte, or as values. What an exception says may differ."""
+        """Return whether two outcomes of a call are equal, byte for byte or as values. Exceptions' messages may differ."""
         if one == other:
             return True
         if isinstance(one, Raised) or isinstance(other, Raised):
@@ -118,7 +118,7 @@ class Caller:
         return state, outcome.state == b"", made, outcome.hold, outcome.timers
 
     def shown(self, step: Step, outcome: Outcome) -> str:
-        """An outcome for people: what was told, the state, timers."""
+        """Describe an outcome for people: what was sent, the state, the timers."""
         if isinstance(outcome, Raised):
             return f"{outcome.kind}: {outcome.text}"
         state, _, made, hold, timers = self.decoded(step, outcome)

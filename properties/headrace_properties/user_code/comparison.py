@@ -1,14 +1,14 @@
-"""Two runs, compared by what they sent outside, record by record.
+"""Compare two runs by the records that they sent outside.
 
 Rules of this file: a record is (stream, key, value, timestamp), the value as bytes; ids and order are left out, since they differ
-from host to host and from run to run. Records are counted: one that comes twice is not the same as one that comes once.
+from host to host and from run to run. Records are counted: two copies differ from one.
 
-Dead letters name what failed by an id. The id of a production, or of a timer, contains the version of the row that made it
-(6.1.1): with another owner, other commits or a stage in between, the same record has another id.
+Dead letters name the failed record or timer by its id. The id of a production, or of a timer, contains the version of the row
+that made it (6.1.1): with another owner, other commits or a stage in between, the same record has another id.
 
-Choice: two values count as the same if their floats are equal to `DIGITS` digits, and if the lists in a final state have the same
-entries in another order. Sums of floats depend on the order in their last digits, and lists of what has come as a
-whole; neither is anybody's fault as long as nothing else shows it.
+Choice: two values count as equal if their floats agree to `DIGITS` digits; lists in a final state may have their entries in
+another order. The last digits of a sum of floats, and the order of a list of arrivals, depend on the order of arrival; neither is
+a bug as long as nothing else differs.
 """
 
 import dataclasses
@@ -24,17 +24,17 @@ from headrace.api.dead_letters import Letter
 from headrace_properties.reference import Emitted, RunResult
 
 DIGITS = 9
-"""To so many digits floats are compared between runs."""
+"""Number of digits to which floats are compared between runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """What two outputs have in common, and what not.
+    """The records that two outputs share, and those that only one of them has.
 
     Attributes:
         common: records that are in both.
         only_first: how often each record is in the first output and not in the second.
-        only_second: the other way round.
+        only_second: how often each record is in the second output and not in the first.
     """
 
     common: int
@@ -43,16 +43,16 @@ class OutputComparison:
 
     @property
     def same(self) -> bool:
-        """Both have the same records, each as often."""
+        """Whether both have the same records, each the same number of times."""
         return not self.only_first and not self.only_second
 
     @property
     def differing(self) -> int:
-        """Records that are in one only."""
+        """The number of records that are in one output only."""
         return self.only_first.total() + self.only_second.total()
 
     def examples(self, most: int = 10) -> list[tuple[str, Emitted]]:
-        """The first that differ, by timestamp: ("first" or "second", the record that only this one has)."""
+        """The first differing records, by timestamp: ("first" or "second", the record that only this output has)."""
         found = [("first", emitted) for emitted in self.only_first.elements()]
         found += [("second", emitted) for emitted in self.only_second.elements()]
         return sorted(found, key=lambda pair: (output_order(pair[1]), pair[0]))[:most]
@@ -68,7 +68,7 @@ def same_output(
     (True, 1)
 
     Args:
-        first: how often each record went outside.
+        first: each record sent outside, with its count.
         second: the same for the other run.
         until_us: records with later timestamps, event time in microseconds, are left out: where one run has seen less of the
             input than the other.
@@ -78,7 +78,7 @@ def same_output(
 
 
 def output_order(record: Emitted) -> tuple[str, int, str, bytes]:
-    """The order in which outputs are written: the same for the same records, so that files can be compared."""
+    """Sort key for writing outputs: equal outputs give equal files."""
     return record.stream, record.timestamp, record.key, record.value
 
 
@@ -87,12 +87,12 @@ def _until(outputs: Counter[Emitted], until_us: int) -> Counter[Emitted]:
 
 
 def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], Letter] = dict) -> RunResult:
-    """Leave out what dead letters say of ids.
+    """Return the output without the ids in its dead letters.
 
     Args:
         result: of a run of this pipeline.
         pipeline: says which streams have dead letters.
-        told: changes what else a letter says.
+        told: rewrites the rest of a letter.
     """
     policies = [spec.on_failure for spec in pipeline.computations.values()]
     policies += [spec.on_malformed for spec in pipeline.injectors.values()]
@@ -105,7 +105,7 @@ def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], 
         if not _is_letter(letter):
             return record
         letter = told(letter)
-        if "cause" in letter:  # an injector's has none
+        if "cause" in letter:  # an injector's letter has none
             letter["cause"] = ""
         return msgspec.structs.replace(record, value=msgspec.json.encode(letter, order="sorted"))
 
@@ -116,7 +116,7 @@ def without_ids(result: RunResult, pipeline: Pipeline, told: Callable[[Letter], 
 
 
 def _is_letter(value: Any) -> TypeGuard[Letter]:
-    """Tell a letter from what user code sends on the same stream."""
+    """Return whether a record is a dead letter, and not user code's own record on the same stream."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("error"), str)
@@ -125,7 +125,7 @@ def _is_letter(value: Any) -> TypeGuard[Letter]:
 
 
 def leveled(result: RunResult, pipeline: Pipeline) -> RunResult:
-    """Replace each value by one that is the same for values that count as the same.
+    """Replace each value by a canonical form, so that values that count as equal are equal.
 
     Args:
         result: of a run of this pipeline.
@@ -143,7 +143,7 @@ def leveled(result: RunResult, pipeline: Pipeline) -> RunResult:
 
 
 def leveled_value(codec: Codec, data: bytes, *, is_state: bool = False) -> str:
-    """Write a value as a text that is the same for values that count as the same."""
+    """Write a value as canonical text, the same for all values that count as equal."""
     return repr(level(codec.decode(data), is_state=is_state)) if data else ""
 
 

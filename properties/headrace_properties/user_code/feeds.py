@@ -1,4 +1,4 @@
-"""A feed, changed: in another order at the same times, or in the same order at later times."""
+"""Reorder the records of a feed at the same arrival times, or delay them in the same order."""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -12,13 +12,13 @@ from headrace_sim.feed import FeedEntry
 
 _LAGS_US = (0, SECOND, MINUTE)
 _CHANGES = 0.1
-"""How often a source's lag changes, as a probability for each entry."""
+"""Probability that a source's lag changes at an entry."""
 _SKIPPED = (0.0, 0.5, 1.0)
-"""Probabilities with which a watermark is skipped: one is chosen for a whole feed."""
+"""Probabilities of skipping a watermark; one is drawn per feed."""
 
 
 def permuted(feed: Feed, random: Random) -> Feed:
-    """Let records change places with those that arrive before the same watermark of their source: none becomes late by it."""
+    """Shuffle the records that arrive before the same watermark of their source, so none becomes late."""
     entries = list(feed.entries)
     spans: dict[str, list[int]] = {}
     for place, entry in enumerate(feed.entries):
@@ -32,7 +32,7 @@ def permuted(feed: Feed, random: Random) -> Feed:
 
 
 def slower(feed: Feed, random: Random) -> Feed:
-    """Let each source fall behind now and then, and skip some of its watermarks but the last: no record becomes late by it."""
+    """Let each source lag occasionally and skip some watermarks (never the last); no record becomes late."""
     last = {
         entry.address: place
         for place, entry in enumerate(feed.entries)
@@ -58,12 +58,12 @@ def slower(feed: Feed, random: Random) -> Feed:
 
 
 def has_late_records(feed: Feed) -> bool:
-    """Tell whether a source brings a record behind its own low watermark (4.5)."""
+    """Return whether a source delivers a record behind its own low watermark (4.5)."""
     return len(_on_time(feed)) < feed.records
 
 
 def without_late_records(feed: Feed) -> Feed:
-    """Leave out the records that a source brings behind its own low watermark (4.5)."""
+    """Leave out the records that a source delivers behind its own low watermark (4.5)."""
     return feed.only(_on_time(feed)) if has_late_records(feed) else feed
 
 
@@ -84,7 +84,7 @@ def _on_time(feed: Feed) -> frozenset[int]:
 
 
 def smallest(kept: tuple[int, ...], fails: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
-    """Drop records as long as it still fails: halves first, then single ones, until none can be spared (delta debugging)."""
+    """Drop records while the input still fails: halves first, then single ones, until all are needed (delta debugging)."""
     size = max(len(kept) // 2, 1)
     while kept:
         spared = next((rest for rest in _rests(kept, size) if fails(rest)), None)

@@ -1,18 +1,19 @@
-"""Findings about the user's code: what no framework can make good, each with the smallest input that shows it (4, 6.1).
+"""Find bugs in user code that no framework can compensate for, each with the smallest input that shows it (4, 6.1).
 
-The engine runs a step again whenever it has to (6.1.3), in any order of arrival, on any machine. Code that keeps to its context
-does not notice. What is asked of it here runs sequentially (`headrace_properties.reference`), with no fault and no engine; so
-whatever is found is the user's.
+The engine reruns a step whenever it has to (6.1.3), in any order of arrival, on any machine. Code that uses only its context is
+unaffected. The checks here run the code sequentially (`headrace_properties.reference`), without faults and without the engine, so
+every finding is a bug in user code.
 
-* Each call is made again in fresh surroundings, as after a crash: what then differs was kept outside the row.
-* It is made again on another day, with other lots, and in a process in which texts have other hashes.
-* It is made twice in a row: what it changes in its surroundings the second time, too, a retry repeats. So it does what leaves the
-  process: files, sockets, databases, processes.
-* The records come in another order, none of them late and all at the same times: the outcome is the same.
-* The records come in the same order at other times, with fewer watermarks, none of them late: the outcome is the same.
-* A call that raises, that ends the process, or that never ends. A production behind its cause (4.5), which the engine refuses.
+* Each call is repeated in fresh surroundings, as after a crash: a different outcome shows state kept outside the row.
+* It is repeated on another date, with other random numbers, and in a process with another hash seed.
+* It is made twice in a row: if the second call changes its surroundings too, a retry repeats the change. A retry also repeats
+  effects outside the process: on files, sockets, databases and other processes.
+* The records arrive in another order, none of them late and all at the same times: the outcome must not change.
+* The records arrive in the same order at other times, with fewer watermarks, none of them late: the outcome must not change.
+* A call must not raise, end the process or run forever, nor produce a record behind its cause (4.5): the engine refuses that.
 
-A computation that declares ``ordered`` is not asked about order, and one that declares ``nondeterministic`` only about the last.
+A computation that declares ``ordered`` is not checked for order, and one that declares ``nondeterministic`` only for the last
+point.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from headrace_properties.user_code.look import Look, OtherProcess, Report
 from headrace_sim import Feed
 
 TRIES = 60
-"""Inputs that are tried to make one smaller."""
+"""Maximum number of inputs tried to shrink one."""
 
 
 def examine(
@@ -44,26 +45,26 @@ def examine(
     report: Report = lambda _: None,
     only: Habit | None = None,
 ) -> list[UserFinding]:
-    """Look for what is wrong with a pipeline's user code.
+    """Check a pipeline's user code.
 
     Args:
-        pipeline: whose code to look at.
-        feed: an input that exercises it; a few dozen records are enough.
-        seed: of the orders of arrival that are tried.
-        known: habits of computations that are not asked for any more.
-        elsewhere: makes calls in a process with other hashes; ``None``: that is not asked.
-        report: told of each call before it is made.
-        only: ask for this habit alone.
+        pipeline: whose code to check.
+        feed: an input that exercises the code; a few dozen records are enough.
+        seed: seed of the orders of arrival to try.
+        known: habits of computations that are no longer checked.
+        elsewhere: makes calls in a process with another hash seed; ``None`` skips this check.
+        report: receives a description of each call before it is made.
+        only: check for this habit alone.
     """
     return list(Examiner(pipeline, seed, elsewhere, report).examine(feed, known, only))
 
 
 class Examiner:
-    """Asks all questions of one pipeline. What its code keeps is put back in the end.
+    """Runs all checks on one pipeline, and restores what its code keeps at the end.
 
     Args:
         pipeline: whose code.
-        seed: of the orders of arrival.
+        seed: seed of the orders of arrival.
         elsewhere: see `examine`.
         report: see `examine`.
     """
@@ -81,12 +82,12 @@ class Examiner:
     def examine(
         self, feed: Feed, known: frozenset[tuple[Habit, str]] = frozenset(), only: Habit | None = None
     ) -> Iterator[UserFinding]:
-        """Ask about one input."""
+        """Check one input."""
         look = self._look(feed)
         found: set[Habit] = {habit for habit, _ in known}
         for habit in Habit if only is None else (only,):
             if habit in ORDERS and found - {habit}:
-                continue  # what differs then need not be the order's work
+                continue  # a difference then need not be caused by the order
             for witness in look.witnesses(habit):
                 found.add(habit)
                 if (habit, witness.computation) not in known and not self._declared(

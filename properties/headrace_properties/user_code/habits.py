@@ -1,4 +1,4 @@
-"""What user code must not do, and how one finding of it reads (4, 6.1)."""
+"""What user code must not do, and how a finding is reported (4, 6.1)."""
 
 import enum
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from headrace_properties.verdict import Violated
 from headrace_sim import NO_FAULTS, ClusterOptions, Feed
 
 MOST_SHOWN = 10
-"""Records that a finding shows."""
+"""Maximum number of records shown with a finding."""
 
 
 class Habit(enum.Enum):
-    """What user code does that it must not."""
+    """Something that user code must not do."""
 
     NEVER_ENDS = "never ends"
     ENDS_PROCESS = "ends the process"
@@ -29,7 +29,7 @@ class Habit(enum.Enum):
     READS_CLOCK = "lets the wall clock decide its outcome"
     USES_CHANCE = "lets random numbers decide its outcome"
     USES_HASHES = "depends on hash() or on the order of a set, which differ between processes"
-    NOT_DETERMINISTIC = "comes to something else when it is run again"
+    NOT_DETERMINISTIC = "is nondeterministic: running it again gives another outcome"
     HAS_EFFECTS = "has effects outside its process, which a retry repeats"
     LEAVES_TRACES = "changes objects outside its row, and again when it is retried"
     STARTS_THREADS = "starts threads"
@@ -38,12 +38,12 @@ class Habit(enum.Enum):
 
     @property
     def verdict_name(self) -> str:
-        """What verdicts call it."""
+        """Its name in verdicts."""
         return f"{CODE}{self.name.lower().replace('_', '-')}"
 
     @property
     def stops(self) -> bool:
-        """A run cannot go on behind it."""
+        """Whether a run cannot continue after it."""
         return self in (Habit.NEVER_ENDS, Habit.ENDS_PROCESS, Habit.RAISES)
 
 
@@ -71,20 +71,20 @@ ORDERS = (Habit.DEPENDS_ON_ORDER, Habit.DEPENDS_ON_SCHEDULE)
 
 @dataclass(frozen=True, slots=True)
 class UserFinding:
-    """One thing that is wrong with user code.
+    """One bug in user code.
 
     Attributes:
         habit: what it does.
         computation: whose code.
-        detail: how it shows.
+        detail: how the bug shows.
         feed: the smallest input found that shows it.
-        cause: the record or timer, and its key, for which the call was made that shows it.
-        place: the line; ``None``: not known.
-        outcomes: what differs: circumstances and outcome of each.
-        kept: which records of the whole input those are, by their order from 0.
-        feed_seed: that the whole input was made from.
-        shown: its records, for people.
-        seed: of the orders and schedules of arrival that were tried.
+        cause: the record or timer, and its key, of the call that shows it.
+        place: the line of code; ``None``: unknown.
+        outcomes: the differing outcomes, each with its circumstances.
+        kept: positions of the feed's records in the original input, counted from 0.
+        feed_seed: seed of the original input.
+        shown: the feed's records, as text.
+        seed: seed of the orders and schedules of arrival that were tried.
     """
 
     habit: Habit
@@ -101,25 +101,25 @@ class UserFinding:
 
     @property
     def verdict(self) -> Violated:
-        """It, as a verdict."""
+        """The finding as a verdict."""
         return Violated(str(self), ())
 
     @property
     def failure(self) -> Failure:
-        """It, as a failing run without any fault: what replay files hold."""
+        """The finding as a failing run without faults, the form that replay files hold."""
         plan = Plan(NO_FAULTS, ClusterOptions(), self.seed)
         return Failure(plan, self.feed_seed, {self.habit.verdict_name: self.verdict}, "", kept=self.kept)
 
     def of_feed(self, feed_seed: int) -> "UserFinding":
-        """The same, with the seed of its input."""
+        """Return a copy with the seed of its input."""
         return replace(self, feed_seed=feed_seed)
 
     def __str__(self) -> str:
-        """Write it for people: what it does and where, what the outcomes were, and by which records it is shown."""
+        """Write the finding for people: what the code does and where, the outcomes, and the records that show it."""
         return " ".join(self.story())
 
     def story(self) -> list[str]:
-        """The same in sentences: the first says what and where."""
+        """Write the finding in sentences; the first states the bug and its place."""
         where = f" ({self.place})" if self.place else ""
         sentences = [f"The code of {self.computation!r} {self.habit.value}{where}: {self.detail}."]
         if self.cause:
@@ -134,12 +134,12 @@ class UserFinding:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """How a habit shows in one input.
+    """How a habit shows up in one input.
 
     Attributes:
-        computation: whose.
-        detail: how.
-        records: so many of the input's first records are enough.
+        computation: whose code.
+        detail: how it shows up.
+        records: how many of the input's first records are enough.
         cause: see `UserFinding`.
         place: see `UserFinding`.
         outcomes: see `UserFinding`.
@@ -154,6 +154,6 @@ class Witness:
 
 
 def shown_records(pipeline: Pipeline, feed: Feed) -> tuple[str, ...]:
-    """The records of an input, for people."""
+    """Return the records of an input as text for people."""
     records = [entry.event for entry in feed.entries if isinstance(entry.event, SourceRecord)]
     return tuple(describe_record(pipeline, record) for record in records)

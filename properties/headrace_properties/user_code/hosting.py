@@ -1,4 +1,4 @@
-"""User code on objects of its own: copies, so that what one run leaves in them does not show in another."""
+"""Run user code on copies of its objects, so that nothing left in them by one run affects another."""
 
 import copy
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from headrace import Computation, Context, Pipeline, Record, Timer
 
 
 def fresh_copy(computation: Computation) -> Computation:
-    """A copy as it was configured; what cannot be copied is its own copy."""
+    """Return a copy of a configured object, or the object itself if it cannot be copied."""
     try:
         return copy.deepcopy(computation)
     except Exception:  # noqa: BLE001  user objects may refuse in any way
@@ -16,12 +16,12 @@ def fresh_copy(computation: Computation) -> Computation:
 
 
 def with_fresh_code(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with copies of its computations, that have not run yet."""
+    """Return the pipeline with fresh copies of its computations."""
     return _hosted(pipeline, fresh_copy)
 
 
 def with_code_for_each_call(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with computations that forget all but their state between calls."""
+    """Return the pipeline with computations that forget everything but their state between calls."""
     return _hosted(pipeline, _Copies)
 
 
@@ -32,7 +32,7 @@ def _hosted(pipeline: Pipeline, host: Callable[[Computation], Computation]) -> P
 
 
 class _Copies(Computation):
-    """Gives each call a copy of its own, as after a crash."""
+    """A computation that gives each call a copy of its own, as after a crash."""
 
     def __init__(self, original: Computation) -> None:
         self._original = original

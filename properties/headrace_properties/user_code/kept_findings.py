@@ -1,4 +1,4 @@
-"""Findings about user code that were kept: asked for again on the input that showed them, and retired once they do not show."""
+"""Recheck kept findings about user code on the inputs that showed them; retire those that no longer show."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from headrace_properties.verdict import Holds, Verdict
 def retry_findings(
     application: Application, kept: Sequence[KeptFailure], known: CodeReview
 ) -> tuple[CodeReview, tuple[Retried, ...]]:
-    """Ask for kept findings again, and give what is known with them, and what came of each.
+    """Recheck kept findings; return the review with them added, and the result of each.
 
     Args:
         application: what is under test.
         kept: the findings.
-        known: what has been found today; what it has is not asked for again, nor anything where it says that runs do harm.
+        known: today's findings. What it contains is not rechecked; nothing is rechecked if it says that runs do harm.
     """
     retried = []
     for failure in kept:
@@ -44,7 +44,7 @@ def retry_findings(
 
 
 def shown_again(application: Application, file: ReplayFile) -> CodeReview:
-    """Look for a finding in the input that a file names; where it does not show, give whatever else does.
+    """Look for a finding in the input that a file names; if it does not show, return any other finding.
 
     Args:
         application: what is under test.

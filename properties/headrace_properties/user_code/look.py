@@ -1,4 +1,4 @@
-"""One input looked at: what each call of user code came to, and what it comes to under other circumstances."""
+"""Examine one input: the outcome of each call of user code, and its outcome under other circumstances."""
 
 import copy
 import dis
@@ -34,35 +34,35 @@ from headrace_properties.user_code.tracing import CHANCE, CLOCK, HASH, IDENTITY,
 from headrace_sim import Feed
 
 PERMUTATIONS = 5
-"""Orders of arrival that are tried."""
+"""Number of orders of arrival tried."""
 
 SCHEDULES = 4
-"""Schedules that are tried."""
+"""Number of arrival schedules tried."""
 
 MOST_AT_ONCE = 10_000
-"""Calls of one key without time or input going on: then it is taken to set off its own timers without end."""
+"""Calls of one key without progress of time or input, after which its timers are taken to retrigger themselves forever."""
 
 LATER_US = 1_000_003
-"""So much later a step with weak productions is run again."""
+"""How much later a step with weak productions is rerun."""
 
 
 Report = Callable[[tuple[object, ...]], None]
-"""Told what comes next, for whoever survives this process."""
+"""Receives what happens next, so that it is known if this process dies."""
 
 OtherProcess = Callable[[list[Step]], list[Outcome] | None]
-"""Makes calls in a process with other hashes; ``None``: it cannot."""
+"""Makes calls in a process with another hash seed; returns ``None`` if it cannot."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A call of the run from first to last.
+    """A call made in the run from first to last.
 
     Attributes:
         step: what was called.
-        records: how many records the source had brought by then.
-        trace: what it did besides.
-        outcome: what it came to.
-        place: where it raised something.
+        records: how many records the source had delivered by then.
+        trace: its side effects.
+        outcome: its outcome.
+        place: where it raised, if it did.
     """
 
     step: Step
@@ -73,12 +73,12 @@ class Call:
 
 
 class Look:
-    """One input: the run from first to last, and what becomes of its calls under other circumstances.
+    """Checks one input: the run from first to last, then its calls under other circumstances.
 
     Args:
         caller: calls the pipeline's code.
         feed: the input.
-        seed: of the orders of arrival.
+        seed: seed of the orders of arrival.
         elsewhere: see `headrace_properties.user_code.findings.examine`.
         report: see `headrace_properties.user_code.findings.examine`.
     """
@@ -97,14 +97,14 @@ class Look:
         self._at_once: tuple[object, int] = (None, 0)
 
     def witnesses(self, habit: Habit) -> list[Witness]:
-        """How a habit shows, once for each computation."""
+        """Return how a habit shows, once for each computation."""
         found: dict[str, Witness] = {}
         for witness in self._ask(habit):
             found.setdefault(witness.computation, witness)
         return list(found.values())
 
     def _ask(self, habit: Habit) -> Iterator[Witness]:
-        self.calls  # noqa: B018  whatever stops the run shows by it
+        self.calls  # noqa: B018  evaluating it shows what stops the run
         match habit:
             case Habit.NEVER_ENDS | Habit.ENDS_PROCESS:
                 if self._stopped is not None and self._stopped[0] is habit:
@@ -122,7 +122,7 @@ class Look:
             case Habit.LEAVES_TRACES:
                 yield from self._repeated(self.calls)
             case Habit.SHARES_STATE:
-                pass  # that is how a small input shows that state is kept
+                pass  # a small input shows kept state this way
             case Habit.DEPENDS_ON_ORDER:
                 yield from self._other_orders()
             case Habit.DEPENDS_ON_SCHEDULE:
@@ -132,7 +132,7 @@ class Look:
 
     @cached_property
     def calls(self) -> list[Call]:
-        """All calls, as they came."""
+        """All calls in order."""
         found: list[Call] = []
         self._caller.restore()
         self._caller.changed = set()
@@ -151,7 +151,7 @@ class Look:
         return found
 
     def keys_of(self, computation: str) -> set[str]:
-        """The keys that a computation is called for."""
+        """Return the keys that a computation is called for."""
         return {call.step.key for call in self.calls if call.step.computation == computation}
 
     def _arrival(self, done: int) -> None:
@@ -201,7 +201,7 @@ class Look:
         self._stopped = habit, witness
         raise _StoppedError
 
-    # Questions about single calls
+    # Checks of single calls
 
     def _raised(self, habit: Habit) -> Iterator[Witness]:
         for call in self.calls:
@@ -215,7 +215,7 @@ class Look:
                 yield self._witness(call, text, call.place)
 
     def _asked(self) -> Iterator[Call]:
-        """The calls of computations that have not declared anything, and came to an outcome."""
+        """Return the completed calls of computations that declare nothing."""
         computations = self._pipeline.computations
         for call in self.calls:
             if call.outcome is not None and not computations[call.step.computation].nondeterministic:
@@ -223,7 +223,7 @@ class Look:
 
     @cached_property
     def _fresh(self) -> list[tuple[Call, Outcome]]:
-        """Each call again, in fresh surroundings."""
+        """Repeat each call in fresh surroundings."""
         with clock_at(THE_DAY):
             return [(call, self._caller.call(call.step)) for call in self._asked()]
 
@@ -234,7 +234,7 @@ class Look:
 
     @cached_property
     def _differences(self) -> list[tuple[Habit, Witness]]:
-        """Calls that come to something else in fresh surroundings, when made again, on another day, or with other lots."""
+        """Find calls whose outcome changes in fresh surroundings, on repetition, on another date or with other random numbers."""
         found: list[tuple[Habit, Witness]] = []
         caller = self._caller
         for call, fresh in self._fresh:
@@ -266,7 +266,7 @@ class Look:
         return found
 
     def _weak(self, call: Call, fresh: Outcome) -> Witness | None:
-        """Weak productions that go by the wall time: a step that is run again sends others (6.1.2)."""
+        """Find weak productions that depend on the wall time: a rerun of their step sends different ones (6.1.2)."""
         step, spec = call.step, self._pipeline.computations[call.step.computation]
         if spec.productions is not Productions.WEAK or not isinstance(fresh, StepResult):
             return None
@@ -274,9 +274,7 @@ class Look:
             later = self._caller.call(replace(step, now=step.now + LATER_US))
         if isinstance(later, StepResult) and later.made == fresh.made:
             return None
-        detail = (
-            "its productions are weak and go by context.wall_time: a step that is run again sends others, too"
-        )
+        detail = "its productions are weak and depend on context.wall_time, so a rerun of the step sends different ones, too"
         outcomes = (
             ("First it came to", self._shown(call, fresh)),
             ("When it is run again later, to", self._shown(call, later)),
@@ -284,7 +282,7 @@ class Look:
         return self._witness(call, detail, None, outcomes)
 
     def _keyed_otherwise(self) -> Iterator[Witness]:
-        """Records for which an extractor names another key when it is asked again: a retry would go to another row (4.2)."""
+        """Find records whose key extractor returns another key when called again: a retry would go to another row (4.2)."""
         for call in self._asked():
             step = call.step
             if step.record is None:
@@ -299,7 +297,7 @@ class Look:
                         ("First its key was", repr(step.key)),
                         ("When it was asked for again", repr(again)),
                     )
-                    detail = f"the key extractor of {step.record.stream!r} does not go by the record alone"
+                    detail = f"the key extractor of {step.record.stream!r} depends on more than the record"
                     yield self._witness(call, detail, place, outcomes)
 
     def _key_again(self, step: Step, extractor: KeyExtractor, day: datetime, lots: int) -> object:
@@ -328,7 +326,7 @@ class Look:
         kind = kind or next((one for one in (CHANCE, CLOCK, IDENTITY) if one in readings), "")
         habit = {CHANCE: Habit.USES_CHANCE, CLOCK: Habit.READS_CLOCK}.get(kind, Habit.NOT_DETERMINISTIC)
         text, place = readings.get(kind, ("", None))
-        detail = f"it calls {text}" if text else "the same record on the same state has another outcome"
+        detail = f"it calls {text}" if text else "the same record on the same state gives another outcome"
         outcomes = (("First it came to", self._shown(call, plain)), (circumstances, self._shown(call, other)))
         return habit, self._witness(call, detail, place, outcomes)
 
@@ -340,13 +338,13 @@ class Look:
             else "with fresh objects, as after a crash, the outcome differs"
         )
         outcomes = (
-            ("In the process that had handled the records before, it came to", self._shown(call, plain)),
+            ("In the process that had handled the earlier records, it produced", self._shown(call, plain)),
             ("In a fresh process, as after a crash, to", self._shown(call, fresh)),
         )
         return self._witness(call, detail, None, outcomes)
 
     def _changed_until(self, until: Call) -> tuple[str, ...]:
-        """The names of what a computation had changed before a call."""
+        """Return the names of what a computation had changed before a call."""
         caller, name = self._caller, until.step.computation
         surroundings = caller.surroundings[name]
         surroundings.restore()
@@ -360,7 +358,7 @@ class Look:
         return names
 
     def line_of_change(self, computation: str) -> Place | None:
-        """The first line that changes what a computation can reach besides its row; ``None``: not known."""
+        """Return the first line that changes what a computation can reach outside its row; ``None`` if unknown."""
         calls = [call.step for call in self.calls if call.step.computation == computation]
         surroundings = self._caller.surroundings[computation]
         surroundings.restore()
@@ -380,10 +378,12 @@ class Look:
                 readings = [(text, place) for kind, text, place in call.trace.readings if kind == HASH]
                 text, place = readings[0] if readings else ("", None)
                 detail = (
-                    f"it calls {text}" if text else "it iterates a set, or keeps something of one process"
+                    f"it calls {text}"
+                    if text
+                    else "it iterates a set, or keeps something specific to one process"
                 )
                 shown = (
-                    ("In one process it came to", self._shown(call, fresh)),
+                    ("In one process it produced", self._shown(call, fresh)),
                     ("In another, to", self._shown(call, other)),
                 )
                 yield self._witness(call, detail, place, shown)
@@ -392,11 +392,11 @@ class Look:
         for call in self.calls:
             is_effect = habit is Habit.HAS_EFFECTS
             for text, place in (call.trace.effects if is_effect else call.trace.threads)[:1]:
-                detail = f"it {text}" if is_effect else f"it {text}, which goes on when the call has ended"
+                detail = f"it {text}" if is_effect else f"it {text}, which outlives the call"
                 yield self._witness(call, detail, place)
 
     def _repeated(self, calls: list[Call]) -> Iterator[Witness]:
-        """Calls that change their surroundings, and change them again when they are retried."""
+        """Find calls that change their surroundings, and change them again when retried."""
         caller = self._caller
         kept = {witness.computation for witness in self._differing(Habit.KEEPS_STATE)}
         for call in calls:
@@ -424,12 +424,12 @@ class Look:
         spec = self._pipeline.computations.get(found.computation)
         place = None if spec is None else _entry_place(spec.computation)
         shown = (
-            ("In the order of the input it came to", found.first),
+            ("In the order of the input it produced", found.first),
             ("In another order, to", found.second),
         )
         yield Witness(
             found.computation,
-            "the same records in another order come to another outcome",
+            "the same records in another order give another outcome",
             self._feed.records,
             "",
             place,
@@ -443,7 +443,7 @@ class Look:
         if found is None:
             return
         shown = (
-            ("On the schedule of the input it came to", found.first),
+            ("On the schedule of the input it produced", found.first),
             ("On another, on which no record is late either, to", found.second),
         )
         computation = self._pipeline.computations[found.computation].computation

@@ -1,11 +1,12 @@
-"""Relations between runs: what may be changed in a run so that its outcome stays the same (MillWheel 3, 4, 6).
+"""Metamorphic relations: changes to a run that must not change its outcome (MillWheel 3, 4, 6).
 
-Each relation changes the pipeline, its input, the cluster or the faults, and says what must not change: what went outside, and
-the states in the end. A relation is `Unknown` where it does not apply, and where user code has been seen to depend on the order
-of arrival: then the runs differ and nobody is to blame. That is a relation, too, `ARRIVAL`, and a finding about the user's code;
-it alone says whether the order matters, so that no other relation is excused by what it denies.
-So it is where the source brings late records: how far the low watermark of a computation has come decides what is late there. But
-runs of a Dataflow pipeline are compared by what their panes settle to (`settled_runs`), where late records change nothing.
+Each relation changes the pipeline, its input, the cluster or the faults; the records sent outside and the final states must stay
+the same. A relation is `Unknown` where it does not apply, and where user code was seen to depend on the order of arrival: runs
+may then differ although the engine is correct. Independence of that order is itself a relation, `ARRIVAL`, whose violation is a
+finding about user code. Only `ARRIVAL` decides whether the order matters, so no other relation is excused while it holds.
+Relations are also `Unknown` where the source delivers late records: lateness at a computation depends on how far its low
+watermark has advanced. But runs of a Dataflow pipeline are compared by what their panes settle to (`settled_runs`), where late
+records change nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,22 +34,22 @@ from headrace_sim import faults as f
 from headrace_sim.kernel import seldom_collected
 
 FAULTS = 6
-"""Drawn for each faulty run."""
+"""Number of faults drawn for each faulty run."""
 
 _SEEDS = (1, 2, 3)
-"""Of what a relation draws anew: faults, orders of arrival, delays."""
+"""Seeds from which a relation draws faults, orders of arrival and delays."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """All that a run is made of.
+    """Everything that determines a run.
 
     Attributes:
         pipeline: what runs.
         feed: its input.
         options: of the cluster.
-        faults: what goes wrong.
-        seed: of all draws.
+        faults: the fault schedule.
+        seed: seed of all random choices.
     """
 
     pipeline: Pipeline
@@ -58,7 +59,7 @@ class RunSetup:
     seed: int = 0
 
     def run(self) -> History:
-        """Simulate it, on copies of the user's objects: what one run left in them is not to show in another."""
+        """Simulate the run on copies of the user's objects, so that one run leaves nothing behind for another."""
         return simulate(
             with_fresh_code(self.pipeline),
             self.feed,
@@ -68,20 +69,20 @@ class RunSetup:
         )
 
     def with_engine(self, **changes: object) -> "RunSetup":
-        """The same with some of the engine's options changed."""
+        """Return a copy with some of the engine's options changed."""
         engine = replace(self.options.engine, **changes)  # type: ignore[arg-type]
         return replace(self, options=msgspec.structs.replace(self.options, engine=engine))
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A change that must not show in the outcome.
+    """A change that must not affect the outcome.
 
     Attributes:
-        name: what reports call it.
-        title: what holds, in a line.
-        change: makes the other trials; none: it does not apply.
-        finding: a difference says something of the user's code.
+        name: its name in reports.
+        title: the claim, in one line.
+        change: makes the changed setups; none if the relation does not apply.
+        finding: whether a difference is a finding about user code.
     """
 
     name: str
@@ -100,15 +101,15 @@ def check_relations(
     pipeline: Pipeline, feed: Feed, *, options: ClusterOptions | None = None, seed: int = 0,
     relations: Sequence[Relation] | None = None, order_matters: str = "",
 ) -> dict[str, Verdict]:  # fmt: skip
-    """Run a pipeline in all the ways that must come to the same.
+    """Run a pipeline in all the ways that must give the same outcome.
 
     Args:
         pipeline: what to run.
         feed: its input.
         options: of the cluster.
-        seed: of all draws.
-        relations: default: all.
-        order_matters: how the outcome is known to depend on the order of arrival, whatever these runs show; ``""``: it is not.
+        seed: seed of all random choices.
+        relations: the relations to check; default: all.
+        order_matters: why the outcome is known to depend on the order of arrival, whatever these runs show; ``""`` if it is not.
 
     Returns:
         Verdict by the relation's name; ``reference``: the plain sequential reference; ``replay``: each step, computed again.
@@ -136,22 +137,22 @@ def check_relations(
 
 
 def _excuse(arrival: Verdict, feed: Feed, settling: Settling | None) -> str:
-    """Why runs may differ without anybody's fault; ``""``: they may not."""
+    """Return why correct runs may differ; ``""`` if they may not."""
     if settling is None and has_late_records(feed):
-        return "the source brings late records, and whether they are late depends on how far the low watermark has come"
+        return "the source delivers late records, and their lateness depends on how far the low watermark has advanced"
     if isinstance(arrival, Violated):
         return "the outcome depends on the order of arrival"
     return arrival.why if arrival == _RERUN_DIFFERS else ""
 
 
 def _excused(name: str, verdict: Verdict, why: str) -> Verdict:
-    """What differs need not be the engine's fault."""
+    """Turn a violation into `Unknown`: the engine may be correct although the runs differ."""
     if isinstance(verdict, Violated) and name not in (ARRIVAL, REPLAY):
         return Unknown(f"{why}; {verdict.message}")
     return verdict
 
 
-_RERUN_DIFFERS = Unknown("weak user code made something else when it was run again (S5-weak)")
+_RERUN_DIFFERS = Unknown("weak user code produced something else when it was rerun (S5-weak)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ def _shown(one: object) -> str:
 
 
 def _with_faults(setup: RunSetup) -> list[RunSetup]:
-    """What makes records late is left out: that changes what they mean (4.5)."""
+    """Add random faults, except those that make records late, which would change their meaning (4.5)."""
     ground = ground_of(setup.pipeline, setup.feed, setup.options)
     schedules = [
         draw_faults(ground, FAULTS, setup.seed + more, without=(f.LateRecords, f.SkewClock))
@@ -248,7 +249,7 @@ def _with_faults(setup: RunSetup) -> list[RunSetup]:
 
 
 def _reordered(setup: RunSetup) -> list[RunSetup]:
-    """Records of a source change places; and those of several sources, or of several stages, as other delays have it."""
+    """Reorder the records of each source, and change delays, which reorders records of several sources or stages."""
     feeds = [permuted(setup.feed, Random(f"{setup.seed}/{more}")) for more in _SEEDS]
     return [replace(setup, feed=feed) for feed in feeds] + [
         replace(setup, seed=setup.seed + more) for more in _SEEDS
@@ -256,7 +257,7 @@ def _reordered(setup: RunSetup) -> list[RunSetup]:
 
 
 def _split(setup: RunSetup) -> list[RunSetup]:
-    """All in one interval, and in five."""
+    """Use one key interval, and five."""
     return [
         replace(setup, pipeline=_everywhere(setup.pipeline, split_at=at)) for at in ((), ("c", "h", "m", "t"))
     ]
@@ -290,12 +291,12 @@ def _everywhere(pipeline: Pipeline, **changes: object) -> Pipeline:
 
 
 class Identity(Computation):
-    """Passes records on to one consumer of a stream.
+    """A computation that forwards records to one consumer of a stream.
 
     Args:
-        stream: that it takes them from.
-        consumer: the computation that it stands before.
-        output: the stream that it passes them on to.
+        stream: its input stream.
+        consumer: the computation that it precedes.
+        output: its output stream.
     """
 
     def __init__(self, stream: str, consumer: str, output: str) -> None:
@@ -304,16 +305,16 @@ class Identity(Computation):
         self._output = output
 
     def process_record(self, context: Context, record: Record) -> None:
-        """Pass it on."""
+        """Forward the record."""
         context.produce(self._output, record.value)
 
 
 class _Behind(Computation):
-    """A user's computation behind identities: it is given each record as it would be without them.
+    """A user's computation behind identities, which receives each record as it would without them.
 
     Args:
-        original: the user's.
-        streams: stream that an identity passes records on to, to the one that it takes them from.
+        original: the user's computation.
+        streams: an identity's output stream to its input stream.
     """
 
     def __init__(self, original: Computation, streams: dict[str, str]) -> None:
@@ -324,7 +325,7 @@ class _Behind(Computation):
         return self._original.initial_state()
 
     def process_record(self, context: Context, record: Record) -> None:
-        record_id = record.record_id.removesuffix(f">{record.stream}#0")  # an identity has its stream's name
+        record_id = record.record_id.removesuffix(f">{record.stream}#0")  # it is named after its stream
         stream = self._streams[record.stream]
         self._original.process_record(
             context, msgspec.structs.replace(record, stream=stream, record_id=record_id)
@@ -335,9 +336,9 @@ class _Behind(Computation):
 
 
 def _deeper(setup: RunSetup) -> list[RunSetup]:
-    """An identity before each input of each computation, in whose place it extracts keys and fails.
+    """Put an identity before each input of each computation; it extracts keys, and fails, in the computation's place.
 
-    Its productions are weak: their ids follow from those of what it takes (6.1.2), so that these can be had back.
+    An identity's productions are weak: their ids are derived from those of its inputs (6.1.2), which can thus be recovered.
     """
     pipeline = setup.pipeline.copy()
     for name, spec in setup.pipeline.computations.items():
@@ -360,8 +361,8 @@ def _deeper(setup: RunSetup) -> list[RunSetup]:
 def _outcome_of(history: History, pipeline: Pipeline, settling: Settling | None) -> _Outcome:
     """Return the outcome of a run (`headrace_properties.user_code.comparison`).
 
-    Left out are ids, which dead letters have, and identities: they keep nothing but an empty state, and their rows are not the
-    user's. A dead letter of theirs is their consumer's.
+    It leaves out the ids in dead letters, and the rows of identities, which hold only an empty state and are not the user's. An
+    identity's dead letter counts as its consumer's.
     """
     computations = {name: spec.computation for name, spec in pipeline.computations.items()}
     identities = {name: one for name, one in computations.items() if isinstance(one, Identity)}
@@ -381,16 +382,18 @@ def _outcome_of(history: History, pipeline: Pipeline, settling: Settling | None)
     return _Outcome.of(without_ids(replace(found, states=states), pipeline, told), pipeline, settling)
 
 
-_ARRIVAL = Relation(ARRIVAL, "another order of arrival comes to the same", _reordered, finding=True)
+_ARRIVAL = Relation(ARRIVAL, "another order of arrival gives the same outcome", _reordered, finding=True)
 
 RELATIONS = (
     _ARRIVAL,
-    Relation("faults", "a faulty run comes to the same as one without faults", _with_faults),
-    Relation("splits", "other key intervals come to the same", _split),
-    Relation("commits", "single and lingering commits come to the same as coalesced ones", _single_commits),
-    Relation("duplicates", "input that arrives twice comes to the same", _duplicated),
-    Relation("cache", "no cache, or a small one, comes to the same", _uncached),
-    Relation("depth", "an identity between all stages comes to the same", _deeper),
-    Relation("weak", "weak productions of idempotent code come to the same as strong ones", _weak),
+    Relation("faults", "a run with faults gives the same outcome as one without", _with_faults),
+    Relation("splits", "other key intervals give the same outcome", _split),
+    Relation(
+        "commits", "single and lingering commits give the same outcome as coalesced ones", _single_commits
+    ),
+    Relation("duplicates", "input that arrives twice gives the same outcome", _duplicated),
+    Relation("cache", "no cache, or a small one, gives the same outcome", _uncached),
+    Relation("depth", "an identity between all stages gives the same outcome", _deeper),
+    Relation("weak", "weak productions of idempotent code give the same outcome as strong ones", _weak),
 )
-"""All of them; their result is compared with that of a plain run."""
+"""All relations; each is compared with a plain run."""

@@ -1,14 +1,14 @@
-"""The same records in another order, or on another schedule: which computation's outcome changes though its input is the same.
+"""Run the same records in another order or on another schedule, and find the computation whose outcome changes.
 
 Rules of this file:
 
-* All records between two watermarks of their source arrive when the later one does, in every order: so the orders differ in
-  nothing else, neither in lateness nor in what the wall clock shows.
-* On another schedule each source has its records in the same order, but falls behind now and then, and says less often how far it
-  is: timers fire later, the clock shows another time, and the low watermark is further behind. No record becomes late by that,
-  and those that are late are left out: what becomes of them is for the low watermark to decide.
-* Computations are asked one by one, sources first. One whose input has changed is not accused: what stands before it is.
-* What counts as the same says `headrace_properties.user_code.comparison`.
+* In every order, all records between two watermarks of their source arrive together with the later watermark, so lateness and the
+  wall clock are the same in all orders.
+* On another schedule each source delivers its records in the same order, but lags occasionally and reports fewer watermarks:
+  timers fire later, the wall clock shows another time, and the low watermark is further behind. This makes no record late;
+  records that are late anyway are left out, since their treatment depends on the low watermark.
+* Computations are compared one by one, sources first. A computation whose input has changed is not accused; the one upstream is.
+* `headrace_properties.user_code.comparison` defines which outcomes count as equal.
 """
 
 import random
@@ -35,10 +35,10 @@ class Ordered:
     """A computation whose outcome depends on the order, or on the schedule.
 
     Attributes:
-        computation: its name; of two runs, of which one stops, that which stopped it.
-        first: what is only in the outcome of the one order.
-        second: only in that of the other.
-        step: a call that comes to something else though its record and state are the same; ``None``: there is none.
+        computation: its name; if one of the two runs stopped, the computation that stopped it.
+        first: what only the first order's outcome contains.
+        second: what only the other order's outcome contains.
+        step: a call whose outcome differs on the same record and state; ``None`` if there is none.
         other: the same call in the other run.
     """
 
@@ -51,7 +51,7 @@ class Ordered:
 
 @dataclass(slots=True)
 class _Told:
-    """What a computation was given, and what it came to."""
+    """A computation's input and its outcome."""
 
     inputs: Counter[object] = field(default_factory=Counter)
     made: Counter[object] = field(default_factory=Counter)
@@ -66,13 +66,13 @@ class _Run:
 
 
 def outcomes_of(pipeline: Pipeline, feed: Feed, seed: int, orders: int) -> Ordered | None:
-    """Run a feed in several orders; ``None``: all come to the same.
+    """Run a feed in several orders; return ``None`` if all give the same outcome.
 
     Args:
         pipeline: what to run.
         feed: its input.
-        seed: of the orders.
-        orders: how many.
+        seed: seed of the orders.
+        orders: number of orders.
     """
     level = at_watermarks(feed)
     others = (permuted(level, random.Random(f"{seed}/{number}")) for number in range(orders))
@@ -80,13 +80,13 @@ def outcomes_of(pipeline: Pipeline, feed: Feed, seed: int, orders: int) -> Order
 
 
 def schedules_of(pipeline: Pipeline, feed: Feed, seed: int, schedules: int) -> Ordered | None:
-    """Run a feed on several schedules; ``None``: all come to the same.
+    """Run a feed on several schedules; return ``None`` if all give the same outcome.
 
     Args:
         pipeline: what to run.
         feed: its input.
-        seed: of the schedules.
-        schedules: how many.
+        seed: seed of the schedules.
+        schedules: number of schedules.
     """
     feed = without_late_records(feed)
     others = (slower(feed, random.Random(f"{seed}/slower/{number}")) for number in range(schedules))
@@ -184,7 +184,7 @@ def _difference(pipeline: Pipeline, base: _Run, other: _Run) -> Ordered | None:
 
 
 def _differing(one: _Told, two: _Told) -> tuple[Step, Step] | tuple[()]:
-    """The first call whose record and state are the same in both runs, and whose outcome is not."""
+    """Return the first call whose record and state are the same in both runs, but whose outcome differs."""
     for same, (step, outcome) in one.steps.items():
         other, other_outcome = two.steps.get(same, (step, outcome))
         if outcome != other_outcome:

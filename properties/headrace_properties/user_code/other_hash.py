@@ -1,9 +1,9 @@
-"""Another process, in which texts have other hashes and sets another order: calls of user code are made there again.
+"""Repeat calls of user code in another process, with other string hashes and another order of sets.
 
-Python randomizes the hashes of strings in each process (PYTHONHASHSEED). A handler that keeps or tells ``hash()``, or what it has
-iterated a set for, comes to something else on another machine, and when it is retried there.
+Python randomizes the hashes of strings in each process (PYTHONHASHSEED). A handler that stores or sends a ``hash()``, or anything
+that depends on a set's order, gives another outcome on another machine, and when it is retried there.
 
-The other process imports the pipeline by its name; one that no module has cannot be asked.
+The other process imports the pipeline by name, so a pipeline that no module defines cannot be checked.
 """
 
 import os
@@ -30,7 +30,7 @@ serve()
 
 
 class OtherHashes:
-    """The other process, as long as it is needed.
+    """Start the other process, and end it on exit.
 
     Args:
         name: (module, name in it) of the pipeline.
@@ -49,18 +49,18 @@ class OtherHashes:
         self._begun = False
 
     def __enter__(self) -> Self:
-        """Use it, and end it."""
+        """Make calls in the other process, and end it."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
     def call(self, steps: Sequence[Step]) -> list[Outcome] | None:
-        """Make calls there; ``None``: it cannot import the pipeline, or has ended."""
+        """Make calls there; return ``None`` if the process cannot import the pipeline or has ended."""
         try:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -76,7 +76,7 @@ class OtherHashes:
 
 
 def importable_name(pipeline: Pipeline) -> tuple[str, str] | None:
-    """(module, name in it) of a pipeline; ``None``: no module has it."""
+    """Return (module, name in it) of a pipeline; ``None`` if no module defines it."""
     for module_name, module in list(sys.modules.items()):
         if module_name == "__main__" or getattr(module, "__spec__", None) is None:
             continue
@@ -87,9 +87,9 @@ def importable_name(pipeline: Pipeline) -> tuple[str, str] | None:
 
 
 def serve() -> None:
-    """Answer: the other process's whole life."""
+    """Answer requests until the input ends: the other process's main loop."""
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what user code prints is no answer
+    os.dup2(2, 1)  # user code's prints must not mix with answers
     module_name, name = pickle.load(asked)  # noqa: S301  from our own process
     caller: Caller | None = None
     with suppress(Exception):

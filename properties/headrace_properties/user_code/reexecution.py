@@ -1,8 +1,8 @@
-"""Steps, computed again (MillWheel 6.2, 7.1): an owner's memory is what the rows say, state included.
+"""Rerun applied steps (MillWheel 6.2, 7.1): an owner's memory must agree with the rows, state included.
 
-Each step that was applied is run again on the state that its row had then. If it comes to something else, its owner worked on a
-state that was not the row's, or user code keeps something outside its state. `Unknown` for code that is not deterministic, or
-looks at the wall clock, which a History does not tell.
+Each applied step is rerun on the state that its row had then. If the outcome differs, its owner worked on a state that was not
+the row's, or user code keeps something outside its state. The verdict is `Unknown` for code that is nondeterministic or reads the
+wall clock, which a History does not record.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Step:
 
     Attributes:
         event: its write.
-        runs: the executions that the write claims, in order.
+        runs: the executions that the write covers, in order.
         before: the row's state before it, encoded.
     """
 
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What user code makes of a step.
+    """The outcome of rerunning a step's user code.
 
     Attributes:
         state: the row's new state, encoded; ``None``: unchanged.
@@ -49,7 +49,7 @@ class StepResult:
 
 
 def check_replay(history: Iterable[Event], pipeline: Pipeline) -> Verdict:
-    """Run all applied steps of a History again.
+    """Rerun all applied steps of a History.
 
     Args:
         history: of the whole run.
@@ -79,7 +79,7 @@ def _judge(replay: "StepReplay", step: Step) -> Verdict | None:
     if made == recorded:
         return None
     if again != replay.again(step) or again != replay.again(step, 1_000_003):
-        return Unknown(f"user code of {event.computation!r} is not deterministic, or looks at the wall clock")
+        return Unknown(f"user code of {event.computation!r} is nondeterministic, or reads the wall clock")
     text = (
         f"step {event.sequencer}.{delta.number} of key {delta.key!r} at {event.computation!r}, applied at"
         f" {format_time(event.at_us)}, does not follow from its row: it came to {recorded!r:.160}, and on the"
@@ -89,10 +89,10 @@ def _judge(replay: "StepReplay", step: Step) -> Verdict | None:
 
 
 class StepReplay:
-    """Finds the applied steps in a History, and runs them again.
+    """Finds the applied steps in a History, and reruns them.
 
     Args:
-        pipeline: with the user code to run.
+        pipeline: the pipeline whose user code is rerun.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -107,7 +107,7 @@ class StepReplay:
         self._dead: set[str] = set()
 
     def take(self, event: Event) -> Step | None:
-        """Take an event; returns the step that it applies, unless a record of it failed for good."""
+        """Take an event; return the step that it applies, unless one of its records failed for good."""
         if isinstance(event, Injected):
             self._learn(event.productions)
         elif isinstance(event, DeadLettered):
@@ -136,11 +136,11 @@ class StepReplay:
         return Step(event, tuple(runs), before)
 
     def record(self, run: Executed) -> Production | None:
-        """Return the record that an execution was for; ``None``: a timer, or a record that the History does not tell."""
+        """Return the record that an execution was for; ``None`` for a timer, or if the History does not contain it."""
         return self._records.get((run.cause, run.computation))
 
     def again(self, step: Step, later_us: int = 0) -> StepResult | None:
-        """Run a step's user code again; ``None``: it fails. ``later_us``: add this to its wall clock."""
+        """Rerun a step's user code, with ``later_us`` added to its wall clock; return ``None`` if it fails."""
         state, after = step.before, None
         emissions: list[tuple[str, bytes, int]] = []
         productions: list[tuple[str, str, bytes, int]] = []

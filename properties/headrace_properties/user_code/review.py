@@ -1,6 +1,6 @@
-"""What a search for broken invariants does not tell: whether user code is fit to be run again, moved, and reordered.
+"""Check what a search for violated invariants does not cover: whether user code can safely be rerun, moved and reordered.
 
-The protocol keeps its promises whatever user code does; these are the promises that user code has to keep (4.1, 6.1.3).
+The protocol keeps its promises whatever user code does; these are the promises that user code must keep in return (4.1, 6.1.3).
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,10 +20,10 @@ from headrace_properties.verdict import Holds, Unknown, Verdict, Violated
 from headrace_sim import ClusterOptions, Feed, Versions, versions_of
 
 RECORDS = 200
-"""Only this many records of a longer input are used, because each question runs it several times."""
+"""Maximum number of records used of an input, because each check runs it several times."""
 
 _ALL = 100.0
-"""The percentile of a low watermark that waits for all records."""
+"""Percentile of a low watermark that waits for all records."""
 
 _Key = tuple[Habit, str]
 _Item = tuple[str, object]
@@ -31,16 +31,16 @@ _Item = tuple[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CodeReview:
-    """What is known of user code.
+    """What is known about a pipeline's user code.
 
     Attributes:
-        findings: what it does that it should not, each with the smallest input that shows it.
-        relations: what may be changed in a run without changing its outcome, by name (`metamorphic`). None contradicts a finding,
-            and each that is broken is one.
-        declared: what computations declare of themselves, and so are not asked about.
-        permitted: what switched-off guarantees permit, in sentences.
-        not_asked: questions that could not be asked, and why.
-        feeds: how many inputs were looked at.
+        findings: its bugs, each with the smallest input that shows it.
+        relations: verdicts of the `metamorphic` relations, by name. None contradicts a finding, and each violated one is a
+            finding.
+        declared: what computations declare about themselves and is therefore not checked.
+        permitted: what disabled guarantees permit, in sentences.
+        not_asked: checks that could not be made, and why.
+        feeds: number of inputs examined.
     """
 
     findings: tuple[UserFinding, ...]
@@ -52,7 +52,7 @@ class CodeReview:
 
     @property
     def verdicts(self) -> dict[str, Violated]:
-        """The findings as verdicts, by the name of the habit: of several computations, the first."""
+        """The findings as verdicts by name of the habit; of several computations, the first one's."""
         found: dict[str, Violated] = {}
         for finding in self.findings:
             found.setdefault(finding.habit.verdict_name, finding.verdict)
@@ -60,7 +60,7 @@ class CodeReview:
 
     @property
     def why_no_runs(self) -> str:
-        """Why runs with faults are of no use, or do harm; ``""``: they are of use."""
+        """Why runs with faults are useless or harmful; ``""`` if they are useful."""
         if any(finding.habit.stops for finding in self.findings):
             return "the code stops without any fault"
         if any(finding.habit in _HARMFUL for finding in self.findings):
@@ -76,14 +76,14 @@ def review(
     seed: int = 0,
     limits: CodeLimits | None = None,
 ) -> CodeReview:
-    """Look at a pipeline's user code, in a process of its own.
+    """Check a pipeline's user code in a separate process.
 
     Args:
-        pipeline: whose code to look at; of several versions, each.
-        feeds: inputs that exercise it, by their seed; of a long one, the first `RECORDS` records.
+        pipeline: whose code to check; if it has several versions, each of them.
+        feeds: inputs that exercise the code, by seed; of a longer one only the first `RECORDS` records are used.
         options: of the cluster in which runs are compared.
-        seed: of all draws.
-        limits: what user code may take; default: 10 s for a call, and 1 GiB.
+        seed: seed of all random choices.
+        limits: resource limits of user code; default: 10 s per call, and 1 GiB.
     """
     versions = versions_of(pipeline)
     by_seed = {seed: feeds} if isinstance(feeds, Feed) else dict(feeds)
@@ -119,13 +119,13 @@ def review(
 _HARMFUL = (Habit.HAS_EFFECTS, Habit.STARTS_THREADS)
 
 _NO_NAME = (
-    "hash() and the order of sets: no importable module has the pipeline, so no other process can run it"
+    "hash() and the order of sets: no importable module defines the pipeline, so no other process can run it"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Review:
-    """The work of the other process."""
+    """Do the work of the separate process."""
 
     versions: list[Pipeline]
     feeds: dict[int, Feed]
@@ -182,7 +182,7 @@ class _Review:
 def _of_relations(
     relations: Mapping[str, Verdict], findings: list[UserFinding], pipeline: Pipeline, feeds: dict[int, Feed]
 ) -> list[UserFinding]:
-    """The first relation that is broken, as a finding, unless there is one: it is found in the cluster only."""
+    """Return the first violated relation as a finding, unless there is a finding already: it only shows in the cluster."""
     broken = [relation.message for relation in relations.values() if isinstance(relation, Violated)]
     if findings or not broken:
         return []
@@ -201,7 +201,7 @@ def _write_to(board: Board, feed_seed: int, entry: tuple[object, ...]) -> None:
 
 
 def permitted_by(pipeline: Pipeline) -> tuple[str, ...]:
-    """What weak productions, and deliveries that are not deduplicated, permit in a pipeline, in sentences (6.1.2, 6.1.3)."""
+    """Describe what weak productions and deliveries without deduplication permit in a pipeline (6.1.2, 6.1.3)."""
     found = []
     for name, spec in pipeline.computations.items():
         if not spec.exactly_once:
@@ -227,7 +227,7 @@ def _declared(versions: list[Pipeline]) -> tuple[str, ...]:
 
 
 def _with_likes(finding: UserFinding) -> set[_Key]:
-    """What is not asked again of a computation: the same, and what is the same seen from another side."""
+    """Return the habits not to check again after a finding: the same one, and those with the same cause."""
     likes = {finding.habit}
     if finding.habit in (Habit.KEEPS_STATE, Habit.SHARES_STATE):
         likes |= {Habit.KEEPS_STATE, Habit.SHARES_STATE}
@@ -235,7 +235,7 @@ def _with_likes(finding: UserFinding) -> set[_Key]:
 
 
 def _of_ended(ended: ProcessEnded, pipeline: Pipeline, feeds: dict[int, Feed]) -> UserFinding:
-    """The finding that user code has taken its process with it, or would not let itself be interrupted."""
+    """Return the finding that user code ended its process, or could not be interrupted."""
     habit = Habit.NEVER_ENDS if ended.hung else Habit.ENDS_PROCESS
     detail = (
         "it could not be interrupted, and was ended with its process"
@@ -259,7 +259,7 @@ def _unknown(why: str) -> dict[str, Verdict]:
 
 
 def _as_declared(verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verdict:
-    """What has been declared, or follows from what has been switched, is no news.
+    """Turn violations that are declared or permitted into `Unknown`.
 
     ``settles``: compared was what panes settle to, on which triggers that go by arrival, and are ``ordered``, have no effect.
     """
@@ -276,9 +276,9 @@ def _as_declared(verdict: Verdict, pipeline: Pipeline, *, settles: bool) -> Verd
 
 
 def _beside(finding: UserFinding, verdict: Verdict) -> Verdict:
-    """What a relation says beside a finding: nothing, where by that the outcomes were the same, or not, by accident.
+    """Return a relation's verdict in view of the findings: `Unknown` where a finding makes the comparison meaningless.
 
-    The simulated cluster has all keys in one process, and its crashes leave what is kept outside the rows as it is.
+    The simulated cluster keeps all keys in one process, and its crashes do not clear what is kept outside the rows.
     """
     match finding.habit:
         case Habit.NOT_DETERMINISTIC | Habit.READS_CLOCK | Habit.USES_CHANCE | Habit.USES_HASHES:

@@ -1,12 +1,12 @@
-"""What user code can reach and change besides its row: put back as it was, and compared (MillWheel 4.1, 6.2).
+"""Restore and compare what user code can reach and change outside its row (MillWheel 4.1, 6.2).
 
 Rules of this file:
 
-* From a computation the walk goes to its attributes, its class and the classes above it, and from their methods to the globals
-  that they name, what they close over, their default arguments and their caches; and so on, through the user's own modules.
-* A memento is a shallow copy of each thing that can change. Putting them back restores the same objects, so that who refers to
-  one of them finds it as it was.
-* What has no contents to copy (files, locks, generators) stays as it is.
+* The walk starts at a computation's attributes, its class and base classes; from their methods it follows the globals that they
+  name, their closures, default arguments and caches; and so on, through the user's own modules.
+* A memento is a shallow copy of each mutable object. Restoring it puts the contents back into the same objects, so references to
+  them stay valid.
+* Objects without contents to copy (files, locks, generators) are left alone.
 """
 
 import functools
@@ -23,23 +23,23 @@ import msgspec
 from headrace_properties.search.user_frames import is_users_file, is_users_module
 
 MOST_THINGS = 50_000
-"""Things that are looked at for one computation; a longer walk ends there."""
+"""Maximum number of objects visited for one computation."""
 
 _OPAQUE = frozenset({
     "_io", "_thread", "abc", "asyncio", "concurrent", "datetime", "decimal", "enum", "fractions", "io", "ipaddress", "logging",
     "pathlib", "re", "socket", "sqlite3", "subprocess", "threading", "types", "typing", "uuid", "weakref", "zoneinfo",
 })  # fmt: skip
-"""Modules whose objects are left as they are."""
+"""Modules whose objects are left alone."""
 
 MOST_ENTRIES = 10_000
-"""Of a larger container only the entries themselves are compared, and not what is in them."""
+"""Maximum size of a container whose entries' contents are compared; of a larger one only the entries themselves are."""
 
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), range, CodeType, BuiltinFunctionType)
 
 
 @dataclass(slots=True)
 class _Thing:
-    """Something that can change: how it is called, and how its contents are read and put back."""
+    """A mutable object: its name, and how its contents are read and restored."""
 
     name: str
     thing: Any
@@ -49,7 +49,7 @@ class _Thing:
 
 
 class Surroundings:
-    """What a computation's code can reach, as it is now.
+    """A snapshot of what a computation's code can reach.
 
     Args:
         computation: the user's object.
@@ -63,29 +63,29 @@ class Surroundings:
             thing.contents = thing.read(thing.thing)
 
     def changes(self) -> tuple[str, ...]:
-        """The names of what is not as it was any more, in the order in which the code reaches it."""
+        """Return the names of what has changed, in the order in which the code reaches it."""
         names = (thing.name for thing in self._things if _differ(thing.contents, thing.read(thing.thing)))
         return tuple(dict.fromkeys(names))
 
     @property
     def changed(self) -> bool:
-        """Something is not as it was."""
+        """Return whether anything has changed."""
         return any(_differ(thing.contents, thing.read(thing.thing)) for thing in self._things)
 
     def differences(self) -> tuple[str, ...]:
-        """The names of what does not equal what it was: an object in the place of an equal one is no difference."""
+        """Return the names of what no longer equals its snapshot; replacing an object by an equal one is no difference."""
         names = (thing.name for thing in self._things if not _equal(thing.contents, thing.read(thing.thing)))
         return tuple(dict.fromkeys(names))
 
     def restore(self) -> None:
-        """Put everything back as it was."""
+        """Restore everything."""
         for thing in self._things:
             if _differ(thing.contents, thing.read(thing.thing)):
                 thing.write(thing.thing, thing.contents)
 
 
 def _differ(before: Any, after: Any) -> bool:
-    """Tell whether contents have changed; parts are compared as objects, since what is in them is a thing by itself."""
+    """Return whether contents have changed; parts are compared by identity, since their contents have a memento of their own."""
     if type(before) is dict:
         return before.keys() != after.keys() or any(
             _parts_differ(one, after[key]) for key, one in before.items()
@@ -102,7 +102,7 @@ def _parts_differ(before: Any, after: Any) -> bool:
 
 
 def _equal(before: Any, after: Any) -> bool:
-    """Tell whether contents are equal, as far as their objects can be compared."""
+    """Return whether contents are equal, as far as their objects can be compared."""
     if type(before) is not type(after):
         return False
     if type(before) is list:
@@ -125,7 +125,7 @@ class _Walk:
     def __init__(self) -> None:
         self.things: list[_Thing] = []
         self._known: set[int] = set()
-        self._kept: list[object] = []  # so that no id is used twice
+        self._kept: list[object] = []  # so that no id is reused
 
     def visit(self, root: object, name: str) -> None:
         waiting: deque[tuple[object, str]] = deque([(root, name)])
@@ -147,7 +147,7 @@ class _Walk:
         elif thing is os.environ:
             self._note("os.environ", thing, _environment, _write_environment)
         elif isinstance(thing, ModuleType):
-            pass  # the globals that functions name are looked at, and not whole modules
+            pass  # visit only the globals that functions name, not entire modules
         elif isinstance(thing, staticmethod | classmethod):
             yield thing.__func__, name
         elif isinstance(thing, property):
@@ -241,7 +241,7 @@ class _Walk:
                 else:
                     yield value, name
             elif is_users_file(code.co_filename):
-                self._note_attribute(name, known, name)  # a global that the code may make
+                self._note_attribute(name, known, name)  # a global that the code may create
 
     def _note_attribute(self, name: str, owner: dict[str, Any], key: str) -> None:
         read, write = functools.partial(_entry, key), functools.partial(_set_entry, key)
@@ -256,11 +256,11 @@ class _Walk:
 _OF_ENVIRONMENT = frozenset({"environ", "getenv", "putenv", "unsetenv"})
 
 _EMPTY = [object()]
-"""Stands for what is not bound."""
+"""Marks an unbound name."""
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Names of globals and attributes, also in functions within it."""
+    """Return the names of globals and attributes, including those in nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -326,7 +326,7 @@ def _write_dict(thing: dict[Any, Any], contents: dict[Any, Any]) -> None:
 
 
 def _environment(thing: Any) -> dict[str, str]:
-    """The environment without the time zone, which changes with the clock that calls are made at."""
+    """Return the environment without the time zone, which changes with the frozen clock."""
     return {name: value for name, value in thing.items() if name != "TZ"}
 
 

@@ -1,11 +1,11 @@
-"""What a call of user code does besides: effects that leave the process, and readings of what is not its input (6.1.3).
+"""Trace a call of user code: effects outside the process, and reads of what is not its input (6.1.3).
 
 Rules of this file:
 
-* Python's audit events tell of files opened for writing, changes to the file system, sockets, databases and processes.
-* A profiler sees calls of built-in functions: new threads, writes to what was opened before, and readings of clocks, chance and
-  hashes. These are no finding by themselves, but say in which line a finding begins.
-* What a standard stream is given, and whatever `logging` does, is no effect. Neither is what an import does.
+* Python's audit events report files opened for writing, changes to the file system, sockets, databases and processes.
+* A profiler sees calls of built-in functions: new threads, writes to files opened earlier, and reads of clocks, random numbers
+  and hashes. Reads are not findings by themselves, but show the line where a finding begins.
+* Output to a standard stream, anything that `logging` does, and anything that an import does are not effects.
 """
 
 import _random
@@ -31,9 +31,9 @@ class Trace:
     """What was seen.
 
     Attributes:
-        effects: what left the process, and where from.
+        effects: effects outside the process, and the lines that caused them.
         threads: threads and processes that were started.
-        readings: of clocks, chance and hashes: kind, what was called, where.
+        readings: reads of clocks, random numbers and hashes: kind, what was called, where.
     """
 
     effects: list[tuple[str, Place]] = field(default_factory=list)
@@ -49,7 +49,7 @@ _installed = False
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[None]:
-    """Note what the code within does. An audit hook stays with the process for good, and does nothing meanwhile."""
+    """Trace the code within. The audit hook stays installed for the life of the process, but is inactive outside."""
     global _active, _installed  # noqa: PLW0603  audit hooks belong to the process
     if not _installed:
         sys.addaudithook(_audit)
@@ -90,7 +90,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     text = _effect(event, arguments)
     if not text:
         return
-    _active = None  # what this does is not user code's
+    _active = None  # the hook's own actions are not user code's
     try:
         place = _place(sys._getframe(1))
         if place is not None:
@@ -226,10 +226,10 @@ _CALLS: dict[str, Callable[[Any, Any], _Kind]] = {
 
 @contextmanager
 def line_found(changed: Callable[[], bool]) -> Iterator[list[Place]]:
-    """Find the first line of user code within that changes something; none if somebody else traces.
+    """Find the first line of user code within that changes something; none if another tracer is active.
 
     Args:
-        changed: tells whether it has changed.
+        changed: returns whether it has changed.
     """
     found: list[Place] = []
     last: dict[FrameType, int] = {}
@@ -255,7 +255,7 @@ def line_found(changed: Callable[[], bool]) -> Iterator[list[Place]]:
 
 
 def _place(frame: FrameType | None) -> Place | None:
-    """The innermost line of the user's own code that is running; ``None``: there is none, or an import or `logging` is at it."""
+    """Return the innermost running line of user code; ``None`` if there is none, or inside an import or `logging`."""
     while frame is not None:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
         if code.co_filename.startswith("<frozen importlib") or module.partition(".")[0] in (

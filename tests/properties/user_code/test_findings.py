@@ -449,7 +449,7 @@ def test_going_by_the_wall_time_is_a_finding_and_a_worse_one_where_productions_a
     assert "it goes by context.wall_time" in finding.story()[0]
     (finding,) = examine(*numbers(Sum(stamp), productions=Productions.WEAK))
     assert finding.habit is Habit.READS_CLOCK
-    assert "its productions are weak and go by context.wall_time" in finding.story()[0]
+    assert "its productions are weak and depend on context.wall_time" in finding.story()[0]
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_a_key_that_does_not_go_by_the_record_alone_is_a_finding(key: KeyExtract
     pipeline, feed = numbers(Sum())
     (finding,) = examine(pipeline.with_computation("planted", inputs={"in": key}), feed)
     assert finding.habit is Habit.NOT_DETERMINISTIC
-    assert "the key extractor of 'in' does not go by the record alone" in finding.story()[0]
+    assert "the key extractor of 'in' depends on more than the record" in finding.story()[0]
 
 
 def test_a_failure_that_becomes_a_dead_letter_is_no_finding() -> None:

@@ -155,7 +155,7 @@ def test_what_differs_through_a_late_record_is_nobodys_fault() -> None:
     assert has_late_records(feed)
     assert broken(found) == set()
     assert isinstance(found["faults"], Unknown)
-    assert "the source brings late records" in found["faults"].why
+    assert "the source delivers late records" in found["faults"].why
 
 
 def test_without_records_nothing_is_known() -> None:

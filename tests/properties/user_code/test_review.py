@@ -248,7 +248,7 @@ def test_what_another_process_would_hash_otherwise_is_a_finding(module: ModuleTy
 
 def test_a_pipeline_that_no_module_has_says_what_was_not_asked() -> None:
     (why,) = review(*of(Memo())).not_asked
-    assert "no importable module has the pipeline" in why
+    assert "no importable module defines the pipeline" in why
 
 
 def test_what_is_declared_and_what_switches_permit_is_told() -> None:
