@@ -68,14 +68,23 @@ def counter_first() -> Pipeline:
 class Job:
     """A job that reads files of letters, and keeps the values that come out by stream."""
 
-    def __init__(self, spark: SparkSession, place: Path, layout: Layout = Layout.PIPELINED) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Path,
+        layout: Layout = Layout.PIPELINED,
+        *,
+        files_in_batch: int = 1_000,
+    ) -> None:
         self._spark, self._place, self._layout = spark, place, layout
+        self._files_in_batch = files_in_batch
         self._letters = place / "letters"
-        self._letters.mkdir()
+        self._letters.mkdir(parents=True)
         self.values: dict[str, list[object]] = {}
 
     def input(self) -> Input:
-        stream = self._spark.readStream.schema("key string, ts long").json(str(self._letters))
+        reader = self._spark.readStream.schema("key string, ts long")
+        stream = reader.option("maxFilesPerTrigger", self._files_in_batch).json(str(self._letters))
         return Input(stream, key="key", timestamp="ts")
 
     def deploy(self, pipeline: Pipeline, *streams: str, **options: object) -> Deployment:

@@ -256,6 +256,7 @@ def deploy(
     trigger_us: int | None = None,
     max_records: int = 1_000_000,
     retention_us: int | None = 24 * HOUR,
+    available_now: bool = False,
 ) -> Deployment:
     """Start a pipeline as a job on Spark, or resume it where it stopped.
 
@@ -278,6 +279,9 @@ def deploy(
         max_records: maximum records that a computation reads from its senders' logs in one micro-batch. Staged only.
         retention_us: minimum time that a log keeps entries that all consumers have read, wall time in microseconds, for
             computations that are added later; ``None``: for ever. Staged only.
+        available_now: process what the inputs have now, in as many micro-batches as they ask for, and end:
+            `Deployment.await_termination` waits for that. The next `deploy` in the directory resumes there. Pipelined only, and
+            without a clock or a trigger.
 
     Raises:
         SparkHostError: inputs and injectors do not match, the directory belongs to another job, or the pipeline uses a feature
@@ -296,6 +300,8 @@ def deploy(
     ):
         if value < least:
             raise OptionsError(option, value, f"at least {least}")
+    if available_now:
+        _check_available_now(layout, clock_us, trigger_us)
     pipeline.validate()
     check_inputs(pipeline, inputs)
     check_streaming(inputs)
@@ -314,6 +320,19 @@ def deploy(
         max_records=max_records,
         retention_us=retention_us,
         sample=sample,
+        available_now=available_now,
     )
     host = PipelinedHost if layout is Layout.PIPELINED else StagedHost
     return Deployment(layout, host(settings, pipeline, inputs))
+
+
+def _check_available_now(layout: Layout, clock_us: int | None, trigger_us: int | None) -> None:
+    """Refuse what a job cannot have that ends with its input."""
+    if layout is Layout.STAGED:
+        problem = "in the staged layout a query cannot tell that its senders have ended, so available_now does not work"
+        raise SparkHostError(problem, "Deploy with Layout.PIPELINED, or call await_idle and stop")
+    for option, value in (("clock_us", clock_us), ("trigger_us", trigger_us)):
+        if value is not None:
+            raise OptionsError(
+                option, value, "None together with available_now, which runs only while there is input"
+            )

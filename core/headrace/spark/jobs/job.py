@@ -65,6 +65,7 @@ class Settings:
     max_records: int
     retention_us: int | None
     sample: Sample = FULL
+    available_now: bool = False
     partitions: int = 0
     """Partitions of each query; 0: those of the session, because the directory is of an earlier version."""
 

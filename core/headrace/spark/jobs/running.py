@@ -189,7 +189,9 @@ def start(name: str, frame: DataFrame, writer: BatchWriter, checkpoint: Path, se
     stream = (
         frame.writeStream.foreachBatch(writer).option("checkpointLocation", str(checkpoint)).queryName(name)
     )
-    if settings.trigger_us is not None:
+    if settings.available_now:
+        stream = stream.trigger(availableNow=True)
+    elif settings.trigger_us is not None:
         stream = stream.trigger(processingTime=f"{max(1, settings.trigger_us // MILLISECOND)} milliseconds")
 
     def begin() -> StreamingQuery:
