@@ -7,7 +7,7 @@ import typer
 
 from headrace import Pipeline
 from headrace_cli._render import counted
-from headrace_properties.search.scope import FAULT_KINDS, Exploration, Scope, small_cluster
+from headrace_properties.search.scope import USUAL_KINDS, Exploration, Scope, small_cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,16 +15,23 @@ class ScopeOptions:
     """The scope of an exhaustive search."""
 
     records: Annotated[
-        int, typer.Option(min=0, help="Exhaustive: keep this many of the input's first records.")
+        int, typer.Option(min=0, help="Exhaustive, lineage: keep this many of the input's first records.")
     ] = 3
-    faults: Annotated[int, typer.Option(min=0, help="Exhaustive: maximum number of faults in a run.")] = 1
+    faults: Annotated[
+        int, typer.Option(min=0, help="Exhaustive, lineage: maximum number of faults in a run.")
+    ] = 1
     delays: Annotated[
         int, typer.Option(min=0, help="Exhaustive: maximum number of arrivals in a run that others overtake.")
     ] = 2
-    workers: Annotated[int, typer.Option(min=1, help="Exhaustive: number of workers.")] = 2
+    workers: Annotated[int, typer.Option(min=1, help="Exhaustive, lineage: number of workers.")] = 2
     fault_kinds: Annotated[
-        str, typer.Option("--fault-kinds", metavar="KIND,...", help="Exhaustive: kinds of faults to try.")
-    ] = ",".join(FAULT_KINDS)
+        str,
+        typer.Option(
+            "--fault-kinds",
+            metavar="KIND,...",
+            help="Kinds of faults to try; lineage: only crash, drop, cut.",
+        ),
+    ] = ",".join(USUAL_KINDS)
 
     @property
     def scope(self) -> Scope:
@@ -40,6 +47,10 @@ class ScopeOptions:
 def result_words(exploration: Exploration) -> str:
     """Say in which runs everything holds."""
     runs = counted(exploration.total, "schedule")
+    if exploration.exhausted and exploration.lineage:
+        return (
+            f"and no set of at most {counted(exploration.scope.faults, 'fault')} breaks this outcome: {runs}"
+        )
     if exploration.exhausted:
         return f"in every schedule of the scope: {runs}"
     return f"in {runs}, but the scope is not exhausted"
@@ -60,14 +71,24 @@ def scope_lines(exploration: Exploration, pipeline: Pipeline, records: int) -> l
         counted(scope.options.workers, "worker"),
     ]  # fmt: skip
     limits = f"at most {counted(scope.faults, 'fault')}{kinds} and {counted(scope.delays, 'delay')} in a run"
-    return [f"Scope: {', '.join(sizes)}; {limits}", _how_far(exploration)]
+    lines = [f"Scope: {', '.join(sizes)}; {limits}", _how_far(exploration)]
+    if exploration.singles:
+        singles = exploration.singles
+        lines.append(
+            f"Of the run without faults: {counted(singles, 'single fault')} of these kinds at all its steps, and"
+            f" {singles * (singles - 1) // 2:,} pairs"
+        )
+    return lines
 
 
 def _how_far(exploration: Exploration) -> str:
     runs = f"{counted(exploration.total, 'schedule')} run"
-    pruned = (
-        f"; {exploration.pruned:,} more left out as equivalent to one of them" if exploration.pruned else ""
+    because = (
+        "because they leave a support of the outcome alone"
+        if exploration.lineage
+        else "as equivalent to one of them"
     )
+    pruned = f"; {exploration.pruned:,} more left out {because}" if exploration.pruned else ""
     if exploration.exhausted:
         return f"Exhausted: {runs}{pruned}"
     proved = (
@@ -100,6 +121,8 @@ def scope_document(exploration: Exploration | None) -> dict[str, Any] | None:
         "stopped_for": exploration.stopped_for,
         "schedules": exploration.total,
         "left_out": exploration.pruned,
+        "lineage": exploration.lineage,
+        "single_faults": exploration.singles,
         "all_with_fewer_departures_than": exploration.rounds,
         "runs": [
             {"faults": faults, "delays": delays, "schedules": runs}

@@ -32,10 +32,11 @@ from headrace_properties.search.exhaustive import explore
 from headrace_properties.search.judging import Failure, run_plan
 from headrace_properties.search.kept_failures import found_again, retry
 from headrace_properties.search.limits import CALL_S, CodeLimits
+from headrace_properties.search.lineage import LINEAGE_KINDS, break_lineage
 from headrace_properties.search.outside import breaches_named, is_outside
 from headrace_properties.search.parallel import cores
 from headrace_properties.search.replay_file import to_replay
-from headrace_properties.search.scope import Scope
+from headrace_properties.search.scope import USUAL_KINDS, Scope
 from headrace_properties.search.step_faults import single_faults
 from headrace_properties.search.verification import FEEDS, Verification
 from headrace_properties.search.verification import verify as search
@@ -53,6 +54,7 @@ _EXAMPLES = """[bold]Examples[/]
   headrace verify my_job:pipeline --search enumerate --jobs 2
   headrace verify my_job:pipeline --search pairs --examples 5000 --jobs 2
   headrace verify my_job:pipeline --search exhaustive --records 2 --faults 1 --delays 1
+  headrace verify my_job:pipeline --search lineage --records 2 --faults 2
   headrace verify my_job:pipeline --allow-unknown S8,S9,L1
   headrace verify my_job:pipeline --json > report.json
   headrace verify my_spark_job:write_batch --schema 'account STRING, amount INT'
@@ -69,6 +71,7 @@ class SearchKind(enum.Enum):
     ENUMERATE = "enumerate"
     PAIRS = "pairs"
     EXHAUSTIVE = "exhaustive"
+    LINEAGE = "lineage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,9 @@ class SearchOptions:
         SearchKind,
         typer.Option(
             "--search",
-            help="Random fault schedules; every single fault at every protocol step (enumerate); pairs of those; or every"
-            " order of arrivals and every fault of a small scope (exhaustive).",
+            help="Random fault schedules; every single fault at every protocol step (enumerate); pairs of those; every"
+            " order of arrivals and every fault of a small scope (exhaustive); or the faults that what led to a good outcome"
+            " depends on (lineage).",
         ),
     ] = SearchKind.RANDOM
     examples: Annotated[
@@ -364,10 +368,14 @@ def _found(
             outside=options.breaches,
             on_run=on_run,
         )
-    if options.how is SearchKind.EXHAUSTIVE:
-        return explore(
+    if options.how in (SearchKind.EXHAUSTIVE, SearchKind.LINEAGE):
+        scope = replace(scope, outside=options.breaches)
+        if options.how is SearchKind.LINEAGE:
+            kinds = LINEAGE_KINDS if scope.kinds == USUAL_KINDS else scope.kinds
+            scope = replace(scope, delays=0, kinds=kinds)
+        return (explore if options.how is SearchKind.EXHAUSTIVE else break_lineage)(
             application,
-            replace(scope, outside=options.breaches),
+            scope,
             feed_seed=seed,
             protocol=protocol,
             examples=math.inf if options.examples is None else options.examples,

@@ -535,3 +535,25 @@ def test_what_breaks_outside_the_model_says_so_and_is_not_kept(folder: Path, run
     assert run("verify", "views:pipeline", "--examples", "5").exit_code == 0
     refused = run("verify", "views:pipeline", "--outside", "bit_rot")
     assert (refused.exit_code, "one of lost_write" in " ".join(refused.stderr.split())) == (2, True)
+
+
+def test_a_search_by_lineage_ends_and_says_in_how_many_runs(folder: Path, run: Run) -> None:
+    result = run(
+        "verify",
+        "views:pipeline",
+        "--search",
+        "lineage",
+        "--records",
+        "1",
+        "--fault-kinds",
+        "drop",
+        "--allow-unknown",
+        "all",
+    )
+    said = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert re.search(r"HOLDS: .*, and no set of at most 1 fault breaks this outcome: \d+ schedules", said)
+    assert re.search(
+        r"Of the run without faults: \d+ single faults of these kinds at all its steps, and [\d,]+ pairs",
+        said,
+    )

@@ -11,7 +11,7 @@ from headrace_properties.search.judging import arrivals_of
 from headrace_properties.search.outside import breaches_at
 from headrace_properties.search.scope import FAULT_KINDS
 from headrace_properties.search.step_faults import faults_at
-from headrace_sim import Arrivals, Delay, Moment, Protocol, Step, StepFault, start
+from headrace_sim import Arrivals, Delay, Does, Moment, Protocol, Step, StepFault, start
 from headrace_sim import faults as f
 from headrace_sim.arrivals import Routine, overtakers
 
@@ -52,12 +52,20 @@ class Recording:
         application: what is run.
         trial: the run; its plan has delays, if only none.
         protocol: the state machines to host.
+
+    Attributes:
+        arrivals: of the run.
+        history: of the run.
+        sent: the step of each message that a process sent, by the message's identity and where it went.
+        received: the step of each event that a process received, by the event's identity and the process.
     """
 
     def __init__(self, application: Application, trial: Trial, protocol: Protocol) -> None:
         plan, arrivals = trial.plan, arrivals_of(trial.plan)
         assert arrivals is not None, "whose latencies are drawn has no order to vary"
         self.arrivals: Arrivals = arrivals
+        self.sent: dict[tuple[int, str], Step] = {}
+        self.received: dict[tuple[int, str], Step] = {}
         self._told = 0
         self._steps: list[_Reached] = []
         self._routine = Routine()
@@ -66,6 +74,7 @@ class Recording:
             application.versions, application.input_of(trial), options=plan.options, faults=plan.faults, seed=plan.seed,
             protocol=protocol, arrivals=arrivals,
         )  # fmt: skip
+        self.history = cluster.history
         cluster.tell_steps(self._tell)
         cluster.run_until(plan.faults.heals_at_us)
         self._healed = True
@@ -74,9 +83,17 @@ class Recording:
 
     def _tell(self, step: Step, event: object, to: str) -> None:
         self._told += 1
+        if not self._healed:
+            told = self.sent if step.does is Does.SENDS else self.received
+            told[id(event), to] = step  # what has arrived is kept, so its identity stays its own
         if self._healed or type(event).__name__ in _NO_STEPS or self._routine.takes(step.process, to, event):
             return
         self._steps.append(_Reached(self.arrivals.clock, self._told, step))
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps at which faults can begin."""
+        return [reached.step for reached in self._steps]
 
     def delays(self, after: Position, *, reduced: bool, every: bool = False) -> Iterator[Move]:
         """Give each arrival after a position that another one could overtake, as little delayed as makes a difference.

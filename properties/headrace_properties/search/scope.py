@@ -17,8 +17,12 @@ FAULT_KINDS: dict[str, type[f.Fault]] = {
     "duplicate": f.DuplicateMessage,
     "delay": f.DelayMessage,
     "reassign": f.Operate,
+    "cut": f.Partition,
 }
-"""The kinds of faults that are tried, by name. Commits and the store's replies are messages, too."""
+"""The kinds of faults that can be tried, by name. Commits and the store's replies are messages, too."""
+
+USUAL_KINDS = tuple(kind for kind in FAULT_KINDS if kind != "cut")
+"""Choice: those that are tried unless others are named. A cut is many lost messages."""
 
 
 def small_cluster(workers: int = 2) -> ClusterOptions:
@@ -45,7 +49,7 @@ class Scope:
     records: int = 3
     faults: int = 1
     delays: int = 2
-    kinds: tuple[str, ...] = tuple(FAULT_KINDS)
+    kinds: tuple[str, ...] = USUAL_KINDS
     options: ClusterOptions = field(default_factory=small_cluster)
     reduced: bool = True
     outside: tuple[f.Breach, ...] = ()
@@ -77,6 +81,8 @@ class Exploration:
         done: how many schedules with as many moves as ``rounds`` have been run.
         expected: about how many of them there are.
         exhausted: all schedules of the scope have been run.
+        lineage: it is a search by lineage: schedules are sets of faults that hit every known support of a goal.
+        singles: of a search by lineage: how many single faults of the same kinds there are at all steps of the run without any.
         stopped_for: why not: ``examples``, ``minutes`` or ``failure``; ``""``: it is, or somebody interrupted it.
     """
 
@@ -88,6 +94,8 @@ class Exploration:
     expected: int = 1
     exhausted: bool = False
     stopped_for: str = ""
+    lineage: bool = False
+    singles: int = 0
 
     @property
     def total(self) -> int:

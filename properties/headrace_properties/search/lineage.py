@@ -1,0 +1,266 @@
+"""Lineage-driven fault injection: the faults that could have kept a run from its outcome, read off what led to it.
+
+Rules of this file (Alvaro, Rosen and Hellerstein, SIGMOD 2015):
+
+* The outcome of a run is its goals: every row that was written, and every stream and key that left the system. A goal's *support*
+  is the messages that led to it one by one: also those that brought the records, that the row's earlier handlers had run for,
+  and by which the owner of the key had taken it over.
+* A fault at a message of a support may break that support; any other one leaves all its messages alone. So a set of faults is
+  worth a run only if it hits, for some goal, the support in the run of each of its subsets that was made (a hitting set).
+* A run with faults that reaches its goals all the same shows other supports, from which the search goes on.
+
+A result holds for this input and these latencies, since a fault also shifts what comes after it.
+"""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+from headrace import SECOND, OptionsError
+from headrace.history import Applied, Event, Executed, History, Output, ScanEnded
+from headrace.wire.messages import Deliver
+from headrace_properties.search.application import Application, Trial
+from headrace_properties.search.ground import ground_of
+from headrace_properties.search.parallel import runner
+from headrace_properties.search.plans import Plan
+from headrace_properties.search.schedules import Recording
+from headrace_properties.search.scope import FAULT_KINDS, Exploration, Scope
+from headrace_properties.search.step_faults import faults_at
+from headrace_properties.search.verification import Verification
+from headrace_sim import SOUND, Does, FaultSchedule, Moment, Protocol, Step, StepFault
+from headrace_sim import faults as f
+from headrace_sim.arrivals import Arrival
+from headrace_sim.kernel import seldom_collected
+
+LINEAGE_KINDS = ("crash", "drop", "cut")
+"""The kinds of faults, as in `FAULT_KINDS`, that keep a message from its effect."""
+
+Goal = tuple[str, str, str]
+"""Part of an outcome: what it is, its computation or stream, and its key."""
+
+_Faults = tuple[StepFault, ...]
+
+
+def break_lineage(
+    application: Application,
+    scope: Scope,
+    *,
+    feed_seed: int = 0,
+    protocol: Protocol = SOUND,
+    examples: float = math.inf,
+    minutes: float = math.inf,
+    jobs: int = 1,
+    on_run: Callable[[Verification], None] | None = None,
+) -> Verification:
+    """Run every set of faults that hits all known supports of a goal, smallest first, until one breaks something or none is left.
+
+    Args:
+        application: what is under test.
+        scope: how many records and faults, and which kinds of `LINEAGE_KINDS`; no arrival is delayed.
+        feed_seed: of the input.
+        protocol: the state machines to host.
+        examples: stop after so many runs.
+        minutes: stop after so much wall time; how far it has come then depends on the machine.
+        jobs: processes that share the runs. The result does not depend on it.
+        on_run: told after each run, for progress.
+
+    Raises:
+        OptionsError: a latency of the scope's cluster is no interval, or a kind of fault is none of `LINEAGE_KINDS`.
+    """
+    for kind in (*scope.kinds, *(breach.value for breach in scope.outside)):
+        if kind not in LINEAGE_KINDS:
+            raise OptionsError("kinds", kind, f"one of {', '.join(LINEAGE_KINDS)} in a search by lineage")
+    exploration = Exploration(scope, lineage=True)
+    found = Verification(feed_seeds=(feed_seed,), exploration=exploration)
+    search = _Search(application, scope, feed_seed, protocol, exploration)
+    until_s = time.monotonic() + minutes * 60
+    candidates: list[_Faults] = [()]
+    with seldom_collected(), runner(application, protocol, jobs) as run:
+        for size in range(scope.faults + 1):
+            exploration.done, exploration.expected = 0, len(candidates)
+            trials = [search.trial(faults) for faults in candidates]
+            for trial, judged in zip(trials, run(trials), strict=True):
+                found.take(judged)
+                exploration.runs[size, 0] += 1
+                exploration.done += 1
+                if judged.failed:
+                    found.fail(judged.failure(trial))
+                    exploration.stopped_for = "failure"
+                elif exploration.total >= examples:
+                    exploration.stopped_for = "examples"
+                elif time.monotonic() >= until_s:
+                    exploration.stopped_for = "minutes"
+                if on_run is not None:
+                    on_run(found)
+                if exploration.stopped_for:
+                    return found
+            exploration.rounds = size + 1
+            if size < scope.faults:
+                candidates = search.larger(candidates)
+    exploration.exhausted = True
+    return found
+
+
+class _Search:
+    def __init__(
+        self,
+        application: Application,
+        scope: Scope,
+        feed_seed: int,
+        protocol: Protocol,
+        exploration: Exploration,
+    ) -> None:
+        self._application, self._protocol, self._feed_seed = application, protocol, feed_seed
+        self._scope, self._exploration = scope, exploration
+        self._kept = tuple(range(min(scope.records, application.feed(feed_seed).records)))
+        feed = application.feed(feed_seed).only(self._kept)
+        self._ground = ground_of(application.versions, feed, scope.options)
+        self._heal_at_us = self._ground.horizon_us + SECOND
+        self._supports: dict[frozenset[StepFault], dict[Goal, dict[StepFault, None]]] = {}
+
+    def trial(self, faults: _Faults) -> Trial:
+        """The run with some faults."""
+        schedule = FaultSchedule((), self._heal_at_us, at_steps=faults)
+        return Trial(Plan(schedule, self._scope.options, 0, ()), self._feed_seed, self._kept)
+
+    def larger(self, sets: list[_Faults]) -> list[_Faults]:
+        """Return the sets with one more fault that are worth a run. ``sets``: of faults; each has been run, and broke nothing."""
+        for faults in sets:
+            lineage = Lineage(self._application, self.trial(faults), self._protocol)
+            self._supports[frozenset(faults)] = {
+                goal: dict.fromkeys(fault for step in steps for fault in self._faults_at(step))
+                for goal, steps in lineage.supports.items()
+            }
+            if not faults:
+                self._exploration.singles = sum(1 for step in lineage.steps for _ in self._faults_at(step))
+        found: dict[frozenset[StepFault], _Faults] = {}
+        for faults in sets:
+            for support in self._supports[frozenset(faults)].values():
+                for fault in support:
+                    together = frozenset((*faults, fault))
+                    if len(together) == len(faults) or together in found:
+                        continue
+                    if self._hits(together):
+                        found[together] = (*faults, fault)
+                    else:
+                        self._exploration.pruned += 1
+        return [*found.values()]
+
+    def _hits(self, faults: frozenset[StepFault]) -> bool:
+        """Tell whether faults hit, for some goal, the support in each run of some of them."""
+        smaller = [(run, supports) for run, supports in self._supports.items() if run < faults]
+        goals = dict.fromkeys(goal for _, supports in smaller for goal in supports)
+        return any(
+            all(
+                goal not in supports or not supports[goal].keys().isdisjoint(faults - run)
+                for run, supports in smaller
+            )
+            for goal in goals
+        )
+
+    def _faults_at(self, step: Step) -> Iterator[StepFault]:
+        """Give the faults that keep a step's message from its effect."""
+        wanted = tuple(FAULT_KINDS[kind] for kind in LINEAGE_KINDS if kind in self._scope.kinds)
+        for tied in faults_at(step, self._ground):
+            if not isinstance(tied.fault, wanted):
+                continue
+            match tied.fault:
+                case f.Crash(restart_after_us=None):
+                    continue
+                case f.Crash() if tied.moment is Moment.AFTER and step.does is Does.SENDS:
+                    continue  # it has left: the crash may as well come before the next step
+                case f.Partition(other=other) if other or step.does is Does.RECEIVES:
+                    continue
+            yield tied
+
+
+class Lineage:
+    """What led to the outcome of a run.
+
+    Args:
+        application: what is run.
+        trial: the run.
+        protocol: the state machines to host.
+
+    Attributes:
+        steps: of the run, before the heal and without routine work.
+    """
+
+    def __init__(self, application: Application, trial: Trial, protocol: Protocol = SOUND) -> None:
+        recording = Recording(application, trial, protocol)
+        self.steps = recording.steps
+        self._recording = recording
+        self._history: History = recording.history
+        self._led_to: defaultdict[int, list[int]] = defaultdict(list)
+        self._arrivals = {
+            number: arrival for arrival in recording.arrivals.handled for number in arrival.activations
+        }
+
+    @cached_property
+    def supports(self) -> dict[Goal, dict[Step, None]]:
+        """The protocol steps of each goal's support."""
+        goals: dict[Goal, list[int]] = {}
+        latest: dict[tuple[str, ...], int] = {}
+        versions: dict[tuple[str, str, int, int], int] = {}
+        for number, events in self._activations():
+            arrival = self._arrivals.get(number)
+            if arrival is not None and isinstance(arrival.content, Deliver):  # it may wait there for a scan
+                production = arrival.content.production
+                latest["delivered", arrival.place, production.consumer, production.record_id] = number
+            for event in events:
+                match event:
+                    case ScanEnded(process=process, computation=computation):
+                        latest["scanned", process, computation] = number
+                    case Executed(computation=computation, key=key, version=version):
+                        of = self._led_to[number]
+                        of += _known(
+                            latest.get(("delivered", event.process, computation, event.cause)),
+                            latest.get(("scanned", event.process, computation)),
+                            latest.get(("executed", computation, key)),
+                        )
+                        latest["executed", computation, key] = number
+                        versions[computation, key, version.sequencer, version.number] = number
+                    case Applied(computation=computation, sequencer=sequencer, delta=delta):
+                        made = versions.get((computation, delta.key, sequencer, delta.number))
+                        self._led_to[number] += _known(made)
+                        goals.setdefault(("row", computation, delta.key), []).append(number)
+                    case Output(production=sent):
+                        goals.setdefault(("output", sent.stream, sent.key), []).append(number)
+                    case _:
+                        pass
+        return {goal: self._support(reached) for goal, reached in goals.items()}
+
+    def _activations(self) -> Iterator[tuple[int, Sequence[Event]]]:
+        activations, events = self._history.activations, self._history.events
+        ends = [*(activation.first_event for activation in activations[1:]), len(events)]
+        for number, (activation, end) in enumerate(zip(activations, ends, strict=True)):
+            yield number, events[activation.first_event : end]
+
+    def _support(self, reached: list[int]) -> dict[Step, None]:
+        """The steps of all messages without which some activations would not have come about as they did."""
+        steps: dict[Step, None] = {}
+        waiting, known = reached[::-1], set[int]()
+        while waiting:
+            number = waiting.pop()
+            if number in known:
+                continue
+            known.add(number)
+            arrival = self._arrivals.get(number)
+            if arrival is not None and arrival.content is not None:
+                steps |= dict.fromkeys(self._steps_of(arrival))
+            waiting += self._led_to[number]
+            waiting += _known(self._history.activations[number].cause)
+        return steps
+
+    def _steps_of(self, arrival: Arrival) -> Iterator[Step]:
+        """Give the step that sent a message and the one that received it, but for the store's, which takes none."""
+        for told in (self._recording.sent, self._recording.received):
+            step = told.get((id(arrival.content), arrival.place))
+            if step is not None:
+                yield step
+
+
+def _known(*numbers: int | None) -> list[int]:
+    return [number for number in numbers if number is not None]
