@@ -1,6 +1,8 @@
 """Where Spark puts key intervals: evenly on as few partitions as the job needs, whatever their computation is called."""
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,9 +10,12 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 
-from headrace.spark.hosting.layout import computation_of, number_of
+from headrace.spark.hosting.layout import computation_of, number_of, plan_of
 from headrace.spark.hosting.placement import partition_of, partitions_for, placed_groups
+from headrace.spark.jobs.job import Settings, Shape
 from headrace.spark.runtime.session import most_partitions, partitions_set
+from headrace.spark.sinks.job_sinks import Sinks
+from tests.sim.rig import mail
 
 
 @given(
@@ -27,6 +32,25 @@ def test_intervals_are_spread_evenly_and_keep_their_numbers(
     if partitions:
         loads = Counter(partition_of(group, partitions) for group in groups)
         assert max(loads.values()) == -(-intervals // partitions)
+
+
+def test_names_stay_as_they_are_because_state_is_stored_under_them() -> None:
+    assert placed_groups("counter", 4, 4) == ("counter/0.6", "counter/1", "counter/2.2", "counter/3.10")
+    assert placed_groups("counter", 2, 0) == ("counter/0", "counter/1")
+
+
+@pytest.mark.parametrize(("partitions", "rows"), [(0, False), (2, True)])
+def test_a_directory_keeps_the_names_and_the_operators_that_it_was_begun_with(
+    *, partitions: int, rows: bool
+) -> None:
+    """A directory of an earlier version has no partitions in its shape. Spark resumes it only with pandas frames."""
+    pipeline = mail()
+    before = Shape("pipelined", pipeline.name, 4, ["mail"], [["sorter"], ["counter"]], partitions=partitions)
+    none: Any = None
+    settings = Settings(none, Path(), Sinks({}), 4, None, None, 1, None).placed(before)
+    plan = plan_of(pipeline, intervals=4, with_ids=frozenset(), partitions=settings.partitions)
+    assert plan.rows is rows
+    assert plan.groups["counter"] == placed_groups("counter", 4, partitions)
 
 
 @given(intervals=st.integers(1, 300), most=st.integers(1, 300))
