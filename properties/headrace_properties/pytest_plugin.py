@@ -182,6 +182,7 @@ class Verifier:
         examples: int | None = None,
         allow: Iterable[str] = (),
         duplicates: bool = False,
+        promises: "Sequence[Promise] | None" = None,
     ) -> "SparkReport": ...
 
     def __call__(self, pipeline: Any, feed: Any = None, **given: Any) -> Any:
@@ -208,6 +209,7 @@ class Verifier:
         examples: int | None = None,
         allow: Iterable[str] = (),
         duplicates: bool = False,
+        promises: "Sequence[Promise] | None" = None,
     ) -> "SparkReport":
         """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all come to the same.
 
@@ -220,6 +222,7 @@ class Verifier:
             examples: the number of schedules, instead of the command line's.
             allow: on what its outcome may depend: ``batching``, ``order``, ``partitions``, ``late``, ``growth``.
             duplicates: whether the source may deliver a row twice.
+            promises: what its author says of it; default: the list ``promises`` of the job's module.
 
         Raises:
             InvariantViolatedError: the outcome depends on something else, or an effect is not idempotent.
@@ -240,10 +243,14 @@ class Verifier:
         if module is None or prepare not in {None, getattr(module, PREPARE, None)}:
             importable = None  # a replay file finds only what its module has
         name = importable[0] if importable else getattr(job, "__name__", "the Spark job")
+        home = sys.modules.get(getattr(job, "__module__", "")) if module is None else module
+        asked = getattr(home, _PROMISES, ()) if promises is None else promises
         feed_name = FEED if importable is None or feed is None else importable[1]
 
         def target_of(seed: int) -> "SparkTarget":
-            return spark_target(name, job, schemas=schema, feed=feed, seed=seed, prepare=prepare)
+            return spark_target(
+                name, job, schemas=schema, feed=feed, seed=seed, prepare=prepare, promises=asked
+            )
 
         untold = allowed if duplicates else allowed | {Cause.DUPLICATES}
         target = target_of(used_seed)

@@ -115,14 +115,18 @@ class Asker:
         when = "when the run had come to rest" if change is None else f"after the {self._moment.changed!r}"
         if self.world.change is not None or not witness:
             witness[self.world.number] = event
-        message = f"at {format_time(self.world.at_us)}, {when}: {self._reason(objection)}{self._note()}"
+        message = (
+            f"at {format_time(self.world.at_us)}, {when}: {reason_of(self.promise, objection)}{self._note()}"
+        )
         self.violation = Violated(message, tuple(witness[number] for number in sorted(witness)))
 
     def broken(self, message: str, *witness: Event) -> None:
         """Note that the promise is broken in time."""
         if self.violation is None:
             self._check_unchanged()
-            self.violation = Violated(f"{message}: {self._reason(self._objection)}{self._note()}", witness)
+            self.violation = Violated(
+                f"{message}: {reason_of(self.promise, self._objection)}{self._note()}", witness
+            )
 
     def final(self, verdict: Callable[[], Verdict]) -> Verdict:
         """Return the verdict. ``verdict``: gives it if the promise is not known to be broken, and could judge.
@@ -147,13 +151,6 @@ class Asker:
     def _wrong(self, kind: str, reason: str) -> PromiseError:
         return PromiseError(self.promise.name, kind, self.promise.where, reason)
 
-    def _reason(self, objection: AssertionError | None) -> str:
-        text = str(objection) if objection is not None else ""
-        if text:
-            return text
-        line = _last_line(objection.__traceback__) if objection is not None else ""
-        return line or f"{self.promise.title.rstrip('.') or self.promise.name}: this is not so"
-
     def _note(self) -> str:
         """Say what switches of the pipeline permit that may be the reason (6.1.3)."""
         topology, change = self.world.topology, self.world.change
@@ -176,6 +173,15 @@ class Asker:
                 f"weak productions of {which} permit that a step which is run again produces something else"
             )
         return f" (note: {'; '.join(notes)})" if notes else ""
+
+
+def reason_of(promise: Promise, objection: AssertionError | None) -> str:
+    """Say why a promise is broken: the assertion's message, or its line with the values there; else what the promise says."""
+    text = str(objection) if objection is not None else ""
+    if text:
+        return text
+    line = _last_line(objection.__traceback__) if objection is not None else ""
+    return line or f"{promise.title.rstrip('.') or promise.name}: this is not so"
 
 
 def _last_line(where: TracebackType | None) -> str:

@@ -91,7 +91,7 @@ def explain_job(job: SparkJob, finding: JobFinding) -> Explanation:
 
 def placed(job: SparkJob, finding: JobFinding) -> JobFinding:
     """Return the finding with the line of the first state call or output that differs, unless another line is to blame."""
-    if finding.schedule is None or finding.cause in {Cause.LATE, Cause.MEMORY, Cause.ERROR}:
+    if finding.schedule is None or finding.cause in {Cause.LATE, Cause.MEMORY, Cause.ERROR, Cause.PROMISE}:
         return finding
     journals = [_journaled(job, finding, schedule)[1] for schedule in (Schedule(), finding.schedule)]
     place = next((call.place for call in reversed(_parting(*journals)) if call is not None), "")

@@ -8,7 +8,7 @@ or the day and the dice.
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,6 +18,9 @@ from unittest.mock import patch
 import time_machine
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.promises import Promise
+from headrace_properties.promises.promise import Kind
+from headrace_properties.spark_jobs.promised import Judge
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_properties.spark_jobs.watching import (
     Kept,
@@ -38,7 +41,7 @@ from headrace_sim.spark.job import (
     TransformWithState,
     Watermark,
 )
-from headrace_sim.spark.queries import Event, Outcome, hashable, run_job
+from headrace_sim.spark.queries import Batch, Event, Outcome, hashable, run_job
 from headrace_sim.spark.refusals import place_of_error, shown_place
 from headrace_sim.spark.schedules import Feed, Schedule, draw_schedule
 
@@ -63,6 +66,7 @@ class Cause(Enum):
     GROWTH = "growth"
     ERROR = "error"
     DUPLICATES = "duplicates"
+    PROMISE = "promise"
 
 
 _ANY_TIMING = "Let the code accept these rows at any time: Spark promises neither batches nor their times"
@@ -120,6 +124,7 @@ class JobFinding:
         schedules: In how many schedules it showed.
         changed: What the schedule changes: `Cause.CHANCE` for another day and other random numbers.
         kept: Which rows of the whole feed are left, numbered from 0 over all batches.
+        promise: The name of the promise that is broken, or "".
 
     """
 
@@ -132,10 +137,13 @@ class JobFinding:
     schedules: int = 1
     changed: Cause = Cause.FAULTS
     kept: tuple[int, ...] = ()
+    promise: str = ""
 
     @property
     def name(self) -> str:
         """What is broken."""
+        if self.promise:
+            return f"the promise {self.promise}"
         return f"the same outcome always ({self.cause.value})"
 
     def __str__(self) -> str:
@@ -183,6 +191,7 @@ def check_job(
     seed: int = 0,
     allow: Collection[Cause] = (),
     duplicates: bool = False,
+    promises: Sequence[Promise] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JobReport:
     """Run a job under schedules that each change one thing, and compare what it comes to. Its sink is not called.
@@ -194,6 +203,7 @@ def check_job(
         seed: All schedules follow from it.
         allow: On what the outcome may depend, because that is meant.
         duplicates: Whether the source may deliver a row twice.
+        promises: What its author says of it, asked in each run.
         progress: Told after each schedule.
 
     Raises:
@@ -202,12 +212,17 @@ def check_job(
         PySparkException: If a row of the feed does not fit its schema.
 
     """
-    check = _Check(without_sink(job), feed, frozenset(allow), duplicates=duplicates)
+    check = _Check(without_sink(job), feed, frozenset(allow), promises, duplicates=duplicates)
     return check.run(schedules, seed, progress)
 
 
 def check_again(
-    job: SparkJob, feed: Feed, cause: Cause, changed: Cause, schedule: Schedule | None
+    job: SparkJob,
+    feed: Feed,
+    cause: Cause,
+    changed: Cause,
+    schedule: Schedule | None,
+    promise: Promise | None = None,
 ) -> JobFinding | None:
     """Look for something that was found before, under its schedule alone.
 
@@ -217,12 +232,14 @@ def check_again(
         cause: Of the finding.
         changed: What its schedule changes.
         schedule: The schedule, or None if the feed alone showed it.
+        promise: That was broken, if one was.
 
     Raises:
         JobFailsError: As `check_job` does; so is `SparkJobError`.
 
     """
-    return _Check(without_sink(job), feed, frozenset()).again(cause, changed, schedule)
+    promises = () if promise is None else (promise,)
+    return _Check(without_sink(job), feed, frozenset(), promises).again(cause, changed, schedule)
 
 
 def without_sink(job: SparkJob) -> SparkJob:
@@ -236,8 +253,17 @@ Settled = tuple[Counter[Any], Counter[Any]]
 
 class _Check:
     def __init__(
-        self, job: SparkJob, feed: Feed, allow: frozenset[Cause], *, duplicates: bool = False
+        self,
+        job: SparkJob,
+        feed: Feed,
+        allow: frozenset[Cause],
+        promises: Sequence[Promise] = (),
+        *,
+        duplicates: bool = False,
     ) -> None:
+        self._promises = promises
+        self._promised: dict[str, JobFinding] = {}
+        self._seen: set[str] = set()
         self._duplicates = duplicates
         self._alone_differ: bool | None = None
         self._failure: Exception | None = None
@@ -254,22 +280,77 @@ class _Check:
         for cause in _ALONE:
             if (found := self._alone(cause)) is not None and cause not in self._allow:
                 self._findings[cause] = found
+        judge = Judge(self._promises, self._job)
+        undisturbed = run_changed(
+            self._job, self._feed, Schedule(), Cause.FAULTS, after_batch=judge.after_batch
+        )
+        self._ask(judge.at_end(undisturbed), Cause.FAULTS, Schedule())
         most_late = calm.late
         kinds = list(_changes(self._job, duplicates=self._duplicates))
         for number in range(schedules):
             cause, change = kinds[number % len(kinds)]
             schedule = change(draw_schedule(seed + number, self._job.partitions, self._feed, mean_faults=3.0))
-            outcome = run_changed(self._job, self._feed, schedule, cause)
+            judge = Judge(self._promises, self._job)
+            outcome = run_changed(self._job, self._feed, schedule, cause, after_batch=judge.after_batch)
+            if cause is not Cause.DUPLICATES and outcome.late <= calm.late:
+                self._ask(judge.at_end(outcome), cause, schedule)
             most_late = max(most_late, outcome.late)
             self._judge(cause, schedule, calm, outcome)
             if progress is not None:
                 progress(number + 1, schedules)
         unknown = [] if any(calm.outputs.values()) else ["the job gave no output"]
-        return JobReport(tuple(self._findings.values()), tuple(unknown), schedules, most_late, calm)
+        unknown += [
+            f"the promise {promise.name} never came true"
+            for promise in self._promises
+            if promise.kind is Kind.SOMETIMES and promise.name not in self._seen
+        ]
+        findings = (*self._promised.values(), *self._findings.values())
+        return JobReport(findings, tuple(unknown), schedules, most_late, calm)
+
+    def _ask(self, judge: Judge, changed: Cause, schedule: Schedule) -> None:
+        """Note the promises that are broken, each with the smallest feed and schedule that break it."""
+        self._seen |= judge.seen
+        for name in judge.broken:
+            if (known := self._promised.get(name)) is not None:
+                self._promised[name] = replace(known, schedules=known.schedules + 1)
+                continue
+            promise = next(promise for promise in self._promises if promise.name == name)
+
+            def why(kept: tuple[int, ...], schedule: Schedule, promise: Promise = promise) -> str:
+                return self._broken(promise, kept, changed, schedule)
+
+            kept, smallest = shrunk(sum(map(len, self._feed)), schedule, lambda *both: bool(why(*both)))
+            self._promised[name] = self._promise_told(promise, why(kept, smallest), kept, changed, smallest)
+
+    def _broken(self, promise: Promise, kept: tuple[int, ...], changed: Cause, schedule: Schedule) -> str:
+        """Say why a promise is broken in a run of these rows; "": it is not."""
+        judge = Judge([promise], self._job)
+        feed = narrowed(self._feed, kept)
+        outcome = run_changed(self._job, feed, schedule, changed, after_batch=judge.after_batch)
+        return judge.at_end(outcome).broken.get(promise.name, "")
+
+    def _promise_told(
+        self, promise: Promise, why: str, kept: tuple[int, ...], changed: Cause, schedule: Schedule
+    ) -> JobFinding:
+        feed = narrowed(self._feed, kept)
+        alone = schedule == Schedule()
+        how = f"with {_size(feed)}, undisturbed" if alone else schedule_told(changed, schedule, feed)
+        remedy = promise.title.rstrip(".") or "Keep the promise, or change it"
+        return JobFinding(
+            Cause.PROMISE, promise.where.replace(", line ", ":"), f"{why}; {how}", remedy, feed, None if alone else schedule,
+            changed=changed, kept=kept, promise=promise.name,
+        )  # fmt: skip
 
     def again(self, cause: Cause, changed: Cause, schedule: Schedule | None) -> JobFinding | None:
         calm = self._calm()
         kept = tuple(range(sum(map(len, self._feed))))
+        if cause is Cause.PROMISE:
+            why = "".join(self._broken(one, kept, changed, schedule or Schedule()) for one in self._promises)
+            return (
+                self._promise_told(self._promises[0], why, kept, changed, schedule or Schedule())
+                if why
+                else None
+            )
         if schedule is None:
             found = self._alone(cause)
             return None if found is None else replace(found, feed=self._feed, kept=kept)
@@ -487,10 +568,11 @@ def run_changed(
     schedule: Schedule,
     changed: Cause,
     watch: Callable[[Event], None] | None = None,
+    after_batch: Callable[[Batch, Outcome], None] | None = None,
 ) -> Outcome:
     """Run a job under a schedule; on another day, with other random numbers, if that is what is changed."""
     with _chance(1 if changed is Cause.CHANCE else 0):
-        return run_job(job, feed, schedule, watch=watch)
+        return run_job(job, feed, schedule, watch=watch, after_batch=after_batch)
 
 
 class _chance:  # noqa: N801  a context
@@ -534,6 +616,12 @@ def _instead(what: str, surplus: Counter[Any], missing: Counter[Any]) -> str:
 def _few(items: Counter[Any]) -> str:
     shown = [str(item) for item in sorted(items.elements(), key=repr)]
     return ", ".join(shown[:2]) + (f" and {len(shown) - 2} more" if len(shown) > 2 else "")
+
+
+def _size(feed: Feed) -> str:
+    rows = sum(map(len, feed))
+    sizes = ", ".join(str(len(batch)) for batch in feed if batch)
+    return f"{rows} row{'s' * (rows != 1)} in batches of {sizes}"
 
 
 def schedule_told(cause: Cause, schedule: Schedule, feed: Feed) -> str:

@@ -37,6 +37,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
         changed: What the schedule changes.
         schedule: How the job runs, or None if the rows alone show it.
         fault: What happens to the sink, or None.
+        promise: The name of the promise that is broken, or "".
         code_digest: Of the source behind the job; ``""``: unknown.
         input_digest: Of the rows that are kept.
         format: Of this file.
@@ -53,6 +54,7 @@ class SparkReplay(msgspec.Struct, frozen=True):
     changed: Cause = Cause.FAULTS
     schedule: Schedule | None = None
     fault: Fault | None = None
+    promise: str = ""
     code_digest: str = ""
     input_digest: str = ""
     format: int = SPARK_FORMAT
@@ -74,6 +76,10 @@ class SparkReplay(msgspec.Struct, frozen=True):
             return f"it has {schedule.partitions} partitions"
         if any(size < 0 for size in schedule.cuts or ()):
             return "it has a batch of negative size"
+        if (self.cause is Cause.PROMISE) != bool(self.promise) or (
+            self.promise and self.promise not in [promise.name for promise in target.promises]
+        ):
+            return f"it is about the promise {self.promise!r}, which the module no longer makes"
         if (self.cause is None) == (self.fault is None):
             return "it has neither the cause nor the fault of a finding, or both"
         if self.fault is not None and (self.fault.batch < 0 or self.fault.effect < 0):
@@ -105,7 +111,12 @@ def to_file(
         input_digest=_digest(narrowed(target.feed, finding.kept)),
     )
     about: dict[str, Any] = (
-        {"cause": finding.cause, "changed": finding.changed, "schedule": finding.schedule}
+        {
+            "cause": finding.cause,
+            "changed": finding.changed,
+            "schedule": finding.schedule,
+            "promise": finding.promise,
+        }
         if isinstance(finding, JobFinding)
         else {"fault": finding.fault}
     )
@@ -153,7 +164,8 @@ class Again:
         self._trial: OneTrial | None = None
         feed = narrowed(target.feed, file.kept)
         if file.cause is not None:
-            found = check_again(target.job, feed, file.cause, file.changed, file.schedule)
+            promise = next((one for one in target.promises if one.name == file.promise), None)
+            found = check_again(target.job, feed, file.cause, file.changed, file.schedule, promise)
             self.finding = None if found is None else placed(target.job, replace(found, kept=file.kept))
         elif file.fault is not None and target.job.sink.function is not None:
             self._trial = replace(target, feed=feed).try_fault(file.fault)

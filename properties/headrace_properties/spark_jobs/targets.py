@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace.api.errors import HeadraceError
+from headrace_properties.promises import Promise
 from headrace_properties.spark_jobs.drawn_rows import drawn_batches
 from headrace_properties.spark_jobs.explaining import placed
 from headrace_properties.spark_jobs.outcomes import (
@@ -18,6 +19,7 @@ from headrace_properties.spark_jobs.outcomes import (
     check_job,
     without_sink,
 )
+from headrace_properties.spark_jobs.promised import check_promises_of_job
 from headrace_properties.spark_jobs.shrinking import narrowed, shrunk
 from headrace_sim.spark.ddl import parse_schema
 from headrace_sim.spark.job import Columns, SparkJob, SparkSink, Watermark
@@ -31,10 +33,11 @@ from headrace_sim.spark.sinks.trial import Progress
 
 FEED = "feed"
 PREPARE = "prepare"
+PROMISES = "promises"
 """What a module calls the rows of its batches, or the function that makes them from a seed; and what makes a sink's tables."""
 
 
-SINK_TRIES = 6
+SINK_TRIES = 3
 """Choice: how many smaller inputs a finding about a sink is tried with. Each is a few processes."""
 
 Finding = JobFinding | SinkFinding
@@ -84,6 +87,7 @@ class SparkTarget:
         job: The job; for a sink alone, one without steps.
         feed: The rows of its input, batch by batch.
         prepare: Makes what the sink takes for granted, or None.
+        promises: What its author says of it.
 
     """
 
@@ -91,6 +95,7 @@ class SparkTarget:
     job: SparkJob
     feed: Sequence[Sequence[tuple[Any, ...]]]
     prepare: Callable[[], Any] | None = None
+    promises: tuple[Promise, ...] = ()
 
     def verify(
         self,
@@ -121,7 +126,7 @@ class SparkTarget:
         """
         keeps = any(not isinstance(step, Columns | Watermark) for step in self.job.steps)
         judged = None
-        if keeps:
+        if keeps or self.promises:
             judged = check_job(
                 self.job,
                 self.feed,
@@ -129,6 +134,7 @@ class SparkTarget:
                 seed=seed,
                 allow=allow,
                 duplicates=duplicates,
+                promises=self.promises,
                 progress=progress,
             )
             judged = replace(judged, findings=tuple(placed(self.job, finding) for finding in judged.findings))
@@ -195,6 +201,7 @@ def spark_target(
     feed: Any = None,
     seed: int = 0,
     prepare: Callable[[], Any] | None = None,
+    promises: Sequence[Promise] | None = None,
 ) -> SparkTarget:
     """Return what a user names, ready to be tried.
 
@@ -206,6 +213,7 @@ def spark_target(
         feed: The rows of each batch, or a function that makes them from a seed. Default: the module's, or drawn.
         seed: For them.
         prepare: Makes what the sink takes for granted. Default: the module's.
+        promises: What the author says of the job. Default: the module's.
 
     Raises:
         SparkTargetError: If it is none of these, or has no function for ``foreachBatch``.
@@ -214,6 +222,7 @@ def spark_target(
     """
     given = getattr(module, FEED, None) if feed is None else feed
     prepare = prepare or getattr(module, PREPARE, None)
+    asked = getattr(module, PROMISES, ()) if promises is None else promises
     if isinstance(found, SparkJob):
         job = found
     elif not callable(found) or isinstance(found, type):
@@ -235,7 +244,13 @@ def spark_target(
             name, problem, "There is nothing to try: name one with state, or with foreachBatch()"
         )
     rows = drawn_batches(job.input, seed) if given is None else given(seed) if callable(given) else given
-    return SparkTarget(name, job, [[as_tuple(row, job.input) for row in batch] for batch in rows], prepare)
+    return SparkTarget(
+        name,
+        job,
+        [[as_tuple(row, job.input) for row in batch] for batch in rows],
+        prepare,
+        check_promises_of_job(asked),
+    )
 
 
 def causes_named(names: Iterable[str]) -> frozenset[Cause]:

@@ -1,0 +1,115 @@
+"""Promises about jobs: asked after each batch and at the end of each run, shrunk, and replayed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace_properties.promises import always, at_end, eventually, never, sometimes
+from headrace_properties.spark_jobs.outcomes import Cause, JobReport, check_again, check_job
+from headrace_properties.spark_jobs.promised import JobPromiseError, check_promises_of_job, expected_rows
+from headrace_properties.spark_jobs.replay_file import Again, SparkReplay, to_file
+from headrace_properties.spark_jobs.targets import spark_target
+from tests.properties.spark_jobs.planted import FEED, MENDED, SumOfCall, job, minute_of
+
+
+@expected_rows
+def sum_of_each_minute(rows: tuple[Any, ...]) -> Iterable[tuple[str, int]]:
+    """Each minute has its sum, but for the last, which nothing has ended."""
+    sums: dict[tuple[str, int], int] = {}
+    for row in rows:
+        sums[row.k, minute_of(row)] = sums.get((row.k, minute_of(row)), 0) + row.n
+    latest = max(map(minute_of, rows))
+    return [(key, total) for (key, minute), total in sums.items() if minute < latest]
+
+
+@always
+def totals_stay_small(moment: Any) -> bool:
+    return all(row.n < 5 for row in moment.outputs)
+
+
+@never
+def anything_is_late(moment: Any) -> bool:
+    return bool(moment.late)
+
+
+@sometimes
+def state_is_empty(moment: Any) -> bool:
+    """It never is while there was a row of z."""
+    return any(row.k == "z" for row in moment.rows) and not moment.state
+
+
+@at_end
+def state_is_read(moment: Any) -> bool:
+    return ("sum", ("z",)) in moment.state
+
+
+def _report(promises: list[Any], tried: Any = MENDED) -> JobReport:
+    return check_job(tried, FEED, schedules=40, allow={Cause.BATCHING, Cause.GROWTH}, promises=promises)
+
+
+def test_promises_that_are_kept_hold() -> None:
+    assert _report([sum_of_each_minute, anything_is_late, state_is_read]).findings == ()
+
+
+def test_job_that_gives_something_else_than_expected_is_told_with_the_smallest_feed() -> None:
+    finding = _report([sum_of_each_minute], job(SumOfCall())).findings[0]
+    assert (finding.name, len(finding.kept)) == ("the promise sum_of_each_minute", 1)
+    assert "at the end: not expected: ('a', 1); with 1 row in batches of 1, undisturbed" in finding.told
+    assert "test_promised.py:" in finding.place
+
+
+def test_promise_is_asked_after_each_batch() -> None:
+    finding = _report([totals_stay_small]).findings[0]
+    assert "after batch 3: totals_stay_small: this is not so" in finding.told
+    again = check_again(
+        MENDED, finding.feed, finding.cause, finding.changed, finding.schedule, totals_stay_small
+    )
+    assert again is not None
+    assert again.told == finding.told
+
+
+def test_what_never_came_true_is_unknown() -> None:
+    assert _report([state_is_empty]).unknown == ("the promise state_is_empty never came true",)
+
+
+def test_replay_file_has_the_promise_and_refuses_one_that_is_gone() -> None:
+    target = spark_target(f"{__name__}:MENDED", MENDED, feed=FEED, promises=[totals_stay_small])
+    report = target.verify(schedules=20)
+    file = msgspec.json.decode(to_file(target, report.findings[0], None, "FEED", 0), type=SparkReplay)
+    assert file.promise == "totals_stay_small"
+    found = Again(file, target).finding
+    assert found is not None
+    assert found.name == report.findings[0].name
+    gone = spark_target("x:y", MENDED, feed=FEED, promises=[])
+    assert "which the module no longer makes" in file.wrong(gone)
+
+
+@eventually(within_us=1)
+def in_time(moment: Any) -> bool:
+    return True
+
+
+@always(of="counter")
+def of_a_computation(moment: Any) -> bool:
+    return True
+
+
+@always
+def raises(moment: Any) -> bool:
+    return bool(moment.nothing)
+
+
+@pytest.mark.parametrize(
+    ("promise", "told"),
+    [(in_time, "is of kind eventually"), (of_a_computation, "names a computation or a stream")],
+)
+def test_promise_that_cannot_be_asked_is_refused(promise: Any, told: str) -> None:
+    with pytest.raises(JobPromiseError, match=told):
+        check_promises_of_job([promise])
+
+
+def test_promise_that_fails_is_no_finding() -> None:
+    with pytest.raises(JobPromiseError, match="'raises' raises AttributeError"):
+        _report([raises])
