@@ -21,10 +21,10 @@ from headrace import MILLISECOND, SECOND, HeadraceError, OptionsError, Pipeline
 from headrace_sim import Feed, FeedBuilder
 
 _BYTES = 1 << 14
-"""To draw from. Choice: more than Hypothesis takes, which is 8 KiB for one input."""
+"""Number of bytes to draw from. Choice: more than the 8 KiB that Hypothesis takes for one input."""
 
 _TRIES = 200
-"""Choice: inputs that a strategy's filters may refuse."""
+"""Choice: maximum number of inputs that a strategy's filters may reject."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class UndrawnFeedError(HeadraceError):
-    """A strategy gives no input. Fields: strategy, problem, remedy."""
+    """A strategy yields no input. Fields: strategy, problem, remedy."""
 
     def __init__(self, strategy: str, problem: str, remedy: str) -> None:
         super().__init__(strategy, problem, remedy)

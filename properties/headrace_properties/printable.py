@@ -1,4 +1,4 @@
-"""Text and values of users as people read them: decoded, whole, and harmless on a terminal."""
+"""Format users' text and values for people: decoded, complete, and harmless on a terminal."""
 
 import re
 
@@ -9,7 +9,7 @@ from headrace_sim import Feed, FeedEntry
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What can steer a terminal, reorder a line or fail to be encoded; newline and tab are neither."""
+"""Characters that can control a terminal, reorder a line or fail to encode; newline and tab are excluded."""
 
 
 def visible(text: str) -> str:

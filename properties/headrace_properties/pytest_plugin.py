@@ -211,7 +211,7 @@ class Verifier:
         duplicates: bool = False,
         promises: "Sequence[Promise] | None" = None,
     ) -> "SparkReport":
-        """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all come to the same.
+        """Run a Spark job under schedules, try its sink at each of its effects, and fail the test unless all outcomes are equal.
 
         Args:
             job: a ``foreachBatch`` function, a function that starts a query, or a ``SparkJob``.

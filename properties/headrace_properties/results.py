@@ -1,4 +1,4 @@
-"""What a recorded run has come to, in the terms of the reference: what it sent outside, and the states that it left."""
+"""Read a recorded run's result in the reference's terms: records sent outside, and final states."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,5 +21,5 @@ def result_of(history: Iterable[Event]) -> RunResult:
 
 
 def outputs_of(history: Iterable[Event]) -> Counter[Emitted]:
-    """What a recorded run sent outside."""
+    """Return what a recorded run sent outside."""
     return result_of(history).outputs

@@ -1,4 +1,4 @@
-"""What a checker says of a run: a verdict has three values.
+"""A checker's verdict on a run, with three possible values.
 
 A property whose interesting case never came up is `Unknown`, never green.
 """
@@ -10,7 +10,7 @@ from headrace.wire.value import Value
 
 
 class AwaitedKind(enum.StrEnum):
-    """What a run can wait for."""
+    """The kinds of things that a run can wait for."""
 
     RECORD = "record"
     TIMER = "timer"
@@ -23,7 +23,7 @@ class AwaitedKind(enum.StrEnum):
 
 
 class Awaited(Value, frozen=True):
-    """What should have happened in a run whose faults have stopped, and did not.
+    """What should have happened after a run's faults had stopped, but did not.
 
     Attributes:
         kind: what is still there.
@@ -46,7 +46,7 @@ class Awaited(Value, frozen=True):
 
 
 class Holds(Value, frozen=True):
-    """The property held each time that its case came up.
+    """The property held every time it was exercised.
 
     Attributes:
         reached: how often it came up; at least once.
@@ -70,10 +70,10 @@ class Violated(Value, frozen=True):
 
 
 class Unknown(Value, frozen=True):
-    """The run does not tell.
+    """The run did not exercise the property, or could not decide it.
 
     Attributes:
-        why: what did not happen.
+        why: what did not happen, or is missing.
         cut_short: its case came up, and the run ended before it could be judged: that other runs held says nothing of this one.
     """
 

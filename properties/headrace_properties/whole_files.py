@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place under a name of the process's own, then renamed."""
+"""Write files atomically: under a temporary name in the same directory, then rename."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def is_device(path: Path) -> bool:
-    """Tell whether it is ``/dev/null``, a pipe or the like, which is written in place."""
+    """Return whether a path is ``/dev/null``, a pipe or the like, which is written in place."""
     return path.exists() and not path.is_file()
 
 
@@ -16,7 +16,7 @@ def write_whole(path: Path, make: Callable[[Path], object]) -> None:
 
     Args:
         path: the file.
-        make: writes the content to the path that it is given, whose suffix is the same.
+        make: writes the content to the given path, which has the same suffix.
 
     Raises:
         OSError: it cannot be written; then nothing is left of it.

@@ -139,7 +139,7 @@ def queries() -> st.SearchStrategy[Query]:
 def settling_queries(
     *, merging: bool = True, engine: st.SearchStrategy[Engine] | None = None
 ) -> st.SearchStrategy[Query]:
-    """Groupings that come to the same in the end in whatever order their input comes; see `settles`."""
+    """Groupings whose final result does not depend on the order of their input; see `settles`."""
     strategies = windows() if merging else windows().filter(lambda one: not isinstance(one, Sessions))
     early = st.recursive(leaves(), _composed, max_leaves=3)
     finishing = st.builds(RepeatUntil, early, st.just(AtWatermark()))
@@ -216,7 +216,7 @@ def cases(
     Args:
         coinciding: arrivals, watermarks and boundaries fall on the same instants.
         retractions: elements are taken back, too, which no source can do.
-        settling: only such as come to the same in the end in whatever order their input comes.
+        settling: only groupings whose final result does not depend on the order of their input.
         merging: of these, also sessions.
         engine: of these, the engines; ``None``: any.
     """

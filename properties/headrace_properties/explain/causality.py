@@ -1,10 +1,10 @@
-"""What led to what in a run: its messages, and the causal past of an event.
+"""Causality in a run: its messages, and the causal past of an event.
 
-Events name what they are about: a record by its id, a write by its version, an owner by its sequencer. So an event is linked to
-the one that made what it is about: a record is sent where it is made and arrives where it is `Delivered`; a write leaves with
-user code (`Executed`) and arrives where it is `Applied` or refused; and so on. What was made or sent several times is linked by
-the causes that the run's host recorded (`headrace.causes`): to the copy that the message carried, or else to the last one that
-happened before. In a History without causes, it is taken to be the last one of all.
+Events name their subject: a record by its id, a write by its version, an owner by its sequencer. So an event is linked to the one
+that created its subject: a record is sent where it is made and arrives where it is `Delivered`; a write leaves with user code
+(`Executed`) and arrives where it is `Applied` or refused; and so on. What was made or sent several times is linked by the causes
+that the run's host recorded (`headrace.causes`): to the copy that the message carried, or else to the last one that happened
+before. In a History without causes, it is taken to be the last one of all.
 """
 
 import enum
@@ -35,10 +35,10 @@ class Link:
     """One event that led to another.
 
     Attributes:
-        cause: its number in the History.
-        effect: its number; always the larger.
-        kind: why.
-        label: what was carried, for people.
+        cause: the first event's number in the History.
+        effect: the second event's number, always the larger.
+        kind: the reason for the order.
+        label: what the message carried, for people.
     """
 
     cause: int
@@ -48,7 +48,7 @@ class Link:
 
 
 def links_of(history: Sequence[h.Event]) -> list[Link]:
-    """Return what led to what, in order of the effects."""
+    """Return all cause-effect links, in order of the effects."""
     tracer = _Tracer(history)
     for number, event in enumerate(history):
         tracer.take(number, event)
@@ -56,14 +56,14 @@ def links_of(history: Sequence[h.Event]) -> list[Link]:
 
 
 def messages_of(links: Iterable[Link]) -> list[Link]:
-    """Those that went from one process to another."""
+    """Return the links between different processes."""
     return [link for link in links if link.kind is not LinkKind.LOCAL]
 
 
 def causal_past(links: Iterable[Link], of: Iterable[int]) -> set[int]:
-    """The events that these depend on, with themselves.
+    """Return these events and all events that they depend on.
 
-    Not all that came before them at their processes: a report that was sent in between led to nothing here.
+    Earlier events at the same processes are not all included: a report sent in between may have had no effect on these events.
     """
     causes: dict[int, list[int]] = {}
     for link in links:
@@ -78,7 +78,7 @@ def causal_past(links: Iterable[Link], of: Iterable[int]) -> set[int]:
 
 
 def numbers_of(history: Sequence[h.Event], events: Iterable[h.Event]) -> list[int]:
-    """Where these events, such as a verdict's witness, stand in their History; those that do not are left out."""
+    """Return the positions of these events, such as a verdict's witness, in their History; missing events are left out."""
     numbers = {id(event): number for number, event in enumerate(history)}
     equal = {event: number for number, event in reversed(list(enumerate(history)))}
     found = [numbers.get(id(event), equal.get(event, -1)) for event in events]
@@ -86,7 +86,7 @@ def numbers_of(history: Sequence[h.Event], events: Iterable[h.Event]) -> list[in
 
 
 _Made = dict[str, list[int]]
-"""Events that made the same thing, by process."""
+"""The events that created the same thing, by process."""
 
 
 def _last(made: _Made, process: str, end: int) -> int | None:
@@ -97,7 +97,7 @@ def _last(made: _Made, process: str, end: int) -> int | None:
 
 
 class _Tracer:
-    """Takes events in order, and remembers where what is on its way was sent."""
+    """Takes events in order, and remembers which event sent what is in flight."""
 
     def __init__(self, history: Sequence[h.Event]) -> None:
         self.links: list[Link] = []
@@ -139,7 +139,7 @@ class _Tracer:
             handler(number, event)
 
     def _link(self, effect: int, kind: LinkKind, label: str, *cause: Any) -> bool:
-        """Link to the event that made what is known by this name; tell whether there is one."""
+        """Link to the event that created the thing of this name; return whether there is one."""
         found = self._origin(effect, self._made_at.get(cause, {}), message=kind is not LinkKind.LOCAL)
         if found is None:
             return False
@@ -149,7 +149,7 @@ class _Tracer:
         return True
 
     def _origin(self, effect: int, made: _Made, *, message: bool) -> int | None:
-        """Choose which of several events led to an effect. ``message``: what it handled may have carried it."""
+        """Choose which of several events led to an effect. ``message``: whether the handled message may have carried it."""
         sender = self._sender(effect) if message else None
         if sender is not None and (carried := _last(made, *sender)) is not None:
             return carried

@@ -20,7 +20,7 @@ from headrace_sim import ClusterOptions
 
 @cache
 def titles() -> dict[str, str]:
-    """Invariant to what it says, in a line."""
+    """Invariant to its statement, in one line."""
     return {name: rule.title for name, rule in rules().items()} | dict(record_titles())
 
 
@@ -28,8 +28,8 @@ def describe_failure(failure: Failure, application: Application) -> str:
     """Write a failure: what it violates, and the smallest input and fault schedule that do.
 
     Args:
-        failure: what a search has found.
-        application: what was searched.
+        failure: the failure found by a search.
+        application: the application under test.
     """
     name = application.pipeline.name
     lines = [f"{name} breaks {', '.join(failure.violations) or 'under faults: the run stopped'}"]
@@ -45,7 +45,7 @@ def describe_failure(failure: Failure, application: Application) -> str:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """Write a plan: its faults, when they end, and what is unusual about the cluster, a line each."""
+    """Write a plan: its faults, when they end, and the cluster's unusual options, one per line."""
     lines = plan.describe()
     if plan.faults.count:
         lines.append(f"{format_time(plan.faults.heals_at_us)} all faults end")
@@ -55,7 +55,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def unusual_options(options: ClusterOptions) -> list[str]:
-    """The options that are not at their defaults, as ``name=value``."""
+    """Return the options that differ from their defaults, as ``name=value``."""
     usual = ClusterOptions()
     names = [name for name in options.__struct_fields__ if name != "engine"]
     found = [
@@ -71,7 +71,7 @@ def unusual_options(options: ClusterOptions) -> list[str]:
 
 
 def short(value: object) -> str:
-    """Write an option's value: empty fields are left out, and times at their ends are named."""
+    """Write an option's value without empty fields; the ends of time are written by name."""
     match value:
         case enum.Enum():
             return repr(value.value)
@@ -91,7 +91,7 @@ _TIMES = ("timestamp", "due", "set_at", "origin", "held", "low_watermark")
 
 
 def describe_fields(value: msgspec.Struct, without: Collection[str] = ()) -> str:
-    """Write the fields of an event, or of what is in one, as ``name=value``; empty ones are left out, bytes are shown as text.
+    """Write the fields of an event, or of a part of one, as ``name=value``, without empty ones; bytes are shown as text.
 
     Args:
         value: the event, row, timer or record.

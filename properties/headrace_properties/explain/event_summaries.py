@@ -9,7 +9,7 @@ from headrace.wire.effects import SourceWatermark
 
 
 def seconds(time_us: int) -> str:
-    """A time in seconds, as short as it can be; the two ends by name.
+    """Write a time in seconds, as short as possible; the two ends of time by name.
 
     >>> seconds(2_310_000), seconds(5_006_519), seconds(MAX_TIME), seconds(MIN_TIME)
     ('2.310 s', '5.006519 s', 'end', 'unknown')
@@ -22,12 +22,12 @@ def seconds(time_us: int) -> str:
 
 
 def phrase(event: h.Event) -> str:
-    """What happened, in a few words; where and when, the reader sees."""
+    """Describe an event in a few words, without its place and time, which the picture shows."""
     return _PHRASES[type(event)](event)
 
 
 def found_by(scan: h.ScanEnded) -> str:
-    """What a recovery scan brought."""
+    """Describe what a recovery scan returned."""
     found = [f"timer {tag!r} of {key!r}" for key, tag in scan.timers]
     found += [f"production {record_id}" for record_id, _ in scan.productions]
     if len(found) > 3:
@@ -36,7 +36,7 @@ def found_by(scan: h.ScanEnded) -> str:
 
 
 def changes(event: h.Applied) -> list[str]:
-    """What a write changed in its row."""
+    """Describe what a write changed in its row."""
     delta = event.delta
     parts = [f"sets timer {timer.tag!r}" for timer in delta.set_timers]
     parts += [f"removes the fired timer {timer.tag!r}" for timer in delta.fired]
@@ -114,4 +114,4 @@ _PHRASES: dict[type, Callable[[Any], str]] = {
     h.Healed: lambda _: "faults end",
     h.RunEnded: lambda e: f"the run ends: {e.why}",
 }
-"""Of every kind of event."""
+"""The summary of each kind of event."""

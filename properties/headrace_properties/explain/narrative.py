@@ -1,7 +1,7 @@
-"""A violation as a story in sentences: who believed what, which write landed when, which rule was broken.
+"""Explain a violation in sentences: who believed what, which write landed when, which rule was broken.
 
-It tells the causal past of the witness, with who owned the keys and what struck their owners. What led to nothing is left out,
-and the story says how much that was.
+The story covers the causal past of the witness, the owners of the keys and the faults that hit them. Unrelated events are left
+out, and the story states their number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from headrace_properties.search.judging import is_finding
 from headrace_properties.verdict import Verdict, Violated
 
 LONGEST = 20
-"""Sentences between the headline and the rule: more is not read."""
+"""Maximum number of sentences between headline and rule: nobody reads more."""
 
 _TOLD_FIRST = (
     "S6",
@@ -42,7 +42,7 @@ _TOLD_FIRST = (
     "L3",
     "L4",
 )
-"""Of several violations, the one that says most of the cause; what the others say follows from it."""
+"""Invariants by explanatory power: the first violated one is explained, since the others follow from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Sentence:
     """One step of a story.
 
     Attributes:
-        number: of the event that it tells, in the History.
-        text: with its time.
+        number: the number in the History of the event that it describes.
+        text: the sentence, with its time.
     """
 
     number: int
@@ -63,15 +63,15 @@ class Narrative:
     """Why a rule was broken.
 
     Attributes:
-        invariant: which.
+        invariant: the violated invariant.
         sentences: the story, in order of time.
         rule: which rule was broken, how, and where the paper states it.
-        consequences: what else was broken in the same run.
-        told: how many events the story is made of.
-        left_out: how many it is not.
+        consequences: what else was violated in the same run.
+        told: how many events the story covers.
+        left_out: how many events it leaves out.
         shortened: sentences that were dropped, because there were too many.
-        awaited: of a violation of liveness: what is awaited, and since when.
-        next: what should have come next, and the rule that says so.
+        awaited: for a liveness violation, what is awaited, and since when.
+        next: what should have happened next, and the rule that requires it.
     """
 
     invariant: str
@@ -86,7 +86,7 @@ class Narrative:
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """All of it, a sentence or two each, ending with the rule; a broken promise is told first, as it is what went wrong."""
+        """The whole story, one or two sentences per entry, ending with the rule; a broken promise comes first."""
         omitted = (
             f"Left out: {self.left_out:,} of {self.told + self.left_out:,} events, which had no part in it."
         )
@@ -99,12 +99,12 @@ class Narrative:
 
 
 def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: str = "") -> Narrative | None:
-    """Tell how a rule came to be broken; ``None``: nothing is violated.
+    """Explain how a rule was violated; return ``None`` if nothing is violated.
 
     Args:
         history: of the whole run.
-        verdicts: on it.
-        about: which violation; ``""``: the one that says most of the cause.
+        verdicts: the verdicts on it.
+        about: the violation to explain; ``""`` chooses the one closest to the cause.
     """
     broken = {name: one for name, one in verdicts.items() if isinstance(one, Violated)}
     if not broken:
@@ -114,14 +114,14 @@ def narrate(history: Sequence[h.Event], verdicts: Mapping[str, Verdict], about: 
 
 
 def _precedence(name: str) -> tuple[int, bool]:
-    """What the protocol breaks is the cause of what the user's code then breaks; findings that only explain come last."""
+    """Order violations: those of the protocol cause those of user code; findings that only explain come last."""
     return _TOLD_FIRST.index(name) if name in _TOLD_FIRST else len(_TOLD_FIRST), is_finding(name)
 
 
 def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequence[Link]) -> set[int]:
-    """The numbers of the events that a reader needs to understand a witness.
+    """Return the numbers of the events that a reader needs to understand a witness.
 
-    They are its causal past, who owned the same keys until then, what struck those processes, and the ACKs that relied on it.
+    They are its causal past, the earlier owners of the same keys, the faults at those processes, and the ACKs that relied on it.
     """
     shown = set(witness)
     last = max(shown, default=0)
@@ -151,7 +151,7 @@ def subject_of(history: Sequence[h.Event], witness: Iterable[int], links: Sequen
 
 
 def _key_of(event: h.Event) -> tuple[str, str] | None:
-    """(computation, key) of what an event is about."""
+    """Return (computation, key) of an event's subject."""
     match event:
         case h.Applied():
             return event.computation, event.delta.key
@@ -207,10 +207,10 @@ class _Narrator:
         section = "" if "MillWheel" in message else f" (MillWheel {broken.section})"
         return f"The rule that was broken is {self._name}, {broken.title}{section}: {message}."
 
-    # What is told
+    # The events of the story
 
     def _selected(self) -> set[int]:
-        """The events of the story."""
+        """Return the events of the story."""
         subject = subject_of(self._history, self._witness, self._links)
         if self._waiting is not None:
             concerned = self._waiting.processes
@@ -221,7 +221,7 @@ class _Narrator:
         }  # fmt: skip
 
     def _of_these_keys(self, number: int) -> bool:
-        """Who owns what is told of the keys that the witness is about, and not of those that fed them."""
+        """Return whether to tell an event: an ownership event only if it concerns the witness's keys, not those upstream."""
         event = self._history[number]
         if not self._keys or not isinstance(
             event, h.IntervalMinted | h.ScanBegun | h.ScanEnded | h.IntervalDropped
@@ -240,12 +240,12 @@ class _Narrator:
         return sorted(told, key=lambda one: one.number)
 
     def _repeated(self, number: int, text: str) -> str:
-        """Add how often something like it has happened to what is awaited."""
+        """Add how often a similar event has happened to the awaited thing."""
         times = self._waiting.times.get(number) if self._waiting else None
         return f"{text[:-1]}, for the {times}th time." if times else text
 
     def _runs(self, numbers: Sequence[int]) -> list[list[int]]:
-        """Divide: an owner's writes of one row that follow each other, and are no witness, can be told as one."""
+        """Group an owner's consecutive writes of one row, unless they are witnesses; every other event is alone."""
         runs: list[list[int]] = []
         for number in numbers:
             last = runs[-1][-1] if runs else None
@@ -277,7 +277,7 @@ class _Narrator:
         )
 
     def _shorten(self, sentences: list[Sentence]) -> list[Sentence]:
-        """Keep the most telling: the witness, then writes and owners, then what is closest to the witness."""
+        """Keep the most relevant sentences: the witness, then writes and owners, then those closest to the witness."""
         if len(sentences) <= LONGEST:
             return sentences
         ranked = sorted(sentences, key=lambda one: (self._rank(one.number), -one.number))
@@ -365,7 +365,7 @@ class _Narrator:
                 return self._say_of_the_rest(at, number, event)
 
     def _say_of_the_rest(self, at: str, number: int, event: h.Event) -> str:
-        """Reports and broadcasts are the story's only if its witness has one; of the rest, what the witness has."""
+        """Describe the remaining events; reports and broadcasts only if the witness depends on them."""
         match event:
             case h.Published() if number in self._witness:
                 values = ", ".join(f"{name!r} {seconds(one.low_watermark)}" for name, one in event.values)
@@ -378,7 +378,7 @@ class _Narrator:
             case h.InputWatermarkAdvanced() if self._leads_to_witness(number):
                 return f"{at} {event.process} hears that its input is complete up to {seconds(event.low_watermark)}."
             case h.FaultStruck():
-                return ""  # the faults are told as long as they lasted
+                return ""  # faults are described with their duration
             case _ if number in self._witness:
                 return f"{at} {event.process + ': ' if event.process else ''}{phrase(event)}."
             case _:
@@ -401,7 +401,7 @@ class _Narrator:
         if event.timer is not None:
             tenure = self._tenures.get(event.version.sequencer)
             wrong = tenure is not None and tenure.zombie_at(number)
-            belief = ", which still takes itself for the owner" if wrong else ""
+            belief = ", which still believes it is the owner" if wrong else ""
             return (
                 f"{at} timer {event.timer.tag!r} of key {event.key!r} fires at {event.process}{belief};"
                 f" {event.computation!r} sends {version}{made}."
@@ -425,7 +425,7 @@ class _Narrator:
         return text + self._beliefs(number, event.sequencer, mint)
 
     def _delay(self, number: int) -> str:
-        """How long a write was under way, if that was long."""
+        """Return how long a write was in flight, if that was long."""
         sent = next((link.cause for link in self._links if link.effect == number and link.label), None)
         if sent is None:
             return ""
@@ -433,7 +433,7 @@ class _Narrator:
         return f", {seconds(took_us)} after it was made," if took_us > _LONG_US else ""
 
     def _beliefs(self, number: int, sequencer: int, live: Tenure) -> str:
-        """What the writer takes to be true, and what the store knows."""
+        """Contrast what the writer believes with what the store knows."""
         writer = self._tenures.get(sequencer)
         knows = (
             f"the store gave {live.sequencer} to {live.owner} at {seconds(self._history[live.minted].at_us)}"
@@ -477,7 +477,7 @@ _DROPPED = {
     "horizon": "its origin is behind the horizon, so it takes it for a remnant of what is done",
     "in progress": "it is at work on it already",
 }
-"""Why a record is dropped, to the belief of who drops it."""
+"""Why a record is dropped, by what the process dropping it believes."""
 
 _LONG_US = 50_000
 _MANY = 3
@@ -488,7 +488,7 @@ def _keys(computation: str, interval: object) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Join words as a sentence does.
+    """Join words with commas and "and".
 
     >>> _listed(["a", "b", "c"])
     'a, b and c'
@@ -497,6 +497,6 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _consequences(others: Sequence[str], broken: Mapping[str, Violated]) -> str:
-    """What else the run broke, in a line; the verdicts have the rest."""
+    """Name what else the run violated, in one line; the verdicts have the details."""
     told = _listed([f"{name} ({rule(name).title})" if is_invariant(name) else name for name in others])
     return f"The same run also breaks {told}." if broken else ""

@@ -1,7 +1,7 @@
-"""How far each computation has come, by the History of its run, on any host.
+"""Progress of each computation, derived from the History of its run, on any host.
 
-It is a function of the events so far, and can be asked again and again while the run goes on. What the rows hold is not in a
-History but for timers: keys and bytes are left to hosts that can look.
+Progress is a function of the events so far, and can be read repeatedly during a run. Except for timers, a History does not
+contain what rows hold, so only hosts that can read the rows report keys and bytes.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ class _Counts:
 
 
 class ProgressCounter:
-    """Counts what has been applied; without exactly-once, what ran.
+    """Counts applied steps; without exactly-once, executed ones.
 
     Args:
-        pipeline: that runs.
+        pipeline: the running pipeline.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -35,7 +35,7 @@ class ProgressCounter:
         self._newest = MIN_TIME
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take some more of a History."""
+        """Take more events of a History."""
         for event in events:
             match event:
                 case Injected(productions=productions):
@@ -54,7 +54,7 @@ class ProgressCounter:
                     pass
 
     def progress(self) -> tuple[ComputationProgress, ...]:
-        """Of each computation, in the pipeline's order."""
+        """Return the progress of each computation, in the pipeline's order."""
         return tuple(
             ComputationProgress(
                 name,

@@ -12,7 +12,7 @@ from headrace_properties.verdict import Verdict, Violated
 
 
 class Ownership(Value, frozen=True):
-    """Who owns an interval. ``zombies``: addresses that believe to own some of its keys, with their dead sequencers."""
+    """An interval's owner. ``zombies``: addresses that believe they own some of its keys, with their dead sequencers."""
 
     computation: str
     interval: str
@@ -33,7 +33,7 @@ class PendingWrite(Value, frozen=True):
 
 
 class Outstanding(Value, frozen=True):
-    """A fault that lasts. ``since_us``: of its first strike."""
+    """A fault in progress. ``since_us``: when it first took effect."""
 
     process: str
     kind: str
@@ -41,14 +41,14 @@ class Outstanding(Value, frozen=True):
 
 
 class World(Value, frozen=True):
-    """What is so after an event.
+    """The state after an event.
 
     Attributes:
         at_us: true time.
         owners: of all intervals, in order.
-        faults: that last.
-        writes: in flight.
-        watermarks: as published last, by computation and injector.
+        faults: the faults in progress.
+        writes: the writes in flight.
+        watermarks: the last published ones, by computation and injector.
     """
 
     at_us: int
@@ -59,14 +59,14 @@ class World(Value, frozen=True):
 
 
 class UnknownEventError(HeadraceError):
-    """An event that a run does not have. Fields: wanted, reason."""
+    """The requested event does not exist in the run. Fields: wanted, reason."""
 
     def __init__(self, wanted: str, reason: str) -> None:
         super().__init__(wanted, reason)
         self.wanted, self.reason = wanted, reason
 
     def __str__(self) -> str:
-        """Say what can be asked for."""
+        """State what is wrong, and which events exist."""
         return f"the run has no event {self.wanted!r}: {self.reason}"
 
 
@@ -98,7 +98,7 @@ def find_event(history: Sequence[h.Event], wanted: str, verdicts: dict[str, Verd
 
 
 def world_at(history: Sequence[h.Event], number: int) -> World:
-    """Put together what is so after an event, from what led up to it."""
+    """Compute the state after an event from the events up to it."""
     past = history[: number + 1]
     return World(
         at_us=past[-1].at_us,
@@ -139,7 +139,7 @@ def _owners(past: Sequence[h.Event], number: int) -> tuple[Ownership, ...]:
 
 
 def _writes(past: Sequence[h.Event]) -> tuple[PendingWrite, ...]:
-    """Weak steps that touch nothing never write, and are not told from those that will."""
+    """Return the writes in flight; weak steps that will never write cannot be distinguished from those that will."""
     waiting: dict[tuple[int, int], PendingWrite] = {}
     for event in past:
         match event:

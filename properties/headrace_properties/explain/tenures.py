@@ -1,7 +1,7 @@
-"""Who owned what, and who believed so (MillWheel 6.2); who was down, paused or cut off, and for how long.
+"""Owners and their beliefs over time (MillWheel 6.2); processes that were down, paused or cut off, and for how long.
 
-An owner's *tenure* begins with the mint of its sequencer. In truth it ends with the next mint that overlaps; to the owner's
-belief it ends when it is told, or dies. In between it is a zombie.
+An owner's *tenure* begins with the mint of its sequencer. In truth it ends with the next overlapping mint; the owner believes
+that it ends when it hears of that, or dies. In between, the owner is a zombie.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,17 +13,17 @@ from headrace import history as h
 
 @dataclass(slots=True)
 class Tenure:
-    """One assignment of an interval. All but the attributes that name it are numbers of events, ``None``: it did not happen.
+    """One assignment of an interval. Attributes that do not identify it are event numbers; ``None``: it did not happen.
 
     Attributes:
         computation: whose keys.
         interval: which keys.
         sequencer: of the assignment.
         owner: its address.
-        minted: the store gave it away.
+        minted: the store minted the sequencer.
         scan_begun: the owner heard of it.
         scan_ended: the owner knows its rows.
-        replaced: a newer mint overlaps: it is not the owner any more.
+        replaced: a newer mint overlaps, so it is no longer the owner.
         forgotten: it knows that it is not, or has lost its memory.
     """
 
@@ -38,25 +38,25 @@ class Tenure:
     forgotten: int | None = None
 
     def covers(self, computation: str, key: str) -> bool:
-        """Tell whether it has this key."""
+        """Return whether it contains this key."""
         return self.computation == computation and self.interval.contains(key)
 
     def believed_at(self, number: int) -> bool:
-        """Tell whether its owner took itself for the owner then."""
+        """Return whether its owner believed at that event that it was the owner."""
         heard = self.scan_begun is not None and self.scan_begun <= number
         return heard and (self.forgotten is None or self.forgotten > number)
 
     def true_at(self, number: int) -> bool:
-        """Tell whether it was the latest for all its keys then."""
+        """Return whether it was the latest for all its keys at that event."""
         return self.minted <= number and (self.replaced is None or self.replaced > number)
 
     def zombie_at(self, number: int) -> bool:
-        """Tell whether its owner was wrong about it then."""
+        """Return whether its owner was wrong about it at that event."""
         return self.believed_at(number) and not self.true_at(number)
 
 
 def tenures_of(history: Iterable[h.Event]) -> list[Tenure]:
-    """All assignments, in order of their sequencers' mints."""
+    """Return all assignments, in order of their sequencers' mints."""
     found: list[Tenure] = []
     by_sequencer: dict[int, Tenure] = {}
     for number, event in enumerate(history):
@@ -89,7 +89,7 @@ class Outage:
     """A fault as long as it lasted: a crash until the restart, a partition from the first message that it took to the last.
 
     Attributes:
-        process: which suffered it.
+        process: the affected process.
         kind: the fault's verb.
         begin: number of its first strike.
         end: number of the event that ended it, or of its last strike; ``None``: it never ended.
@@ -106,11 +106,11 @@ class Outage:
 _ENDED_BY = {"restart": "crash", "revive": "pause"}
 _LASTS_UNTIL_HEALED = frozenset({"slow", "crash", "pause"})
 _ONE_FAULT_US = 2 * SECOND
-"""Strikes of one kind at one process that are no further apart are one fault."""
+"""Maximum gap between effects of one kind at one process that count as one fault."""
 
 
 def outages_of(history: Sequence[h.Event]) -> list[Outage]:
-    """The faults as they struck, in order of their beginnings."""
+    """Return the faults as they took effect, in order of their beginnings."""
     found: list[Outage] = []
     open_ones: dict[tuple[str, str], Outage] = {}
     for number, event in enumerate(history):

@@ -1,4 +1,4 @@
-"""What a run waits for in vain, who touched it last, and which rule says what comes next (MillWheel 4.5, 4.6, 6.1, 7.1).
+"""Explain what a run waits for in vain, who touched it last, and which rule was due next (MillWheel 4.5, 4.6, 6.1, 7.1).
 
 A violation of liveness has no event that is wrong: one is missing. So its story is what happened to the one thing that is
 awaited, up to the last event that touched it, and the rule by which the next would have followed.
@@ -20,13 +20,13 @@ from headrace_properties.verdict import Awaited, AwaitedKind
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a run did not get on.
+    """Why a run stopped making progress.
 
     Attributes:
         opening: what is awaited, and since when.
-        touches: numbers of the events that touched it, in order; of those that repeat, the first and the last.
-        times: number of an event to how often its like happened, if more than twice.
-        processes: whose faults belong to the story: those that touched it, and its owners.
+        touches: numbers of the events that touched it, in order; of repeated events, the first and the last.
+        times: event number to how often similar events happened, if more than twice.
+        processes: the processes whose faults belong to the story: its owners, and those that touched it.
         next: what should have happened next, with the rule that says so.
     """
 
@@ -42,13 +42,13 @@ def waiting_for(history: Sequence[h.Event], awaited: Awaited) -> Waiting:
 
     Args:
         history: of the whole run.
-        awaited: as a checker of liveness has found it.
+        awaited: what a liveness checker found missing.
     """
     return _Inquiry(history, awaited).result()
 
 
 def rule_words(name: str) -> str:
-    """A rule of `headrace.rules` with its place and its sentence.
+    """Return a rule of `headrace.rules` with its place and its sentence.
 
     >>> rule_words("acks_duplicate").partition("): ")[2]
     'Tell whether a duplicate is ACKed: it is discarded and ACKed, lest its sender retry indefinitely (6.1.1).'
@@ -59,7 +59,7 @@ def rule_words(name: str) -> str:
 
 
 _REPEATED = (h.Resent, h.Delivered, h.DuplicateDropped, h.UserCodeFailed, h.AckSent, h.Acked, h.IdsCollected)
-"""What may happen again and again to one thing: the first and the last are told."""
+"""Events that may repeat for one thing; only the first and the last are told."""
 
 
 class _Inquiry:
@@ -162,7 +162,7 @@ class _Inquiry:
                 return isinstance(event, h.ProcessStarted) and event.process == process
 
     def _touches_row(self, event: h.Event, tag: str | None) -> bool:
-        """Tell whether an event concerns a timer of the key; ``None``: any of its timers, or its hold."""
+        """Return whether an event concerns a timer of the key; ``None`` means any of its timers, or its hold."""
         here = (self._awaited.computation, self._awaited.key)
         match event:
             case h.Applied(computation=name, delta=delta) if (name, delta.key) == here:
@@ -200,7 +200,7 @@ class _Inquiry:
                     pass
         return sorted(last.values())
 
-    # What had to come next: in words, and the rule that says so
+    # What had to happen next: in words, with the rule
 
     def _next(self) -> tuple[str, str]:
         match self._awaited.kind:
@@ -227,7 +227,7 @@ class _Inquiry:
         return live[-1] if live else None
 
     def _lost_owner(self) -> tuple[str, str] | None:
-        """What had to come next for the keys to have an owner that works; ``None``: they have one, or need none."""
+        """Return what had to happen next for the keys to get a working owner; ``None`` if they have one, or need none."""
         owner = self._owner
         if owner is None:
             return (
@@ -236,7 +236,7 @@ class _Inquiry:
         return self._lost(owner)
 
     def _is_down(self, process: str) -> bool:
-        """Tell whether a process has stopped for good."""
+        """Return whether a process has stopped for good."""
         lasting = [
             outage.kind
             for outage in outages_of(self._history)
@@ -254,7 +254,7 @@ class _Inquiry:
         return None
 
     def _since_scan(self) -> list[h.Event]:
-        """What touched it since its present owner has scanned it."""
+        """Return what touched it since its current owner scanned it."""
         owner = self._owner
         begin = 0 if owner is None or owner.scan_ended is None else owner.scan_ended
         return [self._history[number] for number in self._touched if number > begin]
@@ -312,7 +312,7 @@ class _Inquiry:
         return f"{owner.owner} fires the timer, as {passed} has passed {seconds(timer.due)}", "may_fire"
 
     def _timer(self, tag: str) -> tuple[int, StoredTimer | None]:
-        """A timer of the key as it was set last, and the event that set it."""
+        """Return the key's last-set timer, and the event that set it."""
         for number in reversed(self._touched):
             event = self._history[number]
             if isinstance(event, h.Applied):
@@ -322,7 +322,7 @@ class _Inquiry:
         return 0, None
 
     def _input_of(self, owner: Tenure) -> int:
-        """What an owner knows of its input, event time in microseconds."""
+        """Return how far an owner knows its input to be complete, event time in microseconds."""
         heard = [self._history[number] for number in self._of_owners]
         own = [
             event

@@ -1,1 +1,1 @@
-"""Judging Histories from files, those of other engines included."""
+"""Judge Histories from files, including those of other engines."""

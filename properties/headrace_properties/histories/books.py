@@ -1,4 +1,4 @@
-"""What the lines of a History of records come to: who sent, processed, owned and promised what, so far.
+"""Keep the books of a History of records: who has sent, processed, owned and promised what so far.
 
 Rule of this file: the books are kept *after* each check has seen a line, as the `WorkLedger` is: a line is judged by what was so
 until then.
@@ -15,11 +15,11 @@ class Sent:
     """A record on its way.
 
     Attributes:
-        line: the line that sent it first.
+        line: the line that first sent it.
         number: the number of that line.
         stream: its stream.
-        promised: what its sender had promised till then, event time in microseconds; ``None``: nothing.
-        waits_for: stages that have not processed it.
+        promised: what its sender had promised by then, event time in microseconds; ``None``: nothing.
+        waits_for: stages that have not processed it yet.
     """
 
     __slots__ = ("line", "number", "promised", "stream", "waits_for")
@@ -35,7 +35,7 @@ class Sent:
 
     @property
     def late(self) -> bool:
-        """It was sent behind its sender's watermark."""
+        """Whether it was sent behind its sender's watermark."""
         return self.promised is not None and self.line.timestamp < self.promised
 
     def __lt__(self, other: "Sent") -> bool:
@@ -44,7 +44,7 @@ class Sent:
 
 
 class Books:
-    """Kept from the lines of a History of records.
+    """The state built up from the lines of a History of records.
 
     Args:
         header: the first line; only the first graph counts.
@@ -81,15 +81,15 @@ class Books:
         self._waiting: dict[str, dict[str, list[Sent]]] = {}
 
     def is_stage(self, name: str) -> bool:
-        """Tell a stage from a source."""
+        """Return whether a name is a stage, and not a source."""
         return name in self._inputs
 
     def readers(self, stream: str) -> list[str]:
-        """The stages that read a stream."""
+        """Return the stages that read a stream."""
         return self._readers.get(stream, [])
 
     def stream_of(self, line: In | Out) -> str:
-        """The stream of a record.
+        """Return the stream of a record.
 
         Raises:
             HistoryFormatError: the header has no such stage, or the stage no such stream.
@@ -126,15 +126,15 @@ class Books:
         )
 
     def record(self, line: In) -> Sent | None:
-        """The record that a line processes; ``None``: nobody tells that it was sent."""
+        """Return the record that a line processes; ``None`` if no line reports that it was sent."""
         return self.sent.get(self.stream_of(line), {}).get(line.id)
 
     def promise(self, line: Out) -> int | None:
-        """What the process had promised when it sent a record, event time in microseconds; ``None``: nothing."""
+        """Return the process's promise when it sent a record, event time in microseconds; ``None``: nothing."""
         return self.said.get(line.stage, {}).get(line.process)
 
     def claim(self, saying: Watermark, partition: str) -> int | None:
-        """What a stage promises of a partition of its input with this line: its owner's word, else the least word of all.
+        """Return a stage's promise for an input partition as of this line: its owner's, or else the least of all.
 
         Returns:
             Event time in microseconds; ``None``: nothing yet.
@@ -148,7 +148,7 @@ class Books:
         return min(said.values())
 
     def oldest(self, stage: str) -> list[Sent]:
-        """Of each partition, the oldest record on time that the stage has not processed and whose sender promises anything."""
+        """Return each partition's oldest on-time record that the stage has not processed and whose sender makes promises."""
         found = []
         for heap in self._waiting.get(stage, {}).values():
             while heap and stage not in heap[0].waits_for:

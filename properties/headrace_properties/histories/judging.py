@@ -1,6 +1,6 @@
-"""A History's file, judged line by line: by the invariants, as far as it tells, and by what only a History of records needs.
+"""Judge a History's file line by line: by the invariants that it can exercise, and by the checks of a History of records.
 
-Rule of this file: what the file does not tell is unknown, and never holds.
+Rule of this file: what the file does not contain is unknown, and never holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from headrace_properties.promises import Promise, PromiseJudge
 from headrace_properties.verdict import Unknown, Verdict, Violated
 
 NOT_TOLD = "the file tells of records, and not of steps"
-"""Why an invariant is unknown that needs more than a History of records."""
+"""Why an invariant that needs more than a History of records is unknown."""
 
 
 @cache
 def record_titles() -> Mapping[str, str]:
-    """The checks of a History of records: name to what it says, in a line."""
+    """The checks of a History of records: name to statement, in one line."""
     any_header = Header("headrace-history", 1, Tells.RECORDS, "any", (Graph((), ()),))
     return {check.name: check.title for check in record_checks(Books(any_header, ""))}
 
@@ -80,7 +80,7 @@ class FileJudge:
                 self._take(number, event)
         elif isinstance(line, RecordLine | End):
             raise self._foreign(number, line, "records", "steps")
-        elif not isinstance(line, Activation):  # causes explain a verdict, and change none
+        elif not isinstance(line, Activation):  # causes explain verdicts but do not change them
             self._take(number, line)
 
     def _take(self, number: int, event: Event) -> None:
@@ -92,7 +92,7 @@ class FileJudge:
             self._promises.take([shown])
 
     def line_of(self, event: Event) -> int:
-        """The line of an event that a checker keeps, such as a witness."""
+        """Return the line of an event that a checker keeps, such as a witness."""
         return self._lines[id(event)]
 
     def _foreign(self, number: int, line: Line, of: str, header: str) -> HistoryFormatError:
@@ -101,14 +101,14 @@ class FileJudge:
         return HistoryFormatError("history", self._path, reason)
 
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdicts so far, those of promises under their names."""
+        """Return the verdicts so far; promises are listed by name."""
         verdicts = self._judge.verdicts()
         judged = verdicts if self._records is None else self._records.verdicts(verdicts)
         return judged | self._promises.verdicts()
 
 
 class _Records:
-    """What is different for a History of records."""
+    """The differences in judging a History of records."""
 
     def __init__(self, header: Header, path: str, pipeline: Pipeline) -> None:
         self._path = path
@@ -158,7 +158,7 @@ class _Records:
         return msgspec.structs.replace(event, delta=msgspec.structs.replace(delta, seen=step.delta.seen))
 
     def verdicts(self, judged: dict[str, Verdict]) -> dict[str, Verdict]:
-        """Those of the checkers that this kind of History can satisfy, and of its own checks."""
+        """Return the verdicts of the checkers that apply to this kind of History, and of its own checks."""
         found: dict[str, Verdict] = {
             name: verdict if name in JUDGES_RECORDS else Unknown(NOT_TOLD) for name, verdict in judged.items()
         }

@@ -1,4 +1,4 @@
-"""What a History of records tells beyond the invariants that read it as steps: promises of watermarks, states, order.
+"""Check what the step invariants do not cover in a History of records: watermark promises, states and order.
 
 Rules of this file:
 
@@ -27,7 +27,7 @@ class RecordCheck(Protocol):
         name: short, such as ``H1``.
         title: what holds, in a line.
         section: of the MillWheel paper.
-        handlers: the lines that it wants.
+        handlers: the kinds of lines that it handles.
     """
 
     name: str
@@ -36,12 +36,12 @@ class RecordCheck(Protocol):
     handlers: Mapping[type, Callable[[Any], None]]
 
     def verdict(self) -> Verdict:
-        """What is known after the lines so far."""
+        """Return the verdict after the lines so far."""
         ...
 
 
 class WatermarkWaits:
-    """H1: a stage promises no watermark that has passed a record on time which it has not processed.
+    """H1: a stage promises no watermark beyond an on-time record that it has not processed.
 
     A process speaks for the partitions that it owns; without partitions, the least of what the stage's processes said counts. A
     record counts if its sender says watermarks too: then it was on time unless it was behind its sender's.
@@ -71,7 +71,7 @@ class WatermarkWaits:
                 )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict(
             "no process promised a watermark while a record waited for it whose sender promised one, too"
         )
@@ -109,7 +109,7 @@ class NothingBehind:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no stage sent a record after it had promised a watermark")
 
 
@@ -138,7 +138,7 @@ class LateOnlyIfLate:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no record was processed whose sender had promised a watermark")
 
 
@@ -171,7 +171,7 @@ class OneState:
             )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("no state was told twice as of the same record")
 
 
@@ -210,7 +210,7 @@ class InOrder:
         self._latest[slot] = (record.number, line.id, books.number)
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         if not self._books.in_order:
             return self._found.verdict('no stage promises an order (set "in_order" in the header)')
         return self._found.verdict("no stage that promises an order processed two records of a key")
@@ -251,7 +251,7 @@ class OnlySent:
         )
 
     def verdict(self) -> Verdict:
-        """What is known so far."""
+        """Return the verdict so far."""
         return self._found.verdict("nobody tells what was sent on a stream that is read")
 
 

@@ -1,4 +1,4 @@
-"""A History of records, told as events, so that the checkers of steps judge what they can.
+"""Translate a History of records into events, so that the step checkers can judge what applies.
 
 Rules of this file:
 
@@ -36,7 +36,7 @@ JUDGES_RECORDS = ("S1", "S2", "S5", "S6", "S11", "S15")
 
 
 def topology_of(header: Header) -> Pipeline:
-    """The topology, with a stage for the outside world.
+    """Return the topology with an added stage for the outside world.
 
     Raises:
         HeadraceError: it is inconsistent.
@@ -125,7 +125,7 @@ class Translation:
         return Production(self._id(stream, line.id), stream, consumer, line.key, value, line.timestamp, 0)
 
     def _id(self, stream: str, record_id: str) -> str:
-        """Ids are unique in their stream only."""
+        """Return an id qualified by its stream, since ids are unique within a stream only."""
         return f"{stream}/{record_id}" if self._several else record_id
 
     def _in(self, line: In) -> Event:
@@ -158,7 +158,7 @@ class Translation:
         return IntervalMinted(self._at_us, line.process, line.stage, interval, sequencer, line.process, 1)
 
     def _row(self, stage: str, partition: str, key: str) -> str:
-        """The key of a row; in a partition that somebody owns with a prefix, so that the partition is an interval."""
+        """Return a row's key; in an owned partition it gets a prefix, so that the partition is an interval."""
         if (stage, partition) not in self._minted:
             return key
         row = f"{_prefix(partition)}/{key}"
@@ -166,7 +166,7 @@ class Translation:
         return row
 
     def key_of(self, stage: str, row: str) -> str:
-        """The key itself of a row's key."""
+        """Return the plain key of a row's key."""
         return self._keys.get((stage, row), row)
 
     def _version(self, sequencer: int) -> Version:

@@ -1,4 +1,4 @@
-"""Today's code on yesterday's input: a recorded run against what the pipeline makes of the same records now."""
+"""Run today's code on yesterday's input: compare a recorded run with the pipeline's output for the same records now."""
 
 from headrace_properties.recheck.comparing import Difference, Recheck, recheck
 from headrace_properties.recheck.recording import Recording, RecordingError, read_recording

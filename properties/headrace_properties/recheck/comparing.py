@@ -1,15 +1,15 @@
-"""Compare a recorded run with what today's pipeline makes of its input, step by step and as a whole, under faults.
+"""Compare a recorded run with today's pipeline on the same input: step by step, and as entire runs with and without faults.
 
 Rules of this file:
 
 * **Steps**: each recorded step is run again by today's code, on the state that its row had then. This is exact: the order of
-  arrival, the watermark and the clock are the recorded ones. Of the steps that come to something else, the first of the fewest
+  arrival, the watermark and the clock are the recorded ones. Of the steps whose outcome differs, the first with the fewest
   records is shown.
 * **Runs**: today's pipeline gets the recorded input in the simulated cluster, first without faults, then with. What goes outside
-  must be what was recorded. Of all outputs that differ, one that needs the fewest records of the input is shown.
+  must be what was recorded. Of all differing outputs, one that needs the fewest input records is shown.
 * What the code declares (``ordered``, ``nondeterministic``) or may repeat (without exactly-once), and all downstream of it, is
   not compared. If records of the input were late, what differs in the runs is unknown: what they
-  lead to, or prevent, depends on when they come. Steps are compared as ever.
+  lead to, or prevent, depends on when they come. Steps are compared as usual.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,21 +35,21 @@ _FAULTS = 8
 """Choice: faults in each run under faults."""
 
 RECORDED_STEP = "a recorded step"
-"""Where a difference of one step is found."""
+"""The place of a difference in a single step."""
 
 _LATER_US = 1_000_003
-"""Choice: added to the wall clock, to see whether user code looks at it."""
+"""Choice: how much the wall clock is advanced to find out whether user code reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that comes out otherwise than recorded.
+    """A difference between today's outcome and the recording.
 
     Attributes:
-        what: which step, output or state.
-        recorded: what it was, decoded; ``""``: it was not there.
-        today: what it is now, decoded; ``""``: it is not there.
-        found_in: where it was found: in a recorded step, or in a run.
+        what: the step, output or state.
+        recorded: its recorded value, decoded; ``""`` if it was absent.
+        today: its value today, decoded; ``""`` if it is absent.
+        found_in: whether it was found in a recorded step or in a run.
         inputs: the smallest set of records of the input that led to it, a line each.
         others: how many more differ in the same place.
     """
@@ -64,15 +64,15 @@ class Difference:
 
 @dataclass(slots=True)
 class Recheck:
-    """What became of a comparison.
+    """The result of a comparison.
 
     Attributes:
-        inputs: records of the input.
-        steps: recorded steps that came to the same.
+        inputs: number of input records.
+        steps: number of recorded steps with the same outcome.
         runs: runs of today's pipeline that were compared.
-        differences: what differs.
+        differences: the differences.
         declared: computations that were not compared: (name, reason).
-        unknown: what could not be told, and why.
+        unknown: what could not be determined, and why.
     """
 
     inputs: int
@@ -84,7 +84,7 @@ class Recheck:
 
     @property
     def by_order(self) -> bool:
-        """Whether every recorded step comes to the same, and the outcome does not: order, time or timers decide it."""
+        """Whether each recorded step has the same outcome but the run does not: order, time or timers decide it."""
         return bool(self.steps and self.differences) and all(
             difference.found_in != RECORDED_STEP for difference in self.differences
         )
@@ -101,11 +101,11 @@ def recheck(
     """Compare a recorded run with today's pipeline.
 
     Args:
-        recording: the run.
-        pipeline: today's.
+        recording: the recorded run.
+        pipeline: today's pipeline.
         plans: how many runs under faults.
-        seed: of the faults.
-        on_run: told the number of runs so far.
+        seed: seed of the faults.
+        on_run: receives the number of runs so far.
 
     Raises:
         HeadraceError: a pipeline cannot run in the simulated cluster.
@@ -137,7 +137,7 @@ def _reason(spec: ComputationSpec) -> str:
 
 
 def _compare_steps(recording: Recording, pipeline: Pipeline, found: Recheck) -> None:
-    """Run each recorded step again."""
+    """Rerun each recorded step."""
     replay, strange = StepReplay(pipeline), set[str]()
     first: Difference | None = None
     differing = 0
@@ -224,7 +224,7 @@ def _compare_runs(
     seed: int,
     on_run: Callable[[int], None],
 ) -> None:
-    """Run today's pipeline on the input, until something differs for certain."""
+    """Run today's pipeline on the input until a certain difference is found."""
     options = ClusterOptions()
     ground = ground_of(pipeline, recording.feed, options)
     then = Lineage(recording.events, partial(_alike, pipeline))
@@ -255,7 +255,7 @@ def _compare_runs(
 
 
 def _compared_streams(pipeline: Pipeline, found: Recheck) -> frozenset[str]:
-    """The streams whose records must be the same; dead letters name what failed by an id, which another run gives anew."""
+    """Return the streams whose records must be the same; dead letters contain ids, which differ between runs."""
     loose_sources = {name for name, _ in found.declared}
     loose = {
         name
@@ -274,7 +274,7 @@ def _compared_streams(pipeline: Pipeline, found: Recheck) -> frozenset[str]:
 
 
 def _alike(pipeline: Pipeline, record: Emitted) -> Emitted:
-    """Write a value as JSON with sorted names, where that is possible: two hosts may encode the same value otherwise."""
+    """Write a value as JSON with sorted names if possible, since two hosts may encode the same value differently."""
     try:
         value = msgspec.json.encode(pipeline.codec(record.stream).decode(record.value), order="sorted")
     except Exception:  # noqa: BLE001  codecs are the user's
@@ -284,12 +284,12 @@ def _alike(pipeline: Pipeline, record: Emitted) -> Emitted:
 
 @dataclass(frozen=True, slots=True)
 class _Differing:
-    """An output that only one of the two has.
+    """An output that only one of the two runs has.
 
     Attributes:
         record: the output.
-        recorded: how often it went outside then.
-        today: and now.
+        recorded: how often it was sent outside in the recording.
+        today: how often it is sent outside today.
         behind: the input that led to it.
     """
 
@@ -302,7 +302,7 @@ class _Differing:
 def _differing(
     then: Lineage, now: Lineage, recording: Recording, compared: frozenset[str]
 ) -> Iterator[_Differing]:
-    """Find the outputs that differ. A run that did not come to rest may have had more to come."""
+    """Find the differing outputs. A run that did not come to rest might have produced more."""
     for record in dict.fromkeys([*then.outputs, *now.outputs]):
         old, new = then.outputs.get(record, []), now.outputs.get(record, [])
         more = len(new) > len(old) and recording.ended

@@ -1,4 +1,4 @@
-"""Which records of the input led to an output, from step to step (MillWheel 4.1): the cause, and what the row had before."""
+"""Trace an output to the input records that led to it (MillWheel 4.1): through each step's cause and its row's earlier state."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -8,7 +8,7 @@ from headrace_properties.reference import Emitted
 
 
 class Lineage:
-    """What led to what in a run.
+    """The lineage of a run's outputs.
 
     Args:
         history: of the run.
@@ -52,7 +52,7 @@ class Lineage:
         for production in delta.productions:
             self._parents[production.record_id] = (*causes, before)
         self._parents[row] = (*causes, before)
-        if delta.state == b"" and not delta.set_timers:  # nothing of what was before can matter any more
+        if delta.state == b"" and not delta.set_timers:  # earlier events can no longer matter
             self._rows.pop(name, None)
         elif before is not None or delta.state is not None or delta.set_timers:
             self._rows[name] = row

@@ -1,9 +1,10 @@
-"""What a recorded run tells: its input, as a feed for the same sources, and what it came to.
+"""Read a recorded run: its input, as a feed for the same sources, and its outcome.
 
 Rules of this file:
 
-* Records arrive in the recorded order, with the watermarks of the sources between them, so that what was on time is on time. They
-  arrive as far apart as recorded, unless that takes longer than a minute: then time is compressed, so a day takes a minute.
+* Records arrive in the recorded order, with the watermarks of the sources between them, so that what was on time is on time. The
+  recorded gaps between arrivals are kept, unless the run took longer than a minute: then time is compressed, so a day takes a
+  minute.
 * A recording has the keys of records as consumers extracted them. Choice: the key that a consumer kept as it was counts as the
   record's own, or else any.
 """
@@ -44,7 +45,7 @@ _APART_US = MILLISECOND
 
 
 class RecordingError(HeadraceError):
-    """A recorded run that cannot be run again. Fields: path, problem, remedy."""
+    """The recorded run cannot be rerun. Fields: path, problem, remedy."""
 
     def __init__(self, path: str, problem: str, remedy: str) -> None:
         super().__init__(path, problem, remedy)
@@ -63,8 +64,8 @@ class Recording:
         header: the file's first line.
         events: what happened, keys as user code knows them.
         feed: the input.
-        ended: it came to rest.
-        fraction: the part of the keys that it has.
+        ended: whether it came to rest.
+        fraction: the fraction of keys that it contains.
     """
 
     header: Header
@@ -75,7 +76,7 @@ class Recording:
 
     @property
     def tells_steps(self) -> bool:
-        """Whether it tells each step, and not only what went in and out."""
+        """Whether it contains each step, and not only input and output."""
         return self.header.tells is Tells.STEPS
 
 
@@ -84,7 +85,7 @@ def read_recording(path: Path, pipeline: Pipeline) -> Recording:
 
     Args:
         path: the file.
-        pipeline: today's.
+        pipeline: today's pipeline.
 
     Raises:
         HistoryFormatError: the file is malformed.
@@ -166,11 +167,11 @@ class _Inputs:
 
     Args:
         path: the file, for errors.
-        pipeline: today's.
-        times: when the first and the last record came, microseconds.
+        pipeline: today's pipeline.
+        times: arrival of the first and the last record, microseconds.
 
     Attributes:
-        values: how many records have one.
+        values: how many records have a value.
     """
 
     def __init__(self, path: str, pipeline: Pipeline, times: tuple[int, int]) -> None:
@@ -186,7 +187,7 @@ class _Inputs:
         self._seen: set[tuple[str, int]] = set()
 
     def inject(self, event: Injected) -> None:
-        """Add a record; one that was read again counts once."""
+        """Add a record; a record that was reread counts once."""
         if (event.process, event.offset) in self._seen or not event.productions:
             return
         self._seen.add((event.process, event.offset))
@@ -218,12 +219,12 @@ class _Inputs:
         self.values += first.value != b""
 
     def advance(self, event: InjectorReported) -> None:
-        """Add what a source said of its watermark."""
+        """Add a watermark that a source reported."""
         if event.process in self._addresses:
             self.report(*self._addresses[event.process], event.low_watermark)
 
     def report(self, injector: str, process: int, low_watermark: int) -> None:
-        """Add what an injector's process knew of the source's watermark."""
+        """Add a source's watermark as known to an injector's process."""
         if low_watermark > MIN_TIME and low_watermark > self._said.get((injector, process), MIN_TIME):
             self._said[injector, process] = low_watermark
             self._builder.watermark(
@@ -231,7 +232,7 @@ class _Inputs:
             )
 
     def _address(self, recorded: str, stream: str) -> tuple[str, int]:
-        """The process of today's pipeline that reads what this one read."""
+        """Return the process of today's pipeline that reads the same part of the input."""
         if recorded not in self._addresses:
             name, _, number = recorded.partition("/")
             spec = self._pipeline.injectors.get(name)

@@ -1,6 +1,6 @@
-"""Where faults have struck: (role, protocol step, fault), counted from a History, whatever planned them.
+"""Fault coverage: (role, protocol step, fault), counted from a History, whatever planned the faults.
 
-A search that has crashed workers a thousand times, and never one between its write and its ACK, has not tested that.
+A search that has crashed workers a thousand times, but never between a write and its ACK, has not tested that case.
 """
 
 from collections import Counter, defaultdict
@@ -11,7 +11,7 @@ from headrace.history import Event, FaultStruck, History, StepReached
 from headrace_sim.steps import MESSAGES, role_of
 
 _ENDS = frozenset({"restart", "revive"})
-"""Strikes that end a fault, rather than being one."""
+"""Logged effects that end a fault instead of being one."""
 
 _MESSAGES = frozenset(MESSAGES)
 
@@ -32,7 +32,7 @@ class Spot(NamedTuple):
 
 
 def covered(history: Iterable[Event]) -> Counter[Spot]:
-    """Count where what struck in a run. A fault whose step came, and that found nothing to strike, is not counted."""
+    """Count which faults took effect where in a run. A fault that found nothing to affect at its step is not counted."""
     spots: Counter[Spot] = Counter()
     last: dict[str, str] = {}
     awaited: defaultdict[str, list[Spot]] = defaultdict(list)
@@ -50,17 +50,17 @@ def covered(history: Iterable[Event]) -> Counter[Spot]:
 
 
 def strikes_of(history: History) -> Counter[str]:
-    """Count the faults that struck in a run, by kind."""
+    """Count the faults that took effect in a run, by kind."""
     return Counter(event.kind for event in history if type(event) is FaultStruck and event.kind not in _ENDS)
 
 
 def _verb(kind: str) -> str:
-    """Noise strikes in several ways."""
+    """Return the kind of a fault's effect; noise has several."""
     return "noise" if kind.startswith("noise_") else kind
 
 
 def _spot(strike: FaultStruck, last: dict[str, str]) -> Spot:
-    """The network says of its strikes which message it was."""
+    """Return where a fault took effect; the network notes the affected message in the detail."""
     message = strike.detail.partition(" ")[0]
     if message in _MESSAGES and strike.kind != "operate":
         step = f"sends {message}"

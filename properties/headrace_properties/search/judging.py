@@ -1,4 +1,4 @@
-"""What one run of a plan comes to: its verdicts, what struck in it and where, and, if it failed, the failure as a value."""
+"""Make and judge one run of a plan: its verdicts, the faults that took effect and where, and its failure, if any, as a value."""
 
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -21,15 +21,15 @@ from headrace_sim import SOUND, Arrivals, Protocol, simulate, versions_of
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A plan that breaks something, as small as it could be made.
+    """A minimized plan that violates something.
 
     Attributes:
         plan: the faults, options and seed.
-        feed_seed: of the input.
-        violations: invariant or promise to what broke it.
-        digest: of its History.
-        error: what the run stopped with instead, if it did.
-        kept: which of the input's records it needs, by their order from 0; ``None``: all.
+        feed_seed: seed of the input.
+        violations: invariant or promise to how it was violated.
+        digest: digest of its History.
+        error: the error that stopped the run instead, if one did.
+        kept: positions of the input records that it needs, counted from 0; ``None``: all.
     """
 
     plan: Plan
@@ -41,26 +41,26 @@ class Failure:
 
     @property
     def trial(self) -> Trial:
-        """The run that shows it."""
+        """The run that shows the failure."""
         return Trial(self.plan, self.feed_seed, self.kept)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """What a run has come to.
+    """The outcome of a run.
 
     Attributes:
         verdicts: by invariant or promise; none if it stopped with an error.
         cases: interesting case to how often it came up.
-        covered: where which fault struck.
-        strikes: fault to how often it struck.
+        covered: which fault took effect where.
+        strikes: fault to how often it took effect.
         events: how many events its History has.
         digest: of its History; ``""`` if it stopped.
-        error: what it stopped with, if it did.
+        error: the error that stopped it, if one did.
         dropped: elements that groupings of the Dataflow layer dropped, by computation.
-        behaviour: what it has shown (`headrace_properties.search.novelty`).
-        branches: of user code that it took; ``None``: it was not watched.
-        further: how many arrivals the last of the plan's delays would have to wait for to come later still; ``None``: it cannot.
+        behaviour: the behaviour that it showed (`headrace_properties.search.novelty`).
+        branches: branches of user code that it took; ``None`` if it was not watched.
+        further: how many arrivals the plan's last delay would have to wait for to be delayed further; ``None`` if it cannot.
     """
 
     verdicts: dict[str, Verdict]
@@ -77,12 +77,12 @@ class JudgedRun:
 
     @property
     def broken(self) -> dict[str, Violated]:
-        """The invariants and promises that it breaks."""
+        """The invariants and promises that it violates."""
         return violations(self.verdicts)
 
     @property
     def failed(self) -> bool:
-        """It breaks an invariant or a promise, or stopped with an error."""
+        """Whether it violates an invariant or a promise, or stopped with an error."""
         return bool(self.error or self.broken)
 
     def fails_like(self, violated: Collection[str], error: str) -> bool:
@@ -92,7 +92,7 @@ class JudgedRun:
         return self.error.partition(":")[0] == error.partition(":")[0] != ""
 
     def failure(self, trial: Trial) -> Failure:
-        """The failure that it is. ``trial``: what was run."""
+        """Return the run as a failure. ``trial``: what was run."""
         return Failure(trial.plan, trial.feed_seed, self.broken, self.digest, self.error, trial.kept)
 
 
@@ -101,7 +101,7 @@ def run_plan(
 ) -> tuple[History, dict[str, Verdict], dict[str, int]]:
     """Make one run and judge it: (history, verdict by invariant or promise, interesting cases).
 
-    ``arrivals``: those of the plan; default: new ones.
+    ``arrivals``: the plan's arrivals; default: new ones.
 
     Raises:
         HeadraceError: user code or input stopped the run, or a promise is wrong in itself.
@@ -128,13 +128,13 @@ def run_plan(
 
 
 def arrivals_of(plan: Plan) -> Arrivals | None:
-    """Return what decides on the order of arrivals in a run; ``None``: the latencies that are drawn."""
+    """Return what decides the order of arrivals in a run; ``None`` means randomly drawn latencies."""
     return None if plan.delays is None else Arrivals(plan.delays)
 
 
 _EVENTS = 1_000_000
 _EVENTS_OF_A_RECORD = 5_000
-"""Choice: a run of a search has some hundred events for a record; one with so many more is taken to never end."""
+"""Choice: a run of a search has some hundred events per record; one with far more is assumed never to end."""
 
 
 def try_plan(
@@ -143,7 +143,7 @@ def try_plan(
     protocol: Protocol = SOUND,
     more: Callable[[History], dict[str, Verdict]] = lambda _: {},
 ) -> JudgedRun:
-    """Make a run, judge it, and take note of what struck; an error is an outcome, too.
+    """Make a run, judge it, and note the faults that took effect; an error is an outcome, too.
 
     ``more``: gives further verdicts of the History, beside those of the checkers.
 
@@ -151,7 +151,9 @@ def try_plan(
         PromiseError: a promise is wrong in itself, which says nothing of the application.
     """
     arrivals = arrivals_of(trial.plan)
-    application.feed(trial.feed_seed)  # what makes the input may fail, too, and that is no outcome of a run
+    application.feed(
+        trial.feed_seed
+    )  # the function that makes the input may fail, too, which is not an outcome of a run
     try:
         with (
             call_time_limited(application.limits),
@@ -180,10 +182,10 @@ def try_plan(
 
 
 def is_finding(name: str) -> bool:
-    """Tell whether a verdict is about user code, and not about the protocol."""
+    """Return whether a verdict is about user code, and not about the protocol."""
     return name.endswith("-weak")
 
 
 def violations(verdicts: dict[str, Verdict]) -> dict[str, Violated]:
-    """Those that are broken. Findings about user code under weak productions are not the protocol's, and left out."""
+    """Return the violated ones, without findings about user code under weak productions, which are not the protocol's."""
     return {name: one for name, one in verdicts.items() if isinstance(one, Violated) and not is_finding(name)}

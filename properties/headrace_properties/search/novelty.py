@@ -1,7 +1,7 @@
-"""How much a search has not seen: the curve of new behaviour over its runs, and the chance that the next run shows something new.
+"""Estimate what a search has not seen: the curve of new behaviour over its runs, and the chance that the next run adds to it.
 
-The chance is Good and Turing's estimate for runs that each show several things: the share of runs that showed something no other
-run did. One more is counted as such than there was, so that a few runs never look quiet.
+The chance is the Good-Turing estimate for runs that each show several things: the share of runs that showed something no other
+run did. One is added to their number, so that a few runs never look quiet.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ class Novelty:
     """What runs have shown so far.
 
     Attributes:
-        seen: after each run, how many different things there were.
+        seen: after each run, the number of different things seen.
     """
 
     seen: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Novelty:
 
     @property
     def curve(self) -> list[tuple[int, int]]:
-        """Some points of the curve: after how many runs there were how many things."""
+        """Return some points of the curve: (runs, different things seen)."""
         step = max(1, -(-self.runs // _POINTS))
         numbers = sorted({1, *range(step, self.runs + 1, step), self.runs} - {0}) if self.runs else []
         return [(number, self.seen[number - 1]) for number in numbers]
@@ -70,11 +70,11 @@ class Novelty:
 
 
 def behaviour(history: Iterable[Event], spots: Iterable[Spot]) -> frozenset[str]:
-    """Name what a run has shown: where which fault struck, and what followed what at a key of a computation.
+    """Name what a run has shown: which fault took effect where, and which event followed which at a key of a computation.
 
     Args:
         history: of the run.
-        spots: where faults have struck in it.
+        spots: where faults took effect in it.
     """
     last: dict[tuple[str, str], str] = {}
     found: set[tuple[str, str | None, str]] = set()

@@ -1,8 +1,8 @@
 """`verify`: search for a fault schedule that breaks an invariant, and shrink it.
 
-Hypothesis draws plans, which are steered to where no fault has struck yet (`headrace_properties.search.steering`);
-`headrace_properties.search.shrinking` makes the one that fails smaller. A run in which no fault struck does not count towards the
-examples.
+Hypothesis draws plans, which are steered to steps without a fault so far (`headrace_properties.search.steering`);
+`headrace_properties.search.shrinking` minimizes the failing one. A run in which no fault took effect does not count as an
+example.
 """
 
 import math
@@ -28,15 +28,15 @@ from headrace_sim.faults import Breach
 
 @dataclass(slots=True)
 class Verification:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
-        runs: runs in which at least one fault struck.
+        runs: runs in which at least one fault took effect.
         idle: runs in which none did; they do not count.
         events: History events judged.
-        struck: fault to how often it really struck.
+        struck: fault to how often it really took effect.
         reached: interesting case to how often it came up (the `sometimes` twins).
-        covered: protocol step, fault and role to how often that fault struck there.
+        covered: protocol step, fault and role to how often that fault took effect there.
         dropped: elements that groupings of the Dataflow layer dropped, by computation, in all runs.
         verdicts: invariant to its verdict over all runs.
         feed_seeds: seeds of the different inputs that the runs take turns with.
@@ -46,7 +46,7 @@ class Verification:
         unreached: lines of user code, as (file, line), that no watched run reached; known at the end.
         stopped_for: why a search ended before all runs were made: ``quiet`` or ``minutes``.
         failure: the shrunk counterexample, if there is one.
-        exploration: how far an exhaustive search has come; ``None``: it was another one.
+        exploration: the progress of an exhaustive search; ``None`` for any other search.
     """
 
     runs: int = 0
@@ -80,12 +80,12 @@ class Verification:
 
     @property
     def exhausted(self) -> bool:
-        """All that was to be run has been run; only an exhaustive search can say otherwise."""
+        """Whether all planned runs were made; only an exhaustive search can be incomplete."""
         return self.exploration is None or self.exploration.exhausted
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The invariants whose case never came up; findings about user code are none."""
+        """The invariants that were never exercised, without findings about user code."""
         return tuple(
             name for name, one in self.verdicts.items() if isinstance(one, Unknown) and not is_finding(name)
         )
@@ -119,7 +119,7 @@ class Verification:
             self.unreached = unreached(application, self._branches)
 
     def fail(self, failure: Failure) -> None:
-        """A counterexample is found, or found again smaller."""
+        """Note a counterexample, or a smaller one."""
         self.failure = failure
         self.verdicts.update(failure.violations)
 
@@ -135,7 +135,7 @@ class Verification:
 
 
 def _outranks_holds(verdict: Verdict) -> bool:
-    """Tell whether it says something that no run in which the invariant held can make up for."""
+    """Return whether a verdict outweighs runs in which the invariant held."""
     return isinstance(verdict, Violated) or (isinstance(verdict, Unknown) and verdict.cut_short)
 
 
@@ -161,16 +161,16 @@ def verify(
 
     Args:
         application: what is under test; plans put its versions in force, if there are several.
-        examples: how many runs in which at least one fault strikes.
-        seed: of the search and of the first input.
+        examples: number of runs in which at least one fault takes effect.
+        seed: seed of the search and of the first input.
         feeds: how many inputs the runs take turns with: those of this seed and the next ones.
         until_quiet: stop once the chance that the next run shows something new is estimated below this (`novelty`).
-        minutes: stop after so much wall time; then the number of runs depends on the machine.
+        minutes: stop after this much wall time; the number of runs then depends on the machine.
         options: of the cluster; each plan draws some of them itself.
         protocol: the state machines to host; default: the engine's own.
         jobs: processes that share the runs. The result does not depend on it.
         outside: faults outside the model, of which each run gets one.
-        on_run: told after each run, for progress.
+        on_run: called after each run, for progress.
     """
     base = options or ClusterOptions()
     feed_seeds = application.feed_seeds(seed, feeds)
@@ -184,7 +184,7 @@ def verify(
 
 
 _MOST_IDLE = 10
-"""So many times as many runs as wanted, and the search is over, though in most of them no fault struck."""
+"""The search ends after this multiple of the requested runs, even if no fault took effect in most of them."""
 
 
 class Search:
@@ -194,7 +194,7 @@ class Search:
         application: what is under test.
         base: options that plans vary.
         on_run: told after each run.
-        found: where to note what is found.
+        found: receives the result.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Search:
         until_quiet: float = 0.0,
         minutes: float = math.inf,
     ) -> None:
-        """Make runs, round by round, until one fails or so many of them count.
+        """Make runs, round by round, until one fails or enough of them count.
 
         A round is steered by what the rounds before it have reached, and taken in the order in which it was drawn: whoever makes
         it, the first run that fails is the same.
@@ -241,11 +241,11 @@ class Search:
 
     @property
     def failure(self) -> Failure | None:
-        """What has failed so far."""
+        """The failure found so far."""
         return self._found.failure
 
     def result(self, test: Test) -> Verification:
-        """What was found, as small as it can be made. ``test``: makes a run."""
+        """Minimize what was found. ``test``: makes a run."""
         found = self._found
 
         def again(trial: Trial) -> JudgedRun:
